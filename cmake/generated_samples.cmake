@@ -30,7 +30,8 @@ target_link_libraries(generated_samples PRIVATE narrowcast_flags)
 # inline assembly are replaced by simt/cuda.h.
 set(simt_headers ${PROJECT_BINARY_DIR}/simt_headers)
 file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
-  ${PROJECT_SOURCE_DIR}/src/store/cuda/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/*.h)
+  ${PROJECT_SOURCE_DIR}/src/store/cuda/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/*.h
+  ${PROJECT_SOURCE_DIR}/src/store/cuda/build/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/build/encode_arguments.h)
 foreach(header IN LISTS store_headers ITEMS codec/frame/layout.h codec/window/format.h codec/window/packing.cuh
     codec/window/parts.cuh device/copy.cuh store/rows/format.h
     store/rows/window_layout.h store/table/control.h)
@@ -40,7 +41,7 @@ foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/system_memor
   file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
 endforeach()
 set(store_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
-  ${tests}/store/cuda/simt/order_test.inc)
+  ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc)
 
 set_source_files_properties(${store_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")

@@ -34,6 +34,7 @@ from ._store.gpu import (
     DEFAULT_SMS,
     Call,
     GpuReaders,
+    build_device,
     current_stream,
     empty_like,
     gpu_indices,
@@ -531,15 +532,17 @@ def build(
     spare: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     threads: int = 0,
+    device: int | str | None = None,
     progress: Callable[[int], None] | None = None,
     host: str | None = "pinned",
     report: Callable[[BuildReport], None] | None = None,
 ) -> Store | None:
     """Encodes the rows of a tensor, and opens the result.
 
-    source: an array in host memory, whose rows are those of its first dimension (NumPy, ml_dtypes, torch, DLPack, a
-        memory-mapped file); the path of a safetensors file, encoded or not, or of an npy file; or an iterable of
-        blocks of rows. Only a part of it is in memory at a time, so it may be larger than memory.
+    source: an array, whose rows are those of its first dimension, in host memory (NumPy, ml_dtypes, torch, DLPack, a
+        memory-mapped file) or in GPU memory (torch, CuPy, DLPack, `__cuda_array_interface__`); the path of a
+        safetensors file, encoded or not, or of an npy file; or an iterable of blocks of rows in host memory. Only a
+        part of it is in memory at a time, so it may be larger than memory.
     codec: a row codec, such as "window" or "trim+window"; "auto" fits all candidates to a sample of at most 10% of the
         rows, or to 512 rows if these are more. With layout "blocks", a codec of `narrowcast.codecs()`.
     layout: "stride" (slots of one size; rows can be replaced), "packed" (smaller if sizes vary), "blocks" (for slices;
@@ -550,13 +553,16 @@ def build(
     capacity: rows for which an open store reserves space, for `append`.
     spare: free overflow entries of an open store, for `update`; None: chosen by the library.
     metadata: any JSON object, stored in the file.
-    threads: that encode at the same time; 0: as many as CPUs that this process may use.
+    threads: that encode and write at the same time; 0: as many as CPUs that this process may use.
+    device: what encodes the rows: "cpu", or the ordinal of a GPU, "cuda" or "cuda:1"; None: the GPU that has the rows,
+        or the CPU. The file has the same bytes. On a GPU, rows in page-locked host memory (torch's pin_memory) are
+        fastest. The codec is fitted on the CPU, which also encodes rows of layout "blocks".
     progress: called with the number of raw bytes that were encoded since the last call.
     host: as for `open`; None: do not open the file.
     report: called with the sizes, and with how the codec was chosen.
 
     Returns the open store; None if host is None. Raises TypeError and ValueError for invalid arguments,
-    UnsupportedError, and OSError.
+    UnsupportedError, CudaError if the GPU cannot be used, and OSError.
     """
     if path is None and host not in ("pinned", None):
         raise ValueError(f"host is {host!r}, but without a path the store is only in the memory of this process")
@@ -564,7 +570,7 @@ def build(
         choice(host, STORE_HOSTS, "host")
 
     def write(file: int) -> BuildReport:
-        return _write(file, source, codec, layout, dtype, tensor, capacity, spare, metadata, threads, progress)
+        return _write(file, source, codec, layout, dtype, tensor, capacity, spare, metadata, threads, device, progress)
 
     with contextlib.ExitStack() as files:
         if path is None:
@@ -592,6 +598,7 @@ def _write(
     spare: int | None,
     metadata: Mapping[str, Any] | None,
     threads: int,
+    device: int | str | None,
     progress: Callable[[int], None] | None,
 ) -> BuildReport:
     rows = source_of(source, dtype, tensor)
@@ -606,14 +613,16 @@ def _write(
         spare=spare,
         metadata="" if metadata is None else json.dumps(dict(metadata), allow_nan=False),
         threads=threads,
+        device=build_device(device, rows.device),
     )
-    if len(rows.sample):
-        builder.sample(rows.sample)
-    for block in rows.blocks:
-        builder.add(block)
-        if progress is not None:
-            progress(block.nbytes)
-    return BuildReport(**builder.finish())
+    with contextlib.closing(builder):
+        if rows.sample.number:
+            builder.sample(rows.sample)
+        for block in rows.blocks:
+            builder.add(block)
+            if progress is not None:
+                progress(block.stride * block.number)
+        return BuildReport(**builder.finish())
 
 
 def open(

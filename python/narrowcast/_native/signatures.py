@@ -85,6 +85,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_store_builder_create": (_STATUS, [c_int, POINTER(StoreBuildOptionsC), _POINTERS]),
     "ncast_store_builder_sample": (_STATUS, [c_void_p, c_void_p, c_uint64, c_uint64]),
     "ncast_store_builder_add": (_STATUS, [c_void_p, c_void_p, c_uint64, c_uint64]),
+    "ncast_store_builder_set_device": (_STATUS, [c_void_p, c_int]),
     "ncast_store_builder_finish": (_STATUS, [c_void_p, _POINTERS]),
     "ncast_store_builder_destroy": (None, [c_void_p]),
     "ncast_store_open": (_STATUS, [c_char_p, POINTER(StoreOpenOptionsC), _POINTERS]),

@@ -67,6 +67,40 @@ def current_stream(device: int) -> Any:
     return None
 
 
+def wait_for(device: int) -> None:
+    """Waits for everything that a GPU has been given to do."""
+    with cuda_driver.on_device(device):
+        cuda_driver.call("cuCtxSynchronize")
+
+
+def rows_to_host(rows: Rows, device: int) -> npt.NDArray[np.uint8]:
+    """Copies rows in GPU memory, which are end to end, to a new array."""
+    with cuda_driver.on_device(device):
+        copied = cuda_driver.copy_to_host(rows.pointer, rows.stride * rows.number) if rows.number else b""
+    return np.frombuffer(copied, np.uint8).reshape(rows.number, rows.stride)
+
+
+def build_device(device: int | str | None, source_device: int | None) -> int | None:
+    """The ordinal of the GPU that encodes; None: the CPU.
+
+    device: an ordinal, "cuda", "cuda:1" or "cpu"; None: the GPU that has the rows, or the CPU.
+    """
+    chosen: int | None
+    if device is None:
+        chosen = source_device
+    elif isinstance(device, str):
+        kind, separator, number = device.partition(":")
+        known = number.isdecimal() and kind == "cuda" if separator else kind in ("cpu", "cuda")
+        if not known:
+            raise ValueError(f"device is {device!r} (known: cpu, cuda, cuda:1, ...)")
+        chosen = None if kind == "cpu" else int(number) if number else source_device or 0
+    else:
+        chosen = as_unsigned(device, "device", 31)
+    if source_device is not None and chosen != source_device:
+        raise ValueError(f"device is {device!r}, but source is on cuda:{source_device}")
+    return chosen
+
+
 def _framework(array: Any) -> str:
     return type(array).__module__.split(".")[0]
 

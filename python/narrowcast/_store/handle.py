@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from .._native.library import check, library
@@ -53,6 +52,7 @@ class Builder:
         spare: int | None,
         metadata: str,
         threads: int,
+        device: int | None,
     ) -> None:
         options = StoreBuildOptionsC(
             struct_bytes=sizeof(StoreBuildOptionsC),
@@ -71,15 +71,17 @@ class Builder:
         options.row_shape[: len(row_shape)] = row_shape
         self._handle = c_void_p()
         check(library().ncast_store_builder_create(file, byref(options), byref(self._handle)))
-        self._destroy = weakref.finalize(self, library().ncast_store_builder_destroy, self._handle)
+        self.close = weakref.finalize(self, library().ncast_store_builder_destroy, self._handle)
+        if device is not None:
+            check(library().ncast_store_builder_set_device(self._handle, device))
 
-    def sample(self, rows: npt.NDArray[np.uint8]) -> None:
+    def sample(self, rows: Rows) -> None:
         """Fits the codec and the layout to rows."""
-        check(library().ncast_store_builder_sample(self._handle, rows.ctypes.data, rows.shape[1], rows.shape[0]))
+        check(library().ncast_store_builder_sample(self._handle, rows.pointer, rows.stride, rows.number))
 
-    def add(self, rows: npt.NDArray[np.uint8]) -> None:
+    def add(self, rows: Rows) -> None:
         """Encodes and writes rows."""
-        check(library().ncast_store_builder_add(self._handle, rows.ctypes.data, rows.shape[1], rows.shape[0]))
+        check(library().ncast_store_builder_add(self._handle, rows.pointer, rows.stride, rows.number))
 
     def finish(self) -> dict[str, Any]:
         """Completes the file. Returns the report of ncast_store_builder_finish."""

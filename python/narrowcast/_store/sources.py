@@ -16,7 +16,8 @@ from .._files.npy_header import MAGIC
 from .._files.segment import StatedTypeError
 from ..files import TensorFile
 from ..types import DType, ValueType, value_type
-from .rows import bytes_of_rows, contiguous
+from .gpu import gpu_view, is_on_gpu, rows_to_host, stream_of, wait_for
+from .rows import Rows, bytes_of_rows, contiguous
 
 BLOCK_BYTES = 128 << 20  # of rows that are encoded at a time
 _SAMPLE_BYTES = 32 << 20
@@ -30,12 +31,23 @@ class Source:
     """Rows as bytes."""
 
     def __init__(
-        self, kind: ValueType, row_shape: tuple[int, ...], rows: int | None, sample: Bytes, blocks: Iterator[Bytes]
+        self,
+        kind: ValueType,
+        row_shape: tuple[int, ...],
+        rows: int | None,
+        sample: Bytes,
+        blocks: Iterator[Rows],
+        device: int | None = None,
     ) -> None:
         self.kind, self.row_shape = kind, row_shape
         self.rows = rows  #: None if unknown
-        self.sample = sample  #: some of the rows, to which the codec is fitted
+        self.sample = _rows_of(sample)  #: some of the rows, in host memory, to which the codec is fitted
         self.blocks = blocks  #: all rows, in order
+        self.device = device  #: the ordinal of the GPU whose memory has the blocks; None: host memory
+
+
+def _rows_of(content: Bytes) -> Rows:
+    return Rows(content.ctypes.data, content.shape[1], content.shape[0], content)
 
 
 def source_of(source: Any, dtype: DType | None, tensor: str | None) -> Source:
@@ -44,6 +56,8 @@ def source_of(source: Any, dtype: DType | None, tensor: str | None) -> Source:
         return _from_file(Path(source), dtype, tensor)
     if tensor is not None:
         raise ValueError("tensor names a tensor of a safetensors file, but the source is not a file")
+    if is_on_gpu(source):
+        return _from_gpu(source, dtype)
     if hasattr(source, "shape") or hasattr(source, "__dlpack__") or isinstance(source, (bytes, bytearray, memoryview)):
         return _from_array(source, dtype)
     if isinstance(source, Iterable):
@@ -69,6 +83,29 @@ def _from_array(array: Any, dtype: DType | None) -> Source:
     return _random_access(kind, shape[1:], rows, read)
 
 
+def _from_gpu(array: Any, dtype: DType | None) -> Source:
+    """An array in GPU memory. Waits for the GPU, so that the array is complete."""
+    found = gpu_view(contiguous(array), "source", stream_of(None, array), dtype=dtype)
+    if not found.shape:
+        raise ValueError("source is a single value, not rows")
+    row_bytes = math.prod(found.shape[1:]) * found.dtype.bytes
+    if not row_bytes:
+        raise ValueError(f"source has shape {found.shape}: rows must not be empty")
+    wait_for(found.device_id)
+
+    def part(first: int, count: int) -> Rows:
+        return Rows(found.pointer + first * row_bytes, row_bytes, count, found.owner)
+
+    def read(first: int, count: int) -> Bytes:
+        return rows_to_host(part(first, count), found.device_id)
+
+    source = _random_access(found.dtype, found.shape[1:], found.shape[0], read)
+    step = max(1, BLOCK_BYTES // row_bytes)
+    source.blocks = (part(first, min(step, found.shape[0] - first)) for first in range(0, found.shape[0], step))
+    source.device = found.device_id
+    return source
+
+
 def _random_access(kind: ValueType, row_shape: tuple[int, ...], rows: int, read: Callable[[int, int], Bytes]) -> Source:
     """A source whose rows can be read in any order, by read(first, count)."""
     row_bytes = math.prod(row_shape) * kind.bytes
@@ -82,11 +119,11 @@ def _random_access(kind: ValueType, row_shape: tuple[int, ...], rows: int, read:
         parts.append(np.array(read(first, count)))
     sample = np.concatenate(parts) if parts else np.empty((0, row_bytes), np.uint8)
     step = max(1, BLOCK_BYTES // row_bytes)
-    blocks = (read(first, min(step, rows - first)) for first in range(0, rows, step))
+    blocks = (_rows_of(read(first, min(step, rows - first))) for first in range(0, rows, step))
     return Source(kind, row_shape, rows, sample, blocks)
 
 
-def _from_blocks(blocks: Iterator[Any], dtype: DType | None) -> Source:
+def _from_blocks(given: Iterator[Any], dtype: DType | None) -> Source:
     """A stream. The codec is fitted to its first blocks."""
     first: list[Bytes] = []
     form: tuple[ValueType, tuple[int, ...]] | None = None
@@ -103,7 +140,7 @@ def _from_blocks(blocks: Iterator[Any], dtype: DType | None) -> Source:
             )
         return content
 
-    converted = (convert(block, number) for number, block in enumerate(blocks))
+    converted = (convert(block, number) for number, block in enumerate(given))
     held_bytes = 0
     while held_bytes < _SAMPLE_BYTES and (block := next(converted, None)) is not None:
         first.append(block.copy())
@@ -112,7 +149,8 @@ def _from_blocks(blocks: Iterator[Any], dtype: DType | None) -> Source:
         raise ValueError("source has no blocks")
     together = np.concatenate(first)
     step = max(1, min(10, len(together) // _SAMPLE_ROWS))
-    return Source(form[0], form[1], None, np.ascontiguousarray(together[::step]), itertools.chain(first, converted))
+    blocks = map(_rows_of, itertools.chain(first, converted))
+    return Source(form[0], form[1], None, np.ascontiguousarray(together[::step]), blocks)
 
 
 def _from_file(path: Path, dtype: DType | None, tensor: str | None) -> Source:

@@ -42,6 +42,12 @@ ncast_status Builder::begin(const RowBlock& sample) {
   if (plan_.model) plan_.model->serialise(model);
   if (ncast_status status = failed(writer_.begin(plan_.header, model, options_.metadata))) return status;
   begun_ = true;
+  if (is_encoded_elsewhere()) {
+    const bool packed = plan_.header.layout == file::packed_layout;
+    if (ncast_status status =
+            failed(encoder_->begin(*plan_.model, {packed ? 0 : plan_.header.stride, plan_.header.unit})))
+      return status;
+  }
   const uint64_t zero = 0;
   if (plan_.header.layout == file::packed_layout) return failed(writer_.append_offsets(&zero, sizeof(uint32_t)));
   if (plan_.header.layout == file::blocks_layout) return failed(writer_.append_offsets(&zero, sizeof zero));
@@ -51,7 +57,10 @@ ncast_status Builder::begin(const RowBlock& sample) {
 ncast_status Builder::sample(const RowBlock& rows) {
   if (begun_) return fail(NCAST_INVALID_ARGUMENT, "%s: rows were added before the sample, or sampled twice", function);
   if (rows.count == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: the sample has no rows", function);
-  return begin(rows);
+  if (encoder_ == nullptr || !encoder_->holds(rows)) return begin(rows);
+  std::vector<uint8_t> copied(rows.count * row_bytes());
+  if (ncast_status status = encoder_->copy_to_host(rows, row_bytes(), copied.data())) return status;
+  return begin({copied.data(), row_bytes(), rows.count});
 }
 
 ncast_status Builder::add(const RowBlock& rows) {
@@ -66,20 +75,25 @@ ncast_status Builder::add(const RowBlock& rows) {
     return fail(NCAST_UNSUPPORTED, "%s: a table has at most 2^40 rows", function);
   if (!begun_) {
     const RowBlock first{rows.rows, rows.stride, std::min(rows.count, most_default_rows)};
-    if (ncast_status status = begin(first)) return status;
+    if (ncast_status status = sample(first)) return status;
   }
-  if (plan_.header.layout == file::blocks_layout) return failed(add_values(rows, false));
-  const uint64_t piece = piece_rows();
-  for (uint64_t at = 0; at < rows.count; at += piece) {
-    const RowBlock part{rows.rows + at * rows.stride, rows.stride, std::min(piece, rows.count - at)};
-    const bool packed = plan_.header.layout == file::packed_layout;
-    if (ncast_status status = failed(packed ? add_payloads(part) : add_slots(part))) return status;
-    rows_ += part.count;
-  }
-  return NCAST_OK;
+  return failed(add_parts(rows));
+}
+
+// Adds rows on the host, or rows that the encoder takes as they are.
+ncast_status Builder::add_part(const RowBlock& rows) {
+  if (plan_.header.layout == file::blocks_layout) return add_values(rows, false);
+  ncast_status status;
+  if (is_encoded_elsewhere())
+    status = encode_elsewhere(rows);
+  else
+    status = plan_.header.layout == file::packed_layout ? add_payloads(rows) : add_slots(rows);
+  if (status == NCAST_OK) rows_ += rows.count;
+  return status;
 }
 
 uint64_t Builder::piece_rows() const {
+  if (is_encoded_elsewhere()) return encoder_->piece_rows();
   const uint64_t bytes =
       std::clamp(threads::count_of(options_.threads) * piece_bytes_per_thread, least_piece_bytes, most_piece_bytes);
   return std::max<uint64_t>(1, bytes / row_bytes());
@@ -98,6 +112,10 @@ ncast_status Builder::encode_and_write(uint64_t tasks, Encode encode) {
   if (error.status() != NCAST_OK) return fail(error.status(), "%s", error.message().c_str());
   waiting_piece_.run = {};
   return NCAST_OK;
+}
+
+ncast_status Builder::write_waiting_piece() {
+  return encode_and_write(0, [](uint64_t) {});
 }
 
 // `bytes` bytes of encoded_ are complete.
@@ -172,15 +190,8 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
     }
   });
   if (written != NCAST_OK) return written;
-  for (uint32_t& end : units) {
-    units_ += end;
-    if (units_ > UINT32_MAX) {
-      return fail(NCAST_UNSUPPORTED,
-                  "%s: the payloads exceed 2^32 units of %llu bytes: state the number of rows before they are added",
-                  function, static_cast<unsigned long long>(unit));
-    }
-    end = static_cast<uint32_t>(units_);
-  }
+  uint32_t end = 0;
+  for (uint32_t& row : units) row = end += row;
   if (!encoded_.bytes)
     encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * longest);
   uint64_t at = file::segment_bytes;
@@ -189,7 +200,20 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
     at += own.size();
   }
   end_piece(at - file::segment_bytes);
-  return writer_.append_offsets(units.data(), units.size() * sizeof units[0]);
+  return end_payloads(std::move(units));
+}
+
+// Appends the offsets of payloads that end at these units of their piece.
+ncast_status Builder::end_payloads(std::vector<uint32_t> ends) {
+  if (units_ + ends.back() > UINT32_MAX) {
+    return fail(NCAST_UNSUPPORTED,
+                "%s: the payloads exceed 2^32 units of %llu bytes: state the number of rows before they are added",
+                function, static_cast<unsigned long long>(plan_.header.unit));
+  }
+  const auto before = static_cast<uint32_t>(units_);
+  for (uint32_t& end : ends) end += before;
+  units_ = ends.back();
+  return writer_.append_offsets(ends.data(), ends.size() * sizeof ends[0]);
 }
 
 // Encodes the values that wait and those of the rows, as far as they fill frames; all of them if they are the last.
@@ -250,7 +274,7 @@ ncast_status Builder::finish(std::string* report) {
   if (plan_.header.layout == file::blocks_layout) {
     if (ncast_status status = failed(add_values({nullptr, row_bytes(), 0}, true))) return status;
   }
-  if (ncast_status status = failed(encode_and_write(0, [](uint64_t) {}))) return status;
+  if (ncast_status status = failed(write_waiting_piece())) return status;
   const uint64_t data_bytes = writer_.data_bytes();
   if (ncast_status status = failed(writer_.finish(rows_))) return status;
   finished_ = true;

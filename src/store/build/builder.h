@@ -7,6 +7,8 @@
 
 #include "narrowcast/codec.h"
 #include "narrowcast/store.h"
+#include "store/build/piece_encoder.h"
+#include "store/build/row_block.h"
 #include "store/file/writer.h"
 #include "store/rows/fit.h"
 
@@ -22,13 +24,6 @@ struct BuildOptions {
   std::string codec = "auto";
   std::string metadata;
   int threads = 0;
-};
-
-// Rows in memory.
-struct RowBlock {
-  const uint8_t* rows;
-  uint64_t stride;  // bytes from one row to the next
-  uint64_t count;
 };
 
 // The codec and the layout of a table.
@@ -47,6 +42,8 @@ class Builder {
  public:
   Builder(int file, BuildOptions options) : options_(std::move(options)), writer_(file) {}
 
+  // Has rows encoded by `encoder`, except for the layout blocks and the coder raw. Before the first rows, and once.
+  ncast_status encode_with(std::unique_ptr<PieceEncoder> encoder);
   ncast_status sample(const RowBlock& rows);
   ncast_status add(const RowBlock& rows);
   ncast_status finish(std::string* report);
@@ -61,12 +58,19 @@ class Builder {
   };
 
   ncast_status begin(const RowBlock& sample);
+  // Whether encoder_ encodes the table.
+  bool is_encoded_elsewhere() const;
+  ncast_status add_parts(const RowBlock& rows);
+  ncast_status add_part(const RowBlock& rows);
+  ncast_status encode_elsewhere(const RowBlock& rows);
+  ncast_status end_payloads(std::vector<uint32_t> ends);
   ncast_status add_slots(const RowBlock& rows);
   ncast_status add_payloads(const RowBlock& rows);
   uint64_t piece_rows() const;
   // Calls encode(task) for all tasks on several threads, while others write the piece before.
   template <typename Encode>
   ncast_status encode_and_write(uint64_t tasks, Encode encode);
+  ncast_status write_waiting_piece();
   void end_piece(uint64_t bytes);
   ncast_status add_values(const RowBlock& rows, bool last);
   ncast_status failed(ncast_status status);
@@ -80,6 +84,8 @@ class Builder {
   uint64_t units_ = 0;             // layout packed: the end of the last payload
   std::vector<uint8_t> waiting_;   // layout blocks: values that do not fill a frame yet
   uint64_t frames_end_ = 0;        // layout blocks: bytes of the frames
+  // Destroyed before the pieces, which it may be using.
+  std::unique_ptr<PieceEncoder> encoder_;
 };
 
 }  // namespace narrowcast::store

@@ -12,9 +12,11 @@ import sysconfig
 import time
 from pathlib import Path
 
+import narrowcast
 import numpy as np
 import pytest
 from narrowcast import store
+from narrowcast._store.gpu import build_device
 
 # Builds a table of rows whose values are `version`, and says when blocks have been added.
 _BUILD = """
@@ -123,3 +125,32 @@ def test_the_number_of_threads_does_not_change_the_file(tmp_path):
         for threads in (1, 5):
             store.build(rows, codec, layout, tmp_path / f"{layout}{threads}", threads=threads, host=None)
         assert (tmp_path / f"{layout}1").read_bytes() == (tmp_path / f"{layout}5").read_bytes()
+
+
+def test_rows_are_encoded_where_they_are_unless_a_device_is_named():
+    assert build_device(None, None) is None
+    assert build_device(None, 2) == 2
+    assert build_device("cpu", None) is None
+    assert build_device("cuda", None) == 0
+    assert build_device("cuda", 3) == 3
+    assert build_device("cuda:1", None) == 1
+    assert build_device(1, 1) == 1
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cpu:0", "", -1])
+def test_an_unknown_device_is_rejected(device, tmp_path):
+    with pytest.raises(ValueError, match="device"):
+        store.build(np.zeros((10, 4), np.float32), path=tmp_path / "table", device=device)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_on_a_gpu_are_not_encoded_elsewhere():
+    for device in ("cpu", 0, "cuda:0"):
+        with pytest.raises(ValueError, match="source is on cuda:1"):
+            build_device(device, 1)
+
+
+def test_a_gpu_that_does_not_exist_leaves_no_file(tmp_path):
+    with pytest.raises(narrowcast.CudaError, match="ncast_store_builder"):
+        store.build(np.zeros((10, 4), np.float32), path=tmp_path / "table", device=99)
+    assert not list(tmp_path.iterdir())

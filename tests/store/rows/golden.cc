@@ -1,46 +1,15 @@
 // The rows in tests/golden/: everything that was ever written must still decode, and today's encoders write the same
 // bytes.
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sstream>
-
 #include "codec/buffers.h"
 #include "doctest/doctest.h"
 #include "store/rows/fast.h"
+#include "store/rows/golden_files.h"
 
 namespace narrowcast::tests {
+
+using namespace golden_rows;
+
 namespace {
-
-const std::filesystem::path folder = std::filesystem::path(NARROWCAST_TEST_DATA) / "golden" / "rows_v1";
-
-Bytes read(const std::string& name) {
-  std::ifstream file(folder / name, std::ios::binary);
-  INFO("file ", (folder / name).string());
-  REQUIRE(file);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::vector<std::string> names_of(const std::string& kind) {
-  std::ifstream manifest(folder / "manifest.txt");
-  REQUIRE(manifest);
-  std::vector<std::string> found;
-  for (std::string line; std::getline(manifest, line);) {
-    std::istringstream fields(line);
-    std::string of_line, name;
-    fields >> of_line >> name;
-    if (of_line == kind) found.push_back(name);
-  }
-  REQUIRE(!found.empty());
-  return found;
-}
-
-store::RowModel model_of(const std::string& name) {
-  std::string problem;
-  const auto model = store::RowModel::parse(read(name + ".model"), &problem);
-  REQUIRE_MESSAGE(model.has_value(), problem);
-  return *model;
-}
 
 uint32_t header_of(const Bytes& payload) {
   uint32_t header;

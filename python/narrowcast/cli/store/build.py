@@ -24,6 +24,7 @@ def build(
     capacity: Annotated[int | None, typer.Option(min=0, help="Rows to reserve space for, to append to.")] = None,
     spare: Annotated[int | None, typer.Option(min=0, help="Free overflow entries, for updates.")] = None,
     threads: Annotated[int, typer.Option(min=0, help="Threads that encode; 0: the number of CPUs.")] = 0,
+    device: Annotated[str, typer.Option(help="What encodes: cpu, cuda, or cuda:N.")] = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Print the report, with how the codec was chosen.")] = False,
 ) -> None:
     """Encode the rows of a tensor to a table file."""
@@ -42,6 +43,7 @@ def build(
                 capacity=capacity,
                 spare=spare,
                 threads=threads,
+                device=device,
                 progress=progress,
                 host=None,
                 report=reports.append,

@@ -1,0 +1,52 @@
+// Encodes rows elsewhere than on this CPU, for a builder.
+#pragma once
+
+#include <cstdint>
+
+#include "narrowcast/types.h"
+#include "store/build/row_block.h"
+#include "store/rows/row_codec.h"
+
+namespace narrowcast::store {
+
+// How the payloads of a table are placed.
+struct PayloadLayout {
+  uint64_t slot_bytes;  // layout stride; 0: layout packed
+  uint64_t unit_bytes;  // layout packed: payloads begin at multiples of it
+};
+
+// An encoded piece. Layout stride: payloads that are longer than a slot are stored in `overflow`, and their slots are
+// zeros.
+struct EncodedPiece {
+  uint64_t packed_units;    // layout packed: of all payloads
+  const uint32_t* ends;     // of each row, in units: where its payload ends in the piece, or in `overflow`. As that of
+                            // the row before if it has none there
+  const uint8_t* overflow;  // layout stride
+  uint64_t overflow_unit_bytes;
+};
+
+// The bytes are those of RowModel::encode(). Calls follow each other. After an error, the object is only destroyed.
+class PieceEncoder {
+ public:
+  virtual ~PieceEncoder() = default;
+
+  // Whether rows are in the device's memory.
+  virtual bool holds(const RowBlock& rows) const = 0;
+  // Copies rows of any memory to host memory, end to end.
+  virtual ncast_status copy_to_host(const RowBlock& rows, uint64_t row_bytes, uint8_t* to) = 0;
+
+  // Before the first piece. The model is not `raw`.
+  virtual ncast_status begin(const RowModel& model, const PayloadLayout& layout) = 0;
+  // Rows of a piece, at most, and the bytes that their slots or payloads take.
+  virtual uint64_t piece_rows() const = 0;
+  virtual uint64_t piece_bytes() const = 0;
+  // Prepares memory of the host to receive pieces, as long as the encoder exists.
+  virtual ncast_status add_memory(uint8_t* memory, uint64_t bytes) = 0;
+
+  // Starts to encode a piece to memory that was added, 16-byte aligned.
+  virtual ncast_status start(const RowBlock& rows, uint8_t* to) = 0;
+  // Waits for it. The result is valid until the next start().
+  virtual ncast_status finish(EncodedPiece* piece) = 0;
+};
+
+}  // namespace narrowcast::store

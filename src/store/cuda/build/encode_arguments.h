@@ -1,0 +1,75 @@
+// The arguments of the kernels that encode rows: plain structs, shared by host and device code.
+#pragma once
+
+#include <cstdint>
+
+namespace narrowcast::store::cuda {
+
+// What the kernels know of a model.
+struct EncodeFormat {
+  uint32_t elems;
+  uint32_t row_bytes;
+  uint32_t has_zeros;
+  // The trim: an element has `values` in the bits `constant`, and its coded bits are element >> low_bits & coded.
+  uint64_t constant;
+  uint64_t values;
+  uint64_t coded;
+  uint32_t low_bits;
+  uint32_t coded_bits;
+  uint32_t tail_bytes;    // window: of an element after the trim
+  uint32_t chunks;        // invariant
+  uint32_t clusters;      // invariant
+  uint32_t cluster_bits;  // invariant
+  const void* masks;      // invariant: as long as a row, one for each cluster; in device memory
+  const void* cluster_values;
+};
+
+// Encodes rows to payloads at equal distances.
+struct EncodeArguments {
+  EncodeFormat format;
+  const char* rows;  // device memory, aligned to an element, or to a chunk
+  uint64_t row_stride;
+  uint32_t count;
+  uint32_t payload_pitch;  // at least RowModel::bound(), a multiple of 16
+  char* payloads;
+  uint32_t* lengths;  // of the payloads, in bytes
+  // With the stage `zeros`, for each warp: elements that are present, then the zero map.
+  char* scratch;
+  uint32_t scratch_pitch;  // a multiple of 16
+  uint32_t map_offset;     // a multiple of 8
+};
+
+// Payloads that are stored end to end, of one call.
+struct PackedRun {
+  uint32_t begin;  // units of the calls before, since the piece began
+  uint32_t units;
+};
+
+// Moves payloads to where they are stored. Layout stride: those that fit go to slots, and the others end to end. Layout
+// packed: all of them end to end.
+struct PlaceArguments {
+  const char* payloads;
+  uint32_t payload_pitch;
+  uint32_t count;
+  const uint32_t* lengths;
+  uint32_t slot_bytes;    // a multiple of 16; 0: layout packed
+  uint32_t unit_bytes;    // a multiple of 16: what is stored end to end begins at multiples of it
+  uint32_t* tile_units;   // one for every 32 rows: their units, then those of the rows before
+  uint32_t* piece_units;  // stored end to end since the piece began
+  PackedRun* run;
+  char* slots;
+  char* packed;
+  uint32_t* ends;  // of each row: units of the piece up to its end
+};
+
+// Copies what was stored end to end to host memory.
+struct CopyOutArguments {
+  const PackedRun* run;
+  uint32_t unit_bytes;
+  const char* packed;
+  char* to;  // mapped host memory, where the piece begins; 16-byte aligned
+};
+
+inline constexpr uint32_t rows_per_tile = 32;  // whose payloads a warp places
+
+}  // namespace narrowcast::store::cuda
