@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "codec/codec.h"
+#include "executor/cuda/generated/schedule.h"
 #include "select/block_split.h"
 #include "status/error.h"
 
@@ -17,19 +17,6 @@ namespace {
 using plan::Operand;
 using plan::Step;
 using plan::StepKind;
-
-// Rings between two ranks. A communicator has 16 times as many as CTAs, and each warp of a group needs its own.
-constexpr uint32_t max_rings = 64;
-
-// An item and its position: group, and index in the order of the plan.
-struct ItemId {
-  int rank;
-  uint32_t group, item;
-  auto operator<=>(const ItemId&) const = default;
-};
-
-// Where a local place is if input and output may be the same memory: places with equal keys may be the same.
-using Location = std::tuple<plan::Buffer, uint32_t>;
 
 class Builder {
  public:
@@ -45,9 +32,8 @@ class Builder {
     find_accesses();
     if (!trace_values(plan_, &program_))
       return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' does not complete", plan_.name.c_str());
-    find_settling_items();
     const uint32_t slots = max_slots * channel::ChannelLayout::slot_bytes / program_.block_bytes;
-    return schedule(slots);
+    return schedule(plan_, ends_, slots, &program_);
   }
 
  private:
@@ -230,20 +216,10 @@ class Builder {
     return NCAST_OK;
   }
 
-  template <typename Visit>
-  void visit_items(Visit visit) {
-    for (int rank = 0; rank < program_.rank_count(); ++rank) {
-      std::vector<GroupProgram>& groups = program_.ranks[static_cast<size_t>(rank)].groups;
-      for (uint32_t group = 0; group < groups.size(); ++group)
-        for (uint32_t i = 0; i < groups[group].items.size(); ++i) visit(ItemId{rank, group, i}, groups[group].items[i]);
-    }
-  }
-  Item& item(const ItemId& id) { return program_.ranks[static_cast<size_t>(id.rank)].groups[id.group].items[id.item]; }
-
   // The k-th send on a ring is the k-th receive.
   ncast_status match_messages() {
     std::map<uint32_t, std::vector<std::pair<ItemId, Place*>>> sends, receives;
-    visit_items([&](const ItemId& id, Item& one) {
+    visit_items(program_, [&](const ItemId& id, Item& one) {
       for (Place& place : one.from)
         if (place.kind == Place::Kind::message) receives[place.message].push_back({id, &place});
       for (Place& place : one.to)
@@ -260,8 +236,7 @@ class Builder {
                       index, plan_.name.c_str());
         sent[i].second->message = received[i].second->message = static_cast<uint32_t>(program_.messages.size());
         program_.messages.push_back({index, channel(index).from, channel(index).to, 0, 0, 0});
-        senders_.push_back(sent[i].first);
-        receivers_.push_back(received[i].first);
+        ends_.push_back({sent[i].first, received[i].first});
       }
     }
     for (const auto& [index, received] : receives)
@@ -286,13 +261,13 @@ class Builder {
       semaphore.first_word = words[static_cast<size_t>(of.to)];
       words[static_cast<size_t>(of.to)] += static_cast<uint32_t>(semaphore.signal_groups.size());
     }
-    visit_items([&](const ItemId&, const Item& one) {
+    visit_items(program_, [&](const ItemId&, const Item& one) {
       if (one.kind == Item::Kind::wait) program_.semaphores[one.channel].is_waited_for = true;
     });
   }
 
   void find_accesses() {
-    visit_items([&](const ItemId&, const Item& one) {
+    visit_items(program_, [&](const ItemId&, const Item& one) {
       if (one.kind == Item::Kind::signal || one.kind == Item::Kind::wait) program_.accesses_peers = true;
       for (const auto* places : {&one.from, &one.to}) {
         for (const Place& place : *places) {
@@ -306,190 +281,13 @@ class Builder {
     });
   }
 
-  // --- hazards ---
-
-  Location location(int rank, const Place& place) const {
-    const uint32_t inputs = plan_.input_chunks(rank), outputs = plan_.output_chunks(rank);
-    // In place, the smaller of the two buffers is a part of the larger one.
-    if (place.buffer == plan::Buffer::input && plan_.in_place != plan::InPlace::no && inputs <= outputs)
-      return {plan::Buffer::output, place.chunk + (inputs < outputs ? static_cast<uint32_t>(rank) * plan_.chunks : 0)};
-    if (place.buffer == plan::Buffer::output && plan_.in_place != plan::InPlace::no && outputs < inputs)
-      return {plan::Buffer::input, place.chunk + static_cast<uint32_t>(rank) * plan_.chunks};
-    return {place.buffer, place.chunk};
-  }
-
-  // Stores are asynchronous: an item that accesses what its group has stored waits for the store.
-  void find_settling_items() {
-    for (int rank = 0; rank < program_.rank_count(); ++rank) {
-      for (GroupProgram& group : program_.ranks[static_cast<size_t>(rank)].groups) {
-        std::set<Location> stored;
-        for (Item& one : group.items) {
-          const auto accesses_stored = [&](const std::vector<Place>& places) {
-            return std::ranges::any_of(places, [&](const Place& place) {
-              return place.kind == Place::Kind::local && stored.contains(location(rank, place));
-            });
-          };
-          one.settles = accesses_stored(one.from) || accesses_stored(one.to);
-          for (const Place& place : one.to)
-            if (place.kind == Place::Kind::local) stored.insert(location(rank, place));
-        }
-      }
-    }
-  }
-
-  // --- stages ---
-
-  ncast_status schedule(uint32_t max_slots) {
-    if (!program_.accesses_peers && find_stages()) {
-      const Program unsorted = program_;
-      sort_items();
-      for (const uint32_t messages_of_ring : {~0u, 4u, 2u, 1u}) {
-        assign_rings(messages_of_ring);
-        if (find_min_slots(max_slots)) return NCAST_OK;
-      }
-      program_ = unsorted;
-    }
-    // One micro-batch after another. A ring of the plan may need several rings to hold its messages.
-    visit_items([](const ItemId&, Item& one) { one.stage = 0; });
-    for (Message& message : program_.messages) message.sent_in = message.received_in = 0;
-    program_.stages = 1;
-    for (uint32_t messages_of_ring = ~0u; messages_of_ring != 0;
-         messages_of_ring = messages_of_ring == ~0u ? 16 : messages_of_ring / 2) {
-      assign_rings(messages_of_ring);
-      if (find_min_slots(max_slots)) return NCAST_OK;
-    }
-    return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' needs more than %u slots for each message", plan_.name.c_str(),
-                max_slots);
-  }
-
-  bool find_min_slots(uint32_t max_slots) {
-    if (program_.rings > max_rings) return false;
-    for (uint32_t slots = channel::ChannelLayout::min_slots; slots <= max_slots; slots *= 2) {
-      program_.min_slots = slots;
-      if (completes(program_, slots)) return true;
-    }
-    return false;
-  }
-
-  // The stage of an item: the most messages on a path of dependences that leads to it. Returns false if there is a
-  // cycle.
-  bool find_stages() {
-    struct Edge {
-      size_t to;
-      int weight;
-    };
-    std::vector<ItemId> ids;
-    std::map<ItemId, size_t> index;
-    visit_items([&](const ItemId& id, const Item&) {
-      index[id] = ids.size();
-      ids.push_back(id);
-    });
-    std::vector<std::vector<Edge>> edges(ids.size());
-    std::vector<int> open(ids.size());
-    const auto add = [&](size_t from, size_t to, int weight) {
-      if (from == to) return;
-      edges[from].push_back({to, weight});
-      ++open[to];
-    };
-    for (size_t i = 0; i < senders_.size(); ++i) add(index[senders_[i]], index[receivers_[i]], 1);
-    std::map<std::tuple<int, uint32_t>, size_t> published;  // by rank and point
-    visit_items([&](const ItemId& id, const Item& one) {
-      if (one.kind == Item::Kind::publish) published[{id.rank, one.point}] = index[id];
-    });
-    for (int rank = 0; rank < program_.rank_count(); ++rank) {
-      const std::vector<GroupProgram>& groups = program_.ranks[static_cast<size_t>(rank)].groups;
-      for (uint32_t group = 0; group < groups.size(); ++group) {
-        std::map<Location, std::vector<size_t>> readers;
-        std::map<Location, size_t> writer;
-        std::optional<size_t> awaited;  // the last await: everything after it depends on it
-        uint32_t unpublished = 0;       // the first item that may be in a later stage than the last publish
-        for (uint32_t i = 0; i < groups[group].items.size(); ++i) {
-          const Item& one = groups[group].items[i];
-          const size_t self = index[{rank, group, i}];
-          if (awaited) add(*awaited, self, 0);
-          if (one.kind == Item::Kind::await) {
-            add(published.at({rank, one.point}), self, 0);
-            awaited = self;
-          }
-          if (one.kind == Item::Kind::publish) {
-            for (uint32_t before = unpublished; before < i; ++before) add(index[{rank, group, before}], self, 0);
-            unpublished = i;
-          }
-          for (const Place& place : one.from) {
-            if (place.kind != Place::Kind::local) continue;
-            const Location at = location(rank, place);
-            if (const auto found = writer.find(at); found != writer.end()) add(found->second, self, 0);
-            readers[at].push_back(self);
-          }
-          for (const Place& place : one.to) {
-            if (place.kind != Place::Kind::local) continue;
-            const Location at = location(rank, place);
-            if (const auto found = writer.find(at); found != writer.end()) add(found->second, self, 0);
-            for (const size_t reader : readers[at]) add(reader, self, 0);
-            readers[at].clear();
-            writer[at] = self;
-          }
-        }
-      }
-    }
-    std::vector<size_t> ready;
-    std::vector<int> stage(ids.size());
-    for (size_t i = 0; i < ids.size(); ++i)
-      if (open[i] == 0) ready.push_back(i);
-    size_t done = 0;
-    for (; done < ready.size(); ++done) {
-      for (const Edge& edge : edges[ready[done]]) {
-        stage[edge.to] = std::max(stage[edge.to], stage[ready[done]] + edge.weight);
-        if (--open[edge.to] == 0) ready.push_back(edge.to);
-      }
-    }
-    const int last = stage.empty() ? 0 : *std::ranges::max_element(stage);
-    if (done != ids.size() || last > ItemHead::max_stage - 2) return false;
-    for (size_t i = 0; i < ids.size(); ++i) item(ids[i]).stage = item(ids[i]).depth = stage[i];
-    program_.is_staged = true;
-    for (size_t i = 0; i < senders_.size(); ++i) {
-      program_.messages[i].sent_in = item(senders_[i]).stage;
-      program_.messages[i].received_in = item(receivers_[i]).stage;
-    }
-    program_.stages = last + 1;
-    return true;
-  }
-
-  // Messages of a channel share a ring if they are received the same number of stages after they are sent, because then
-  // both ends order them in the same way.
-  void assign_rings(uint32_t messages_of_ring = ~0u) {
-    std::map<std::tuple<uint32_t, int, uint32_t>, uint32_t>
-        rings;                                      // by channel, number of stages, and part of messages
-    std::map<std::pair<int, int>, uint32_t> count;  // of the rings between two ranks
-    std::map<uint32_t, uint32_t> number;            // of the messages of a channel
-    program_.rings = 1;
-    program_.shares_rings = false;
-    std::set<std::tuple<int, int, uint32_t>> used;
-    for (Message& message : program_.messages) {
-      const uint32_t part = number[message.channel]++ / messages_of_ring;
-      uint32_t& of_ranks = count[{message.from, message.to}];
-      const auto [found, is_new] =
-          rings.try_emplace({message.channel, message.received_in - message.sent_in, part}, of_ranks);
-      if (is_new) ++of_ranks;
-      message.ring = found->second;
-      if (!used.insert({message.from, message.to, message.ring}).second) program_.shares_rings = true;
-      program_.rings = std::max(program_.rings, of_ranks);
-    }
-  }
-
-  void sort_items() {
-    for (RankProgram& rank : program_.ranks)
-      for (GroupProgram& group : rank.groups)
-        std::ranges::sort(group.items, {}, [](const Item& item) { return std::pair{item.stage, item.order}; });
-  }
-
   const plan::Plan& plan_;
   Program& program_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> points_;                     // of the rank, by group and step
   std::vector<std::vector<uint32_t>> barrier_counts_;                            // of the rank, by group and barrier
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> barrier_points_;  // by barrier, time and group
   std::set<std::pair<uint32_t, uint32_t>> signalling_;                           // channels and groups
-  std::vector<ItemId> senders_, receivers_;                                      // of every message
+  std::vector<MessageEnds> ends_;                                                // of every message
 };
 
 }  // namespace

@@ -1,0 +1,215 @@
+#include "executor/cuda/generated/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "status/error.h"
+
+namespace narrowcast::executor::cuda::generated {
+namespace {
+
+// Rings between two ranks. A communicator has 16 times as many as CTAs, and each warp of a group needs its own.
+constexpr uint32_t max_rings = 64;
+
+// Where a local place is if input and output may be the same memory: places with equal keys may be the same.
+using Location = std::tuple<plan::Buffer, uint32_t>;
+
+class Scheduler {
+ public:
+  Scheduler(const plan::Plan& plan, const std::vector<MessageEnds>& ends, Program& program)
+      : plan_(plan), ends_(ends), program_(program) {}
+
+  ncast_status run(uint32_t max_slots) {
+    find_settling_items();
+    if (!program_.accesses_peers && find_stages()) {
+      const Program unsorted = program_;
+      sort_items();
+      for (const uint32_t messages_of_ring : {~0u, 4u, 2u, 1u}) {
+        assign_rings(messages_of_ring);
+        if (find_min_slots(max_slots)) return NCAST_OK;
+      }
+      program_ = unsorted;
+    }
+    // One micro-batch after another. A ring of the plan may need several rings to hold its messages.
+    visit_items(program_, [](const ItemId&, Item& one) { one.stage = 0; });
+    for (Message& message : program_.messages) message.sent_in = message.received_in = 0;
+    program_.stages = 1;
+    for (uint32_t messages_of_ring = ~0u; messages_of_ring != 0;
+         messages_of_ring = messages_of_ring == ~0u ? 16 : messages_of_ring / 2) {
+      assign_rings(messages_of_ring);
+      if (find_min_slots(max_slots)) return NCAST_OK;
+    }
+    return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' needs more than %u slots for each message", plan_.name.c_str(),
+                max_slots);
+  }
+
+ private:
+  Item& item(const ItemId& id) { return program_.ranks[static_cast<size_t>(id.rank)].groups[id.group].items[id.item]; }
+
+  Location location(int rank, const Place& place) const {
+    const uint32_t inputs = plan_.input_chunks(rank), outputs = plan_.output_chunks(rank);
+    // In place, the smaller of the two buffers is a part of the larger one.
+    if (place.buffer == plan::Buffer::input && plan_.in_place != plan::InPlace::no && inputs <= outputs)
+      return {plan::Buffer::output, place.chunk + (inputs < outputs ? static_cast<uint32_t>(rank) * plan_.chunks : 0)};
+    if (place.buffer == plan::Buffer::output && plan_.in_place != plan::InPlace::no && outputs < inputs)
+      return {plan::Buffer::input, place.chunk + static_cast<uint32_t>(rank) * plan_.chunks};
+    return {place.buffer, place.chunk};
+  }
+
+  // Stores are asynchronous: an item that accesses what its group has stored waits for the store.
+  void find_settling_items() {
+    for (int rank = 0; rank < program_.rank_count(); ++rank) {
+      for (GroupProgram& group : program_.ranks[static_cast<size_t>(rank)].groups) {
+        std::set<Location> stored;
+        for (Item& one : group.items) {
+          const auto accesses_stored = [&](const std::vector<Place>& places) {
+            return std::ranges::any_of(places, [&](const Place& place) {
+              return place.kind == Place::Kind::local && stored.contains(location(rank, place));
+            });
+          };
+          one.settles = accesses_stored(one.from) || accesses_stored(one.to);
+          for (const Place& place : one.to)
+            if (place.kind == Place::Kind::local) stored.insert(location(rank, place));
+        }
+      }
+    }
+  }
+
+  bool find_min_slots(uint32_t max_slots) {
+    if (program_.rings > max_rings) return false;
+    for (uint32_t slots = channel::ChannelLayout::min_slots; slots <= max_slots; slots *= 2) {
+      program_.min_slots = slots;
+      if (completes(program_, slots)) return true;
+    }
+    return false;
+  }
+
+  // The stage of an item: the most messages on a path of dependences that leads to it. Returns false if there is a
+  // cycle.
+  bool find_stages() {
+    struct Edge {
+      size_t to;
+      int weight;
+    };
+    std::vector<ItemId> ids;
+    std::map<ItemId, size_t> index;
+    visit_items(program_, [&](const ItemId& id, const Item&) {
+      index[id] = ids.size();
+      ids.push_back(id);
+    });
+    std::vector<std::vector<Edge>> edges(ids.size());
+    std::vector<int> open(ids.size());
+    const auto add = [&](size_t from, size_t to, int weight) {
+      if (from == to) return;
+      edges[from].push_back({to, weight});
+      ++open[to];
+    };
+    for (const MessageEnds& ends : ends_) add(index[ends.sender], index[ends.receiver], 1);
+    std::map<std::tuple<int, uint32_t>, size_t> published;  // by rank and point
+    visit_items(program_, [&](const ItemId& id, const Item& one) {
+      if (one.kind == Item::Kind::publish) published[{id.rank, one.point}] = index[id];
+    });
+    for (int rank = 0; rank < program_.rank_count(); ++rank) {
+      const std::vector<GroupProgram>& groups = program_.ranks[static_cast<size_t>(rank)].groups;
+      for (uint32_t group = 0; group < groups.size(); ++group) {
+        std::map<Location, std::vector<size_t>> readers;
+        std::map<Location, size_t> writer;
+        std::optional<size_t> awaited;  // the last await: everything after it depends on it
+        uint32_t unpublished = 0;       // the first item that may be in a later stage than the last publish
+        for (uint32_t i = 0; i < groups[group].items.size(); ++i) {
+          const Item& one = groups[group].items[i];
+          const size_t self = index[{rank, group, i}];
+          if (awaited) add(*awaited, self, 0);
+          if (one.kind == Item::Kind::await) {
+            add(published.at({rank, one.point}), self, 0);
+            awaited = self;
+          }
+          if (one.kind == Item::Kind::publish) {
+            for (uint32_t before = unpublished; before < i; ++before) add(index[{rank, group, before}], self, 0);
+            unpublished = i;
+          }
+          for (const Place& place : one.from) {
+            if (place.kind != Place::Kind::local) continue;
+            const Location at = location(rank, place);
+            if (const auto found = writer.find(at); found != writer.end()) add(found->second, self, 0);
+            readers[at].push_back(self);
+          }
+          for (const Place& place : one.to) {
+            if (place.kind != Place::Kind::local) continue;
+            const Location at = location(rank, place);
+            if (const auto found = writer.find(at); found != writer.end()) add(found->second, self, 0);
+            for (const size_t reader : readers[at]) add(reader, self, 0);
+            readers[at].clear();
+            writer[at] = self;
+          }
+        }
+      }
+    }
+    std::vector<size_t> ready;
+    std::vector<int> stage(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (open[i] == 0) ready.push_back(i);
+    size_t done = 0;
+    for (; done < ready.size(); ++done) {
+      for (const Edge& edge : edges[ready[done]]) {
+        stage[edge.to] = std::max(stage[edge.to], stage[ready[done]] + edge.weight);
+        if (--open[edge.to] == 0) ready.push_back(edge.to);
+      }
+    }
+    const int last = stage.empty() ? 0 : *std::ranges::max_element(stage);
+    if (done != ids.size() || last > ItemHead::max_stage - 2) return false;
+    for (size_t i = 0; i < ids.size(); ++i) item(ids[i]).stage = item(ids[i]).depth = stage[i];
+    program_.is_staged = true;
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      program_.messages[i].sent_in = item(ends_[i].sender).stage;
+      program_.messages[i].received_in = item(ends_[i].receiver).stage;
+    }
+    program_.stages = last + 1;
+    return true;
+  }
+
+  // Messages of a channel share a ring if they are received the same number of stages after they are sent, because then
+  // both ends order them in the same way.
+  void assign_rings(uint32_t messages_of_ring = ~0u) {
+    std::map<std::tuple<uint32_t, int, uint32_t>, uint32_t>
+        rings;                                      // by channel, number of stages, and part of messages
+    std::map<std::pair<int, int>, uint32_t> count;  // of the rings between two ranks
+    std::map<uint32_t, uint32_t> number;            // of the messages of a channel
+    program_.rings = 1;
+    program_.shares_rings = false;
+    std::set<std::tuple<int, int, uint32_t>> used;
+    for (Message& message : program_.messages) {
+      const uint32_t part = number[message.channel]++ / messages_of_ring;
+      uint32_t& of_ranks = count[{message.from, message.to}];
+      const auto [found, is_new] =
+          rings.try_emplace({message.channel, message.received_in - message.sent_in, part}, of_ranks);
+      if (is_new) ++of_ranks;
+      message.ring = found->second;
+      if (!used.insert({message.from, message.to, message.ring}).second) program_.shares_rings = true;
+      program_.rings = std::max(program_.rings, of_ranks);
+    }
+  }
+
+  void sort_items() {
+    for (RankProgram& rank : program_.ranks)
+      for (GroupProgram& group : rank.groups)
+        std::ranges::sort(group.items, {}, [](const Item& item) { return std::pair{item.stage, item.order}; });
+  }
+
+  const plan::Plan& plan_;
+  const std::vector<MessageEnds>& ends_;
+  Program& program_;
+};
+
+}  // namespace
+
+ncast_status schedule(const plan::Plan& plan, const std::vector<MessageEnds>& ends, uint32_t max_slots,
+                      Program* program) {
+  return Scheduler(plan, ends, *program).run(max_slots);
+}
+
+}  // namespace narrowcast::executor::cuda::generated
