@@ -1,5 +1,6 @@
 // The function of plan.h that compiles plans.
 #include <chrono>
+#include <iterator>
 #include <string>
 
 #include "executor/cuda/generated/compile.h"
@@ -19,9 +20,10 @@ std::string report_of(const CompiledPlan& compiled, double seconds) {
                      ", \"groups\": " + std::to_string(compiled.program.groups()) +
                      ", \"warps_per_cta\": " + std::to_string(compiled.blocks.warps) +
                      ", \"stages\": " + std::to_string(compiled.program.stages) + "}";
-  if (!compiled.cubins[1].empty())
-    text += ", {\"kernel\": \"packets\", \"bytes\": " +
-            std::to_string(compiled.cubins[1].size() + compiled.cubins[2].size()) + "}";
+  constexpr const char* names[] = {"packets", "packets in phases"};
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (const size_t bytes = compiled.cubins[i + 1].size(); bytes != 0)
+      text += std::string(", {\"kernel\": \"") + names[i] + "\", \"bytes\": " + std::to_string(bytes) + "}";
   return text + "], \"seconds\": " + std::to_string(seconds) + "}";
 }
 
