@@ -156,11 +156,13 @@ class EncodeWindow {
 
   __device__ void count_escapes() {
     uint32_t escapes = 0, far = 0;
+    // Several loads at a time, because a long row has only one warp.
+#pragma unroll 8
     for (uint32_t i = lane_; i < in_lanes_; i += 32) {
       const uint32_t exponent = exponent_of(elems_[i]);
-      if (code_of(exponent) != escape_code()) continue;
-      ++escapes;
-      far += token_of(exponent) == window::far_token ? 1 : 0;
+      const bool is_escape = code_of(exponent) == escape_code();
+      escapes += is_escape ? 1 : 0;
+      far += is_escape && token_of(exponent) == window::far_token ? 1 : 0;
     }
     escapes_ = __reduce_add_sync(device::all_lanes, escapes);
     far_ = __reduce_add_sync(device::all_lanes, far);
@@ -190,11 +192,17 @@ class EncodeWindow {
     uint32_t escaped = 0, far = 0;  // bit 8 * byte + word: an element that is an escape
     if (has_elems) {
       uint32_t codes[words], rests[words];
+      Elem own[window::lanes];
+      // All loads before the first store: the compiler does not move loads across stores.
+#pragma unroll
+      for (int i = 0; i < window::lanes; ++i) own[i] = elems[element(i, lanes)];
+#pragma unroll
       for (int word = 0; word < words; ++word) {
         uint32_t code_word = 0, byte_word = 0, rest_word = 0;
+#pragma unroll
         for (int byte = 0; byte < 4; ++byte) {
           const uint32_t at = element(4 * word + byte, lanes);
-          const Elem elem = elems[at];
+          const Elem elem = own[4 * word + byte];
           const uint32_t exponent = exponent_of(elem), code = code_of(exponent);
           code_word |= code << 8 * byte;
           if (code == escape_code()) {
