@@ -152,8 +152,8 @@ def main() -> None:
     arguments = parser.parse_args()
     size = arguments.gib << 30
     results: dict[str, Any] = {
-        "machine": machine(),
-        "commit": commit(),
+        "machine": machine()[0],
+        "commit": commit()[:8],
         "command": " ".join(["tools/gpu/store_build_speed.py", *sys.argv[1:]]),
         "cpus": len(os.sched_getaffinity(0)),
         **copies(1 << 30),
