@@ -1,0 +1,86 @@
+"""The tool that schedules all plans in folders, and its bound of how idle their groups must be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msccl_documents import all_gather_ring, all_reduce_pairs
+from narrowcast import plan
+from narrowcast._native.plan import NativePlan
+from narrowcast._plan import simulation
+
+TOOLS = Path(__file__).parents[3] / "tools"
+sys.path.append(str(TOOLS))
+from idle_bound import idle_bound  # noqa: E402
+
+PIECE_BYTES = 64 << 20
+
+
+def chain(ranks: int) -> dict[str, object]:
+    """A broadcast that passes through all ranks, with a group for receiving and one for sending."""
+    output = {"buffer": "output", "chunk": 0}
+    rows = []
+    for rank in range(ranks):
+        source = {"buffer": "input", "chunk": 0} if rank == 0 else {"channel": rank - 1}
+        groups = [{"steps": [{"step": "copy", "from": [source], "to": [output]}]}]
+        if rank + 1 < ranks:
+            send = {"step": "copy", "after": [[0, 0]], "from": [output], "to": [{"channel": rank}]}
+            groups.append({"steps": [send]})
+        rows.append({"groups": groups})
+    channels = [{"kind": "ring", "from": rank, "to": rank + 1, "depth": 2} for rank in range(ranks - 1)]
+    return {"narrowcast_plan": 1, "operation": "broadcast", "channels": channels, "ranks": rows}
+
+
+def costs(document: str, ranks: int) -> tuple[dict[str, dict[str, float]], float]:
+    """The report of the scheduler, and the bound."""
+    lowered = NativePlan.read(document).lower()
+    machine = simulation.machine_text(None, ranks)
+    _, report = lowered.schedule(machine, piece_bytes=PIECE_BYTES, batches=1)
+    bound = idle_bound(json.loads(lowered.write()), machine, PIECE_BYTES, report["before"]["microseconds"])
+    assert bound is not None
+    return report, bound
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 8])
+@pytest.mark.parametrize("name", plan.builders())
+def test_no_schedule_is_less_idle_than_the_bound(name: str, ranks: int) -> None:
+    for operation in plan.builders()[name]:
+        if name in ("one_shot", "two_shot", "two_level") or (name == "halving_doubling" and ranks == 3):
+            continue
+        report, bound = costs(plan.build(name, operation, ranks).json(), ranks)
+        for side in report.values():
+            assert side["most_idle"] >= bound - 1e-4, operation
+
+
+def test_ranks_of_a_chain_must_wait_for_most_of_the_time() -> None:
+    report, bound = costs(json.dumps(chain(4)), 4)
+    # The last rank only receives, which it cannot do before three others have sent.
+    assert 0.5 < bound <= report["after"]["most_idle"] + 1e-4
+
+
+def test_plans_with_other_channels_than_rings_have_no_bound() -> None:
+    lowered = NativePlan.read(plan.build("one_shot", "all_gather", 2).json()).lower()
+    assert idle_bound(json.loads(lowered.write()), simulation.machine_text(None, 2), PIECE_BYTES, 100.0) is None
+
+
+def test_every_proved_plan_below_a_folder_has_a_line(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    wrong = all_gather_ring(3).replace('"s" srcbuf="o" srcoff="0"', '"s" srcbuf="o" srcoff="1"')
+    for name, text in {
+        "good.xml": all_reduce_pairs(3),
+        "deep/ring.xml": all_gather_ring(3),
+        "wrong.xml": wrong,
+    }.items():
+        (tmp_path / name).write_text(text)
+    found = tmp_path / "found.json"
+    command = [sys.executable, TOOLS / "schedule_corpus.py", tmp_path, "-o", found, "--bytes", "1M", "--jobs", "2"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(found.read_text())
+    assert set(report["plans"]) == {"good.xml", "deep/ring.xml"}
+    assert report["summary"]["plans"] == 2
+    assert report["summary"]["longer"] == 0
