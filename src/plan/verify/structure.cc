@@ -1,31 +1,18 @@
+// Whether a plan can be followed: its indices, counts, codecs and operands.
 #include "plan/verify/structure.h"
 
 #include <algorithm>
-#include <exception>
-#include <map>
 #include <string>
-#include <tuple>
-#include <utility>
 
 #include "codec/codec.h"
 #include "plan/steps.h"
+#include "plan/verify/refuted.h"
 
 namespace narrowcast::plan::verify {
 
 namespace {
 
 using std::to_string;
-
-// Ends a check with its first finding.
-class Refuted : public std::exception {
- public:
-  explicit Refuted(Finding found) : finding(std::move(found)) {}
-  Finding finding;
-};
-
-[[noreturn]] void refute(Property property, const Where& where, std::string message) {
-  throw Refuted({property, where, std::move(message), {}});
-}
 
 class StructureCheck {
  public:
@@ -300,163 +287,8 @@ class StructureCheck {
   Where where_;
 };
 
-struct Message {
-  uint32_t flat;
-  uint32_t cells;
-  ncast_codec codec;
-  uint64_t unit_bytes;
-};
-
-class MatchingCheck {
- public:
-  explicit MatchingCheck(const Program& program)
-      : program_(program),
-        sends_(program.channels.size()),
-        receives_(program.channels.size()),
-        signals_(program.channels.size()),
-        waits_(program.channels.size()) {}
-
-  void run() {
-    std::vector<std::map<uint32_t, uint64_t>> visits(program_.barriers.size());
-    uint64_t unit_bytes = 0;
-    uint32_t widest = 0;
-    for (uint32_t flat = 0; flat < program_.steps.size(); ++flat) {
-      const FlatStep& step = program_.steps[flat];
-      if (program_.is_boundary(step)) {
-        unit_bytes = step.step->unit_bytes;
-        widest = 0;
-        for (const Step& inner : step.step->body) widest = std::max(widest, inner.count);
-        continue;
-      }
-      const uint64_t unit = step.body >= 0 ? unit_bytes : 0;
-      for (const Operand& operand : step.step->from) note(receives_, flat, operand, unit, "receives from");
-      for (const Operand& operand : step.step->to) note(sends_, flat, operand, unit, "sends to");
-      for (const uint32_t channel : step.step->channels) {
-        if (step.step->kind == StepKind::flush) continue;
-        auto& counts = step.step->kind == StepKind::signal ? signals_ : waits_;
-        Count& count = counts[channel][{unit, step.body >= 0 ? widest : 0}];
-        ++count.steps;
-        count.flat = flat;
-      }
-      if (step.step->kind == StepKind::barrier)
-        ++visits[program_.rank_barriers[static_cast<size_t>(program_.rank_of(step))] + step.step->barrier][step.group];
-    }
-    for (uint32_t channel = 0; channel < program_.channels.size(); ++channel) {
-      check_messages(channel);
-      check_semaphore(channel);
-    }
-    check_barriers(visits);
-  }
-
- private:
-  struct Count {
-    uint64_t steps = 0;
-    uint32_t flat = none;
-  };
-  // By the loop's unit and chunks, because the number of iterations depends on them; 0, 0 outside loops.
-  using Counts = std::map<std::pair<uint64_t, uint32_t>, Count>;
-
-  void note(std::vector<std::vector<Message>>& messages, uint32_t flat, const Operand& operand, uint64_t unit,
-            const char* verb) {
-    if (operand.place != Place::message) return;
-    std::vector<Message>& list = messages[operand.channel];
-    const FlatStep& step = program_.steps[flat];
-    if (!list.empty() && program_.steps[list.front().flat].group != step.group)
-      refute(Property::structure, program_.where(flat),
-             std::string("a second group ") + verb + " ring " + to_string(operand.channel) + "; the first is group " +
-                 to_string(program_.where(list.front().flat).group));
-    list.push_back({flat, step.cells, codec::canonical(operand.codec), unit});
-  }
-
-  void check_messages(uint32_t channel) const {
-    const std::vector<Message>&sends = sends_[channel], &receives = receives_[channel];
-    const std::string ring = "ring " + to_string(channel);
-    for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
-      const Message &send = sends[i], &receive = receives[i];
-      const auto mismatch = [&](const std::string& text) {
-        std::string message = ring;
-        message.append(", message ").append(to_string(i)).append(": ").append(text);
-        Finding finding{Property::structure, program_.where(receive.flat), std::move(message), {}};
-        finding.trace = {{program_.where(send.flat), describe(program_, send.flat)},
-                         {program_.where(receive.flat), describe(program_, receive.flat)}};
-        throw Refuted(std::move(finding));
-      };
-      const auto chunks = [&](const Message& message) {
-        const uint32_t count = message.cells / program_.parts;
-        return to_string(count) + (count == 1 ? " chunk" : " chunks");
-      };
-      if (send.unit_bytes != receive.unit_bytes) mismatch("it is sent and received by loops that differ in unit_bytes");
-      if (send.cells != receive.cells)
-        mismatch("the sender sends " + chunks(send) + ", the receiver expects " + chunks(receive));
-      if (send.codec != receive.codec)
-        mismatch("it is sent as " + codec::describe(send.codec) + " and received as " + codec::describe(receive.codec));
-    }
-    if (sends.size() == receives.size()) return;
-    const bool is_lost = sends.size() > receives.size();
-    const Message& first = is_lost ? sends[receives.size()] : receives[sends.size()];
-    refute(Property::structure, program_.where(first.flat),
-           ring + ": " + to_string(sends.size()) + " messages are sent and " + to_string(receives.size()) +
-               " received; " +
-               (is_lost ? "no step receives what this step sends" : "no step sends what this step receives"));
-  }
-
-  void check_semaphore(uint32_t channel) const {
-    Counts kinds = signals_[channel];
-    kinds.insert(waits_[channel].begin(), waits_[channel].end());
-    for (const auto& [kind, ignored] : kinds) {
-      const auto count_in = [&kind = kind](const Counts& counts) {
-        const auto found = counts.find(kind);
-        return found == counts.end() ? Count{} : found->second;
-      };
-      const Count signals = count_in(signals_[channel]), waits = count_in(waits_[channel]);
-      if (signals.steps == waits.steps) continue;
-      const std::string text = "channel " + to_string(channel) + ": " + to_string(signals.steps) + " signals and " +
-                               to_string(waits.steps) + " waits in a call" +
-                               (kind.first != 0 ? ", in loops of this unit" : "");
-      if (signals.steps > waits.steps)
-        refute(Property::structure, program_.where(signals.flat),
-               text + ", so that a wait of a later call does not wait");
-      refute(Property::deadlock, program_.where(waits.flat), text + ", so that a wait does not end");
-    }
-  }
-
-  void check_barriers(const std::vector<std::map<uint32_t, uint64_t>>& visits) const {
-    for (size_t barrier = 0; barrier < visits.size(); ++barrier) {
-      uint64_t most = 0;
-      for (const auto& [group, count] : visits[barrier]) most = std::max(most, count);
-      for (const uint32_t group : program_.barriers[barrier]) {
-        const auto found = visits[barrier].find(group);
-        const uint64_t count = found == visits[barrier].end() ? 0 : found->second;
-        if (count == most) continue;
-        Where where;
-        where.rank = program_.groups[group].rank;
-        where.group = static_cast<int>(program_.groups[group].index);
-        refute(Property::deadlock, where,
-               "the group visits barrier " +
-                   to_string(barrier - program_.rank_barriers[static_cast<size_t>(where.rank)]) + " " +
-                   to_string(count) + " times and another group " + to_string(most) + " times");
-      }
-    }
-  }
-
-  const Program& program_;
-  std::vector<std::vector<Message>> sends_, receives_;
-  std::vector<Counts> signals_, waits_;
-};
-
-template <typename Check>
-Finding first_finding(Check check) {
-  try {
-    check.run();
-    return {};
-  } catch (Refuted& refuted) {
-    return std::move(refuted.finding);
-  }
-}
-
 }  // namespace
 
 Finding check_structure(const Plan& plan) { return first_finding(StructureCheck(plan)); }
-Finding check_matching(const Program& program) { return first_finding(MatchingCheck(program)); }
 
 }  // namespace narrowcast::plan::verify

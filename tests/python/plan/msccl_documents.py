@@ -84,3 +84,15 @@ def reduce_scatter_pairs(ranks: int, coll: str = "reduce_scatter") -> str:
             blocks += tb(index, rows, to, source)
         gpus += gpu(rank, blocks, ranks, 1)
     return algo(ranks, gpus, ranks, coll, inplace=0)
+
+
+DOCUMENTS = {
+    "all-gather, in place": all_gather_ring(4),
+    "all-gather, out of place": all_gather_ring(4, in_place=False),
+    "all-gather that copies its input first": all_gather_ring(4, in_place=False, copies=True),
+    "all-gather of several chunks": all_gather_ring(3, chunks=2),
+    "all-reduce by pairs": all_reduce_pairs(4),
+    "all-reduce by pairs, LL": all_reduce_pairs(4, proto="LL"),
+    "reduce-scatter": reduce_scatter_pairs(3),
+    "reduce-scatter of RCCL": reduce_scatter_pairs(3, coll="reducescatter"),
+}

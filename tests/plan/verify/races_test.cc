@@ -1,0 +1,138 @@
+// Races refuted, next to plans that differ in one respect and are proved.
+#include "plan/verify/expect.h"
+
+namespace narrowcast::plan::verify {
+namespace {
+
+using namespace testing;
+
+TEST_CASE("race: both accesses are shown, and what is known to precede") {
+  Plan plan = grouped_reduce_scatter(2);
+  check_proved(plan);
+  step_of(plan, 0, 2, 0).after.pop_back();
+  const Finding finding = check_refuted(plan, Property::race, "not ordered after rank 0, group");
+  REQUIRE(finding.trace.size() == 3);
+  CHECK(mentions(finding, "copy of a message on channel 1 to scratch chunk 1"));
+  CHECK(mentions(finding, "known to precede"));
+}
+
+TEST_CASE("race: a peer can be a call ahead") {
+  Plan plan = packet_all_reduce(2);
+  check_proved(plan);
+  plan.scratch_copies = 1;
+  check_refuted(plan, Property::race, "of an earlier call, which reads it");
+}
+
+TEST_CASE("race: the user of a peer reads and writes between calls") {
+  Plan plan = memory_all_gather(2);
+  check_proved(plan);
+  // Without the first two steps, rank 1 can still be before the call.
+  for (const int rank : {0, 1}) {
+    step_of(plan, rank, 0, 0) = sync();
+    step_of(plan, rank, 0, 1) = sync();
+  }
+  check_refuted(plan, Property::race, "not ordered after the user of rank");
+  // Without the last two, the put can come after it.
+  plan = memory_all_gather(2);
+  for (const int rank : {0, 1}) {
+    step_of(plan, rank, 0, 3) = sync();
+    step_of(plan, rank, 0, 4) = sync();
+  }
+  check_refuted(plan, Property::race, "whose call may have completed before");
+}
+
+TEST_CASE("race: a relaxed signal orders reads, but no writes") {
+  Plan plan = memory_all_reduce(2);
+  for (Rank& rank : plan.ranks) rank.groups[0].steps[2].to.pop_back();  // does not put
+  plan.operation = Operation::reduce_scatter;
+  plan.chunks = 1;
+  for (Rank& rank : plan.ranks) rank.groups[0].steps[2].to = {output(0)};
+  for (Rank& rank : plan.ranks) rank.groups[0].steps[3].relaxed = rank.groups[0].steps[4].relaxed = true;
+  check_proved(plan);
+  plan = memory_all_reduce(2);
+  for (Rank& rank : plan.ranks) rank.groups[0].steps[3].relaxed = rank.groups[0].steps[4].relaxed = true;
+  check_refuted(plan, Property::race, "whose call may have completed before");
+}
+
+TEST_CASE("race: independent threads need a sync after a wait and before a signal") {
+  Plan plan = memory_all_reduce(2, Threads::independent);
+  check_proved(plan);
+  for (const size_t step : {2u, 4u}) {
+    Plan changed = plan;
+    changed.ranks[0].groups[0].steps.erase(changed.ranks[0].groups[0].steps.begin() + static_cast<ptrdiff_t>(step));
+    CHECK(verify(changed).finding.property == Property::race);
+    changed.threads = Threads::synchronized;
+    check_proved(changed);
+  }
+}
+
+TEST_CASE("race: independent threads see other parts only after a sync") {
+  Plan plan = ring_all_gather(2, 2);
+  plan.threads = Threads::independent;
+  for (Rank& rank : plan.ranks) rank.scratch_chunks = 2;
+  add(plan, 0, copy(output(0), {scratch(0)}));
+  add(plan, 0, copy(output(1), {scratch(1)}));
+  add(plan, 0, sync());
+  add(plan, 0, copy(scratch(0), {output(0)}, 2));
+  check_proved(plan);
+  step_of(plan, 0, 0, 6) = copy(output(3), {scratch(0)});  // the same place, first chunk and count as before
+  step_of(plan, 0, 0, 7) = copy(scratch(0), {output(3)});
+  check_proved(plan);
+  step_of(plan, 0, 0, 7) = copy(scratch(0), {output(0)}, 2);
+  CHECK(mentions(check_refuted(plan, Property::race, "reads scratch chunks 0 to 1"), "no sync is between"));
+}
+
+TEST_CASE("race: a copy engine still reads until the flush") {
+  Plan plan = port_all_to_all(2);
+  check_proved(plan);
+  std::vector<Step>& steps = plan.ranks[0].groups[0].steps;
+  CHECK(steps.back().kind == StepKind::flush);
+  steps.pop_back();
+  CHECK(mentions(check_refuted(plan, Property::race, "reads input chunk 1 of rank 0"), "copy engine"));
+}
+
+TEST_CASE("race: packets carry only themselves") {
+  Plan plan = empty_plan(Operation::broadcast, 2);
+  const uint32_t channel = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0), entry = add_memory(plan, 1, 0);
+  plan.ranks[1].scratch_chunks = 2;
+  add(plan, 0, relaxed_wait({entry}));
+  add(plan, 1, relaxed_signal({entry}));
+  add(plan, 0, copy(input(0), {output(0), packets(remote(scratch(0), channel))}));
+  add(plan, 0, wait({back}));
+  add(plan, 1, copy(packets(scratch(0)), {output(0)}));
+  add(plan, 1, signal({back}));
+  check_proved(plan);
+  // A plain value next to them.
+  step_of(plan, 0, 0, 1) = copy(input(0), {output(0), remote(scratch(1), channel)});
+  plan.ranks[0].groups[0].steps.insert(plan.ranks[0].groups[0].steps.begin() + 2,
+                                       copy(input(0), {packets(remote(scratch(0), channel))}));
+  step_of(plan, 1, 0, 1) = copy(packets(scratch(0)), {output(0)});
+  plan.ranks[1].groups[0].steps.insert(plan.ranks[1].groups[0].steps.begin() + 2, copy(scratch(1), {output(0)}));
+  check_refuted(plan, Property::race, "reads scratch chunk 1");
+}
+
+TEST_CASE("race: packets are written once in a call") {
+  Plan plan = packet_all_reduce(2);
+  add(plan, 0, copy(input(0), {packets(remote(scratch(0), 0))}));
+  check_refuted(plan, Property::race, "in the same call");
+}
+
+TEST_CASE("plans that share scratch are ordered too") {
+  const Plan packet = packet_all_reduce(2, 2), two_shot = packet_two_shot_all_reduce(2),
+             rings = all_pairs_all_gather(2);
+  const auto together = [](const Plan& a, const Plan& b) {
+    const Plan* const plans[] = {&a, &b};
+    return verify(std::span<const Plan* const>(plans));
+  };
+  CHECK(together(two_shot, rings).verdict == Verdict::proved);
+  // Each is correct by itself, but peers can still read one plan's packets when the other one overwrites them.
+  CHECK(verify(packet).verdict == Verdict::proved);
+  CHECK(verify(two_shot).verdict == Verdict::proved);
+  const Report report = together(packet, two_shot);
+  CHECK(report.verdict == Verdict::refuted);
+  CHECK(report.finding.property == Property::race);
+  CHECK(report.finding.message.find("of plan 0") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace narrowcast::plan::verify

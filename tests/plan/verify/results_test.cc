@@ -1,0 +1,129 @@
+// Results, rounding and limits: what reports say.
+#include "plan/verify/expect.h"
+
+namespace narrowcast::plan::verify {
+namespace {
+
+using namespace testing;
+
+TEST_CASE("result: what is missing, double or misplaced is named") {
+  Plan plan = all_pairs_all_reduce(3);
+  check_proved(plan);
+  Plan changed = plan;
+  step_of(changed, 1, 0, 1).from[1] = input(0);
+  check_proved(changed);
+  std::swap(step_of(changed, 1, 0, 1).to[0], changed.ranks[1].groups[0].steps[1].to[0]);
+
+  changed = ring_all_reduce(3);
+  std::swap(step_of(changed, 0, 0, 1).from[1].chunk, step_of(changed, 0, 0, 0).from[0].chunk);
+  const Finding misplaced = check_refuted(changed, Property::result, "output chunk");
+  CHECK(misplaced.where.rank >= 0);
+  CHECK(!misplaced.trace.empty());
+
+  changed = recursive_doubling_all_reduce(4);
+  // Rank 0 adds its own input again.
+  const auto distance_two =
+      std::find_if(changed.ranks[0].groups[0].steps.begin() + 2, changed.ranks[0].groups[0].steps.end(),
+                   [](const Step& step) { return step.kind == StepKind::reduce; });
+  distance_two->from.push_back(input(0));
+  changed.in_place = InPlace::no;
+  const Finding twice = check_refuted(changed, Property::result, "twice");
+  CHECK(twice.trace.size() >= 2);
+
+  changed = all_pairs_all_gather(2);
+  step_of(changed, 0, 0, 0).to.erase(step_of(changed, 0, 0, 0).to.begin());
+  changed.in_place = InPlace::yes;
+  check_proved(changed);  // the input is there already
+  changed.in_place = InPlace::either;
+  check_refuted(changed, Property::result, "output chunk 0 is not written");
+}
+
+TEST_CASE("in place and out of place are both verified") {
+  // Overwrites its input while a peer still reads it, in place only.
+  Plan plan = memory_all_reduce(2);
+  check_proved(plan);
+  plan.in_place = InPlace::either;
+  check_proved(plan);  // each rank reads and writes only its own chunk everywhere
+  Plan pull = empty_plan(Operation::all_reduce, 2);
+  const uint32_t there = add_memory(pull, 0, 1), back = add_memory(pull, 1, 0);
+  for (const int rank : {0, 1}) {
+    const uint32_t out = rank == 0 ? there : back, in = rank == 0 ? back : there;
+    add(pull, rank, signal({out}));
+    add(pull, rank, wait({in}));
+    add(pull, rank,
+        rank == 0 ? reduce({input(0), remote(input(0), out)}, {output(0)})
+                  : reduce({remote(input(0), out), input(0)}, {output(0)}));
+    add(pull, rank, signal({out}));
+    add(pull, rank, wait({in}));
+  }
+  check_refuted(pull, Property::race, "input chunk 0");
+  pull.in_place = InPlace::no;
+  check_proved(pull);
+}
+
+TEST_CASE("how results are rounded is reported") {
+  const Report once = verify(all_pairs_all_reduce(4));
+  CHECK(once.roundings == 1);
+  CHECK(once.rank_order);
+  CHECK(once.same_everywhere);
+  const Report ring = verify(ring_all_reduce(4));
+  CHECK(ring.roundings == 3);
+  CHECK_FALSE(ring.rank_order);
+  CHECK(ring.same_everywhere);
+  const Report doubling = verify(recursive_doubling_all_reduce(4));
+  CHECK(doubling.roundings == 2);
+  CHECK(doubling.same_everywhere);
+  Plan plan = all_pairs_all_reduce(2);
+  std::reverse(step_of(plan, 1, 0, 1).from.begin(), step_of(plan, 1, 0, 1).from.end());
+  CHECK_FALSE(verify(plan).rank_order);
+  CHECK(verify(plan).same_everywhere);  // the order of two summands does not matter
+  CHECK(verify(ring_all_gather(3)).roundings == 0);
+}
+
+TEST_CASE("loops: credits that are not returned run out") {
+  Plan plan = pipelined_all_gather(2);
+  check_proved(plan);
+  // The producer waits for a credit in each iteration, of which there are two, and the consumer returns them.
+  Plan credits = empty_plan(Operation::broadcast, 2);
+  const uint32_t data = add_memory(credits, 0, 1), credit = add_memory(credits, 1, 0, 2);
+  credits.ranks[1].scratch_chunks = 1;
+  add(credits, 0, copy(input(0), {output(0)}));
+  add(credits, 0, loop({wait({credit}), copy(input(0), {remote(scratch(0), data)}), signal({data})}));
+  add(credits, 1, loop({wait({data}), copy(scratch(0), {output(0)}), signal({credit})}));
+  check_proved(credits);
+  // Returned only afterwards, the third iteration does not get one.
+  credits.ranks[1].groups[0].steps[0].body.pop_back();
+  add(credits, 1, loop({signal({credit})}));
+  check_refuted(credits, Property::deadlock, "wait for each other");
+}
+
+TEST_CASE("plans that are too large are neither proved nor refuted") {
+  Plan plan = broadcast();
+  plan.ranks[1].scratch_chunks = UINT32_MAX;
+  const Report report = verify(plan);
+  CHECK(report.verdict == Verdict::unsupported);
+  CHECK(report.finding.message.find("chunks of buffers: 4294967") != std::string::npos);
+  plan = empty_plan(Operation::broadcast, 2);
+  const uint32_t there = add_ring(plan, 0, 1), back = add_ring(plan, 1, 0);
+  add(plan, 0, copy(message(back), {message(there)}, UINT32_MAX));
+  add(plan, 1, copy(message(there), {message(back)}, UINT32_MAX));
+  CHECK(verify(plan).verdict == Verdict::unsupported);
+}
+
+TEST_CASE("a plan for 1024 ranks is proved") {
+  Plan plan = tree_broadcast(1024, 3);
+  check_proved(plan);
+  CHECK(verify(ring_all_gather(128)).verdict == Verdict::proved);
+}
+
+TEST_CASE("the report names the origin of a step") {
+  Plan plan = grouped_reduce_scatter(2);
+  step_of(plan, 0, 2, 0).origin = 77;
+  step_of(plan, 0, 2, 0).after.clear();
+  const Report report = verify(plan);
+  CHECK(report.finding.trace.back().where.origin + report.finding.trace.front().where.origin >= 77);
+  CHECK(to_json(report).find("\"origin\": 77") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace narrowcast::plan::verify
