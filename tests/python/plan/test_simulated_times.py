@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[3]
 MEASURED = ("2xh200/2026-11-23_collectives.json", "4xh200/2026-11-22_collectives.json")
 MACHINE = (Path(narrowcast.__file__).with_name("data") / "machines" / "4xh200.json").read_text()
 SMALLEST_BYTES = 1 << 20
+#: A description that was fitted to calls between two GPUs, with its predictions of all others.
+FITTED = ROOT / "bench" / "results" / "simulated" / "2026-11-24_fit_two_gpus.json"
 
 
 def measured_rows() -> list[tuple[str, int, dict[str, Any]]]:
@@ -33,13 +35,13 @@ def measured_rows() -> list[tuple[str, int, dict[str, Any]]]:
     return rows
 
 
-def predicted_us(operation: str, ranks: int, row: dict[str, Any]) -> float:
+def predicted_us(operation: str, ranks: int, row: dict[str, Any], machine: str = MACHINE) -> float:
     model = json.loads(plan.build("all_pairs", operation, ranks, codec=row["codec"], depth=8).json())
     for channel in model["channels"]:
         channel["packets"] = row["ratio"] > 1  # packets are larger than their values
     piece_bytes = row["size_bytes"] // (ranks if operation == "all_gather" else 1)
     lowered = NativePlan.read(json.dumps(model)).lower()
-    report = lowered.simulate(MACHINE, piece_bytes=piece_bytes, ratio=min(1, row["ratio"]))
+    report = lowered.simulate(machine, piece_bytes=piece_bytes, ratio=min(1, row["ratio"]))
     return float(report["microseconds"])
 
 
@@ -80,3 +82,25 @@ def test_one_shot_and_two_shots_are_ranked_as_measured() -> None:
         assert microseconds("one_shot", nbytes) < microseconds("two_shot", nbytes)
     for nbytes in (2 * switch, 1 << 20, 4 << 20):
         assert microseconds("two_shot", nbytes) < microseconds("one_shot", nbytes)
+
+
+def test_calls_between_four_gpus_are_predicted_from_calls_between_two() -> None:
+    """All-gathers and all-reduces between four GPUs, none of which the description was fitted to."""
+    found = json.loads(FITTED.read_text())
+    fitted = {(call["operation"], call["ranks"]) for call in found["calls"] if call["is_fitted"]}
+    assert fitted == {("all_gather", 2), ("all_reduce", 2)}
+    machine = json.dumps(found["description"])
+    times = {
+        (operation, row["size_bytes"], row["codec"]): (row["time_us"], predicted_us(operation, ranks, row, machine))
+        for operation, ranks, row in measured_rows()
+        if ranks == 4
+    }
+    errors = [abs(predicted / measured - 1) for measured, predicted in times.values()]
+    assert (len(errors), sum(error <= 0.15 for error in errors)) == (24, 20)
+    assert max(errors) <= 0.18
+    for operation, size, codec in times:
+        if codec == "raw":
+            continue
+        raw, window = times[operation, size, "raw"], times[operation, size, codec]
+        if abs(window[0] / raw[0] - 1) > 0.03:
+            assert (window[1] < raw[1]) == (window[0] < raw[0]), (operation, size)
