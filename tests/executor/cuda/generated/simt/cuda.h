@@ -94,12 +94,8 @@ inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = uint64_t{b} << 32 | a;
   uint32_t result = 0;
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t select = selector >> (4 * i) & 0xf;
-    uint32_t byte = static_cast<uint32_t>(bytes >> (8 * (select & 7))) & 0xff;
-    if ((select & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;
-    result |= byte << (8 * i);
-  }
+  for (uint32_t i = 0; i < 4; ++i)
+    result |= (static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7))) & 0xff) << (8 * i);
   return result;
 }
 inline uint32_t __viaddmin_u16x2(uint32_t a, uint32_t b, uint32_t c) {
