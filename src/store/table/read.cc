@@ -42,8 +42,8 @@ ncast_status check_rows(const char* function, const RowList& list, uint64_t coun
   for (uint64_t i = 0; i < count; ++i) {
     if (list[i] < rows) continue;
     return fail(NCAST_INVALID_ARGUMENT,
-                "%s: index %" PRIu64 " is %" PRId64 ", but the store has %" PRIu64 " rows (0 to %" PRId64 ")", function,
-                i, static_cast<int64_t>(list[i]), rows, static_cast<int64_t>(rows) - 1);
+                "%s: indices[%" PRIu64 "] is %" PRId64 ", which is out of range: the store has %" PRIu64 " rows",
+                function, i, static_cast<int64_t>(list[i]), rows);
   }
   return NCAST_OK;
 }

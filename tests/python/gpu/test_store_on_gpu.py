@@ -132,7 +132,7 @@ def test_bad_indices_on_the_host_are_rejected_before_anything_is_written(rows, t
     with opened(rows, tmp_path) as made:
         for bad in (-1, ROWS):
             out = empty((3, 128))
-            with pytest.raises(RowIndexError, match=f"index 1 is {bad}"):
+            with pytest.raises(RowIndexError, match=rf"indices\[1\] is {bad}"):
                 made.gather([0, bad, 2], out=out, stream=stream)
             with pytest.raises(RowIndexError):
                 made.fetch(ROWS - 2, 3, out=out, stream=stream)

@@ -142,7 +142,7 @@ TEST_CASE("a bad index is named and nothing is written") {
     const int64_t indices[] = {0, 9, bad, 3};
     CHECK(ncast_store_gather(store.get(), indices, 8, 4, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
     const std::string message = ncast_last_error();
-    CHECK(message.find("index 2 is " + std::to_string(bad)) != std::string::npos);
+    CHECK(message.find("indices[2] is " + std::to_string(bad)) != std::string::npos);
     CHECK(ncast_store_update(store.get(), indices, 8, 4, rows.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
   }
   const int32_t negative[] = {0, -1};
