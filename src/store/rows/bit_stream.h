@@ -9,21 +9,22 @@
 
 namespace narrowcast::store {
 
-// Appends fields of up to 64 bits to a buffer, which must have 8 more bytes than the fields take.
+// Appends fields of up to 64 bits to a buffer, which must have 16 more bytes than the fields take.
 class FastBitWriter {
  public:
   FastBitWriter(uint8_t* begin, int first_bit) : begin_(begin), next_(begin), filled_(first_bit) {}
 
   // Bits of `bits` above `count` must be 0.
   __attribute__((always_inline)) void put(uint64_t bits, int count) {
+    // Without branches: whether a word is full is hard to predict.
     word_ |= bits << filled_;
-    filled_ += count;
-    if (filled_ < 64) return;
     std::memcpy(next_, &word_, sizeof word_);
-    next_ += sizeof word_;
-    filled_ -= 64;
-    // The bits that did not fit: the top `filled_` of the `count`.
-    word_ = filled_ == 0 ? 0 : bits >> (count - filled_);
+    const uint64_t rest = bits >> 1 >> (63 - filled_);  // the bits that do not fit
+    filled_ += count;
+    const bool full = filled_ >= 64;
+    next_ += static_cast<size_t>(filled_ >> 6) * sizeof word_;
+    word_ = full ? rest : word_;
+    filled_ &= 63;
   }
 
   // Completes the last word. Returns the bytes of the stream, a multiple of 4.

@@ -3,42 +3,11 @@
 #include <cstring>
 
 #include "store/rows/bit_stream.h"
+#include "store/rows/extract.h"
 #include "store/rows/fast.h"
 
 namespace narrowcast::store {
 namespace {
-
-#define STORE_INLINE inline __attribute__((always_inline))
-
-// Moves the bits of `bits` where `select` is 1 to the bottom, and back.
-struct Portable {
-  static STORE_INLINE uint64_t extract(uint64_t bits, uint64_t select) {
-    uint64_t result = 0;
-    for (int to = 0; select != 0; select &= select - 1, ++to) result |= (bits >> __builtin_ctzll(select) & 1) << to;
-    return result;
-  }
-  static STORE_INLINE uint64_t deposit(uint64_t bits, uint64_t select) {
-    uint64_t result = 0;
-    for (; select != 0; select &= select - 1, bits >>= 1) result |= (bits & 1) << __builtin_ctzll(select);
-    return result;
-  }
-};
-
-#if defined(__x86_64__)
-// In assembly, because intrinsics cannot be inlined into templates that are compiled for every instruction set.
-struct Bmi2 {
-  static STORE_INLINE uint64_t extract(uint64_t bits, uint64_t select) {
-    uint64_t result;
-    asm("pext %2, %1, %0" : "=r"(result) : "r"(bits), "r"(select));
-    return result;
-  }
-  static STORE_INLINE uint64_t deposit(uint64_t bits, uint64_t select) {
-    uint64_t result;
-    asm("pdep %2, %1, %0" : "=r"(result) : "r"(bits), "r"(select));
-    return result;
-  }
-};
-#endif
 
 STORE_INLINE uint64_t load8(const uint8_t* bytes, size_t count) {
   uint64_t word = 0;
@@ -77,44 +46,96 @@ STORE_INLINE uint64_t chunks_not_zero(uint64_t word) {
 
 STORE_INLINE uint64_t ones_below(size_t bytes) { return bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * bytes) - 1; }
 
+// Chunks are compared in loops that compilers vectorize.
+template <uint32_t chunk_bytes>
+struct ChunkOf;
+typedef uint8_t Chunk8 __attribute__((may_alias));
+typedef uint16_t Chunk16 __attribute__((aligned(1), may_alias));
+typedef uint32_t Chunk32 __attribute__((aligned(1), may_alias));
+typedef uint64_t Chunk64 __attribute__((aligned(1), may_alias));
+template <>
+struct ChunkOf<1> {
+  typedef Chunk8 type;
+};
+template <>
+struct ChunkOf<2> {
+  typedef Chunk16 type;
+};
+template <>
+struct ChunkOf<4> {
+  typedef Chunk32 type;
+};
+template <>
+struct ChunkOf<8> {
+  typedef Chunk64 type;
+};
+
+constexpr size_t max_row_words = max_row_bytes / 8;
+
+// Sets all bits of the chunks that do not participate, and none of the others. The bits after the last chunk are
+// unspecified.
+template <uint32_t chunk_bytes>
+STORE_INLINE void compare_chunks(const uint8_t* row, const uint8_t* masks, const uint8_t* values, size_t row_bytes,
+                                 uint64_t* __restrict excluded) {
+  typedef typename ChunkOf<chunk_bytes>::type Chunk;
+  const Chunk* const of_row = reinterpret_cast<const Chunk*>(row);
+  const Chunk* const of_masks = reinterpret_cast<const Chunk*>(masks);
+  const Chunk* const of_values = reinterpret_cast<const Chunk*>(values);
+  Chunk* const result = reinterpret_cast<Chunk*>(excluded);
+  const size_t chunks = row_bytes / chunk_bytes;
+  for (size_t i = 0; i < chunks; ++i)
+    result[i] = (of_row[i] & of_masks[i]) == of_values[i] ? Chunk{0} : static_cast<Chunk>(~Chunk{0});
+}
+
+// The cluster whose masks save most bits; the first of equals.
+template <uint32_t chunk_bytes>
+STORE_INLINE uint32_t best_cluster(const Model& model, const uint8_t* row, size_t row_bytes, uint64_t* excluded) {
+  uint32_t cluster = 0;
+  uint64_t most_saved = 0;
+  for (uint32_t candidate = 0; candidate < model.clusters; ++candidate) {
+    const uint8_t* masks = model.masks.data() + candidate * row_bytes;
+    compare_chunks<chunk_bytes>(row, masks, model.values.data() + candidate * row_bytes, row_bytes, excluded);
+    uint64_t saved = 0;
+    for (size_t at = 0; at < row_bytes; at += 8)
+      saved += static_cast<uint64_t>(
+          __builtin_popcountll(load8(masks + at, std::min<size_t>(row_bytes - at, 8)) & ~excluded[at / 8]));
+    if (candidate == 0 || saved > most_saved) most_saved = saved, cluster = candidate;
+  }
+  return cluster;
+}
+
 template <uint32_t chunk_bytes, typename Bits>
 STORE_INLINE size_t encode_row(const Model& model, const uint8_t* row, uint8_t* payload) {
   const size_t row_bytes = model.shape.row_bytes();
-  uint32_t cluster = 0;
-  if (model.clusters > 1) {
-    uint64_t most_saved = 0;
-    for (uint32_t candidate = 0; candidate < model.clusters; ++candidate) {
-      const uint8_t* masks = model.masks.data() + candidate * row_bytes;
-      const uint8_t* values = model.values.data() + candidate * row_bytes;
-      uint64_t saved = 0;
-      for (size_t at = 0; at < row_bytes; at += 8) {
-        const size_t bytes = std::min<size_t>(row_bytes - at, 8);
-        const uint64_t mask = load8(masks + at, bytes);
-        const uint64_t differs = (load8(row + at, bytes) & mask) ^ load8(values + at, bytes);
-        saved += static_cast<uint64_t>(__builtin_popcountll(mask & ~chunks_not_zero<chunk_bytes>(differs)));
-      }
-      if (candidate == 0 || saved > most_saved) most_saved = saved, cluster = candidate;
-    }
-  }
+  alignas(64) uint64_t excluded[max_row_words];
+  excluded[(row_bytes - 1) / 8] = 0;
+  const uint32_t cluster = model.clusters > 1 ? best_cluster<chunk_bytes>(model, row, row_bytes, excluded) : 0;
   const uint8_t* masks = model.masks.data() + cluster * row_bytes;
   const uint8_t* values = model.values.data() + cluster * row_bytes;
+  compare_chunks<chunk_bytes>(row, masks, values, row_bytes, excluded);
 
   alignas(64) uint8_t stream[stream_buffer_bytes];
   FastBitWriter writer(stream, first_coder_bit);
   writer.put(cluster, model.cluster_bits());
-  for (size_t at = 0; at < row_bytes; at += 8) {
-    const size_t bytes = std::min<size_t>(row_bytes - at, 8);
-    const uint64_t differs = (load8(row + at, bytes) & load8(masks + at, bytes)) ^ load8(values + at, bytes);
-    const uint64_t excluded = chunks_not_zero<chunk_bytes>(differs);
-    const auto chunks = static_cast<int>(bytes / chunk_bytes);
-    writer.put(Bits::extract(~excluded, lowest_bits(chunk_bytes) & ones_below(bytes)), chunks);
+  // 64 participation bits at a time.
+  constexpr size_t chunks_in_word = 8 / chunk_bytes;
+  const size_t words = (row_bytes + 7) / 8, chunks = row_bytes / chunk_bytes;
+  for (size_t first = 0; first < words; first += 64 / chunks_in_word) {
+    const size_t here = std::min(words - first, 64 / chunks_in_word);
+    uint64_t bits = 0;
+    for (size_t i = 0; i < here; ++i)
+      bits |= Bits::extract(~excluded[first + i], lowest_bits(chunk_bytes)) << i * chunks_in_word;
+    const size_t count = std::min<size_t>(chunks - first * chunks_in_word, 64);
+    writer.put(count == 64 ? bits : bits & ((uint64_t{1} << count) - 1), static_cast<int>(count));
   }
-  for (size_t at = 0; at < row_bytes; at += 8) {
-    const size_t bytes = std::min<size_t>(row_bytes - at, 8);
-    const uint64_t mask = load8(masks + at, bytes), word = load8(row + at, bytes);
-    const uint64_t excluded = chunks_not_zero<chunk_bytes>((word & mask) ^ load8(values + at, bytes));
-    const uint64_t select = (~mask | excluded) & ones_below(bytes);
-    writer.put(Bits::extract(word, select), __builtin_popcountll(select));
+  const size_t whole = row_bytes / 8;
+  for (size_t i = 0; i < whole; ++i) {
+    const uint64_t select = ~load8(masks + 8 * i, 8) | excluded[i];
+    writer.put(Bits::extract(load8(row + 8 * i, 8), select), __builtin_popcountll(select));
+  }
+  if (const size_t bytes = row_bytes % 8; bytes != 0) {
+    const uint64_t select = (~load8(masks + 8 * whole, bytes) | excluded[whole]) & ones_below(bytes);
+    writer.put(Bits::extract(load8(row + 8 * whole, bytes), select), __builtin_popcountll(select));
   }
   const size_t bytes = writer.finish();
   if (bytes >= header_bytes + aligned4(row_bytes)) return 0;

@@ -12,7 +12,9 @@ struct alignas(64) Scratch {
   Exponent<type> exponents[group_elems];
   uint8_t codes[group_elems];
   uint8_t rest_bits[group_elems];
+  uint8_t tokens[group_elems];
   uint32_t escapes[lanes];
+  uint32_t ordered[4][lanes];
 };
 
 // Whether the rest is a byte, or some packed bits, or both; and how the value without tail is split.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "store/rows/window_counts.h"
 #include "store/rows/window_elems.h"
 #include "store/rows/window_layout.h"
 
@@ -16,85 +17,73 @@ struct Placement {
 
 // The exponents of every step-th value.
 template <const ValueType& type, size_t step>
-NARROWCAST_INLINE void sample_evenly(const uint8_t* values, uint16_t* __restrict sample) {
-  for (size_t i = 0; i < max_row_samples; ++i) sample[i] = exponent_at<type>(values, i * step);
+NARROWCAST_INLINE void sample_evenly(const uint8_t* values, Exponent<type>* __restrict sample) {
+  for (size_t i = 0; i < max_row_samples; ++i)
+    sample[i] = static_cast<Exponent<type>>(exponent_at<type>(values, i * step));
 }
 
-// The exponents of the values that the encoder looks at. Returns their number.
+// The exponents of the values that the encoder looks at. Returns their number, a multiple of 32.
 template <const ValueType& type>
-NARROWCAST_INLINE size_t take_samples(const uint8_t* values, size_t in_lanes, uint16_t* __restrict sample) {
-  if (in_lanes <= max_row_samples) {
-    for (size_t i = 0; i < in_lanes; ++i) sample[i] = exponent_at<type>(values, i);
+NARROWCAST_INLINE size_t take_samples(const uint8_t* values, size_t in_lanes, Exponent<type>* __restrict sample) {
+  if (in_lanes < max_row_samples) {
+    for (size_t i = 0; i < in_lanes; ++i) sample[i] = static_cast<Exponent<type>>(exponent_at<type>(values, i));
     return in_lanes;
   }
   // Constant steps are vectorized.
   switch (in_lanes) {
+    case max_row_samples: sample_evenly<type, 1>(values, sample); break;
     case 2 * max_row_samples: sample_evenly<type, 2>(values, sample); break;
     case 4 * max_row_samples: sample_evenly<type, 4>(values, sample); break;
     case 8 * max_row_samples: sample_evenly<type, 8>(values, sample); break;
     default:
       for (size_t i = 0; i < max_row_samples; ++i)
-        sample[i] = exponent_at<type>(values, i * in_lanes / max_row_samples);
+        sample[i] = static_cast<Exponent<type>>(exponent_at<type>(values, i * in_lanes / max_row_samples));
   }
   return max_row_samples;
 }
 
-// Stores vectors: compilers make a slow instruction of memset().
-template <typename Array>
-NARROWCAST_INLINE void clear(Array& array) {
-  typedef uint64_t Vector __attribute__((vector_size(16), may_alias));
-  static_assert(sizeof array % sizeof(Vector) == 0);
-  Vector* const vectors = reinterpret_cast<Vector*>(&array);
-#pragma GCC unroll 64
-  for (size_t i = 0; i < sizeof array / sizeof(Vector); ++i) vectors[i] = Vector{};
-}
-
 // The encoder's rule in docs/format/rows.md. in_lanes: the number of values in lanes, a multiple of 32, not 0. All
 // numbers fit 16 bits, so that a vector has many of them.
-template <const ValueType& type>
+template <const ValueType& type, InstructionSet set>
 NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8_t* values, size_t in_lanes) {
-  alignas(64) uint16_t sample[max_row_samples];
+  alignas(64) Exponent<type> sample[max_row_samples];
   const size_t count = take_samples<type>(values, in_lanes, sample);
 
   const size_t columns = count / sample_quarters;
-  uint16_t anchor = 0;
+  Exponent<type> anchor = 0;
   for (size_t column = 0; column < columns; ++column) {
-    uint16_t least = sample[column];
+    Exponent<type> least = sample[column];
     for (size_t quarter = 1; quarter < sample_quarters; ++quarter)
       least = std::min(least, sample[quarter * columns + column]);
     anchor = std::max(anchor, least);
   }
-  const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
+  const auto lowest = static_cast<Exponent<type>>(std::max(anchor - bins_below_anchor, 0));
 
   uint16_t zeros = 0;
   for (size_t i = 0; i < count; ++i) zeros = static_cast<uint16_t>(zeros + (sample[i] == 0 ? 1 : 0));
-  // Exponents outside the bins are counted in an extra bin, which is never read.
-  for (size_t i = 0; i < count; ++i) sample[i] = std::min<uint16_t>(static_cast<uint16_t>(sample[i] - lowest), bins);
-  // Several histograms, so that increments of the same bin do not wait for each other.
-  constexpr size_t parts = 4;
-  alignas(64) uint32_t histogram[parts][2 * bins];
-  clear(histogram);
-  for (size_t i = 0; i < count; i += parts)
-    for (size_t part = 0; part < parts; ++part) ++histogram[part][sample[i + part]];
+  // Exponents outside the bins have the number after the last bin.
+  alignas(64) uint8_t bin_of[max_row_samples];
+  for (size_t i = 0; i < count; ++i) {
+    const Exponent<type> outside = sample[i] < lowest ? static_cast<Exponent<type>>(~0u) : Exponent<type>{0};
+    const auto bin = static_cast<Exponent<type>>(static_cast<Exponent<type>>(sample[i] - lowest) | outside);
+    bin_of[i] = static_cast<uint8_t>(std::min<Exponent<type>>(bin, Exponent<type>{bins}));
+  }
 
   // below[lead + b]: samples in the bins before b. Windows may extend past the last bin.
   constexpr int lead = below_tokens, reach = 31 + above_tokens;
   alignas(64) int16_t below[lead + bins + reach + 1];
   for (int i = 0; i <= lead; ++i) below[i] = 0;
-  uint32_t in_bin[bins];
-  for (int bin = 0; bin < bins; ++bin)
-    in_bin[bin] = histogram[0][bin] + histogram[1][bin] + histogram[2][bin] + histogram[3][bin];
-  uint32_t total = 0;
-  for (int bin = 0; bin < bins; ++bin) below[lead + bin + 1] = static_cast<int16_t>(total += in_bin[bin]);
-  for (int bin = bins + 1; bin <= bins + reach; ++bin) below[lead + bin] = below[lead + bins];
+  count_below<set>(bin_of, count, below + lead);
+  const int16_t total = below[lead + bins];
+  for (int bin = bins + 1; bin <= bins + reach; ++bin) below[lead + bin] = total;
 
   // Constant terms are left out of the costs.
   const auto far_bits = static_cast<int16_t>(8 * layout.far_bytes());
+  constexpr int max_width = std::min(type.exponent_bits, 5);
   int16_t zero_cost[bins];
   for (int bin = 0; bin < bins; ++bin)
     zero_cost[bin] = static_cast<int16_t>(lowest == 0 && bin <= below_tokens ? 0 : far_bits * zeros);
-  constexpr int max_width = std::min(type.exponent_bits, 5);
-  // At least -256 x (4 + 16) and at most 256 x 5.
+  // Costs are at least -256 x (4 + 16) and at most 256 x 5.
   int16_t costs[max_width][bins];
   int16_t least[bins];
   for (int bin = 0; bin < bins; ++bin) least[bin] = std::numeric_limits<int16_t>::max();
@@ -112,14 +101,21 @@ NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8
   }
   int16_t best = least[0];
   for (int bin = 1; bin < bins; ++bin) best = std::min(best, least[bin]);
-  for (int width = max_width;; --width) {
-    int16_t first = bins;
+  // Among equals the larger width, then the lower bin.
+  constexpr int16_t none = max_width * bins;
+  int16_t ranks[bins];
+  for (int bin = 0; bin < bins; ++bin) ranks[bin] = none;
+  for (int width = 1; width <= max_width; ++width) {
     for (int16_t bin = 0; bin < bins; ++bin) {
-      const int16_t here = costs[width - 1][bin] == best ? bin : int16_t{bins};
-      first = std::min(first, here);
+      const auto rank = static_cast<int16_t>((max_width - width) * bins + bin);
+      const int16_t here = costs[width - 1][bin] == best ? rank : none;
+      ranks[bin] = std::min(ranks[bin], here);
     }
-    if (first < bins) return {width, std::min(lowest + first, (1 << type.exponent_bits) - (1 << width))};
   }
+  int16_t first = none;
+  for (int bin = 0; bin < bins; ++bin) first = std::min(first, ranks[bin]);
+  const int width = max_width - first / bins;
+  return {width, std::min(lowest + first % bins, (1 << type.exponent_bits) - (1 << width))};
 }
 
 }  // namespace narrowcast::store::window

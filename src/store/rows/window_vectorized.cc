@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "store/rows/bit_stream.h"
+#include "store/rows/extract.h"
 #include "store/rows/fast.h"
 #include "store/rows/window_groups.h"
 #include "store/rows/window_placement.h"
@@ -30,39 +32,105 @@ constexpr auto place_of_bit = [] {
   return table;
 }();
 
-// The escapes of a row.
-struct Tokens {
-  uint8_t token[max_row_escapes + 1 + group_elems];
-  uint16_t far[max_row_escapes + 1 + group_elems];
+// The escapes of a row: tokens of 4 bits, and far exponents.
+template <const ValueType& type>
+struct Escapes {
+  alignas(64) uint8_t tokens[(max_row_escapes + 1 + group_elems) / 2 + 16];
+  Exponent<type> far[max_row_escapes + 1 + group_elems];
 };
+
+// The code of each value and the token of each escape, 0 for other values. Returns whether any escape is far.
+template <const ValueType& type>
+NARROWCAST_INLINE bool find_codes(const Placement& window, int count, Scratch<type>& __restrict scratch) {
+  using Number = Exponent<type>;
+  // Differences below 0 wrap around to numbers that are too large for a token: the numbers of tokens are limited to
+  // exponents that exist.
+  const int below = std::min(window.base, below_tokens);
+  const int above_base = window.base + (1 << window.width) - 1;
+  const int above = std::min(above_tokens, (1 << type.exponent_bits) - above_base);
+  const auto base = static_cast<Number>(window.base), last = static_cast<Number>((1 << window.width) - 1);
+  const auto below_base = static_cast<Number>(window.base - below), below_count = static_cast<Number>(below);
+  const auto above_first = static_cast<Number>(above_base), above_count = static_cast<Number>(above);
+  const auto to_below = static_cast<Number>(below_tokens - below);
+  // Masks instead of conditions: compilers vectorize only those.
+  constexpr Number all = static_cast<Number>(~Number{0}), none = 0;
+  Number any_far = 0;
+  for (int i = 0; i < count; ++i) {
+    const Number exponent = scratch.exponents[i];
+    const Number code = std::min(static_cast<Number>(exponent - base), last);
+    scratch.codes[i] = static_cast<uint8_t>(code);
+    const auto from_below = static_cast<Number>(exponent - below_base);
+    const auto from_above = static_cast<Number>(exponent - above_first);
+    const Number is_below = from_below < below_count ? all : none, is_above = from_above < above_count ? all : none;
+    const Number is_zero = exponent == 0 ? all : none, is_escape = code == last ? all : none;
+    const auto is_far = static_cast<Number>(is_escape & ~(is_below | is_above | is_zero));
+    const auto near =
+        static_cast<Number>((is_below & (from_below + to_below)) | (is_above & (from_above + below_tokens)));
+    const auto token = static_cast<Number>((near & ~is_zero) | (is_zero & zero_token) | (is_far & far_token));
+    scratch.tokens[i] = static_cast<uint8_t>(token & is_escape);
+    any_far = static_cast<Number>(any_far | is_far);
+  }
+  return any_far != 0;
+}
+
+// The tokens of a lane in the order of its escape bits: 32 numbers of 4 bits.
+template <const ValueType& type>
+NARROWCAST_INLINE void order_tokens(int lane_count, Scratch<type>& __restrict scratch) {
+  for (int lane = 0; lane < lane_count; ++lane) {
+    const Words words = load_words<type>(scratch.tokens, lane, lane_count);
+    uint32_t pairs[4];
+    for (int pair = 0; pair < 4; ++pair) pairs[pair] = words.of[2 * pair] | words.of[2 * pair + 1] << 4;
+    for (int byte = 0; byte < 4; ++byte)
+      scratch.ordered[byte][lane] = (pairs[0] >> 8 * byte & 0xff) | (pairs[1] >> 8 * byte & 0xff) << 8 |
+                                    (pairs[2] >> 8 * byte & 0xff) << 16 | pairs[3] >> 8 * byte << 24;
+  }
+}
+
+// Appends the tokens of a group's escapes, and returns their number.
+template <typename Bits, const ValueType& type>
+NARROWCAST_INLINE size_t put_tokens(const Scratch<type>& scratch, int lane_count, FastBitWriter& writer) {
+  size_t count = 0;
+  for (int lane = 0; lane < lane_count; ++lane)
+    for (int half = 0; half < 2; ++half) {
+      const uint64_t escapes = scratch.escapes[lane] >> 16 * half & 0xffff;
+      const uint64_t tokens = uint64_t{scratch.ordered[2 * half + 1][lane]} << 32 | scratch.ordered[2 * half][lane];
+      const int here = __builtin_popcountll(escapes);
+      writer.put(Bits::extract(tokens, 15 * Bits::deposit(escapes, 0x1111111111111111)), 4 * here);
+      count += static_cast<size_t>(here);
+    }
+  return count;
+}
+
+// Writes the far exponents of a group, and returns their number.
+template <const ValueType& type>
+NARROWCAST_INLINE size_t collect_far(const Scratch<type>& scratch, int lane_count, Exponent<type>* far) {
+  size_t count = 0;
+  for (int lane = 0; lane < lane_count; ++lane)
+    for (uint32_t left = scratch.escapes[lane]; left != 0; left &= left - 1) {
+      const auto& place = place_of_bit<type>[static_cast<size_t>(__builtin_ctz(left))];
+      const int index = place[0] * lane_count + place[1] + lane * type.vector_elems();
+      far[count] = scratch.exponents[index];
+      count += scratch.tokens[index] == far_token ? 1 : 0;
+    }
+  return count;
+}
 
 // Encodes `elems` values that follow the trim. `body` has `room` bytes. Returns the bytes of the body, or `room` if it
 // does not fit.
-template <const ValueType& type, bool trimmed>
+template <const ValueType& type, bool trimmed, InstructionSet set>
 NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t* values, size_t elems, uint8_t* body,
                                        size_t room, uint32_t* header) {
   const size_t in_lanes = elems / lane_elems * lane_elems;
   const Placement window =
-      in_lanes == 0 ? Placement{layout.max_width(), 0} : place_window<type>(layout, values, in_lanes);
+      in_lanes == 0 ? Placement{layout.max_width(), 0} : place_window<type, set>(layout, values, in_lanes);
   const size_t fixed = layout.fixed_bytes(elems, window.width);
   if (fixed >= room) return room;
 
-  alignas(64) uint8_t token_of[1 << type.exponent_bits];
-  std::memset(token_of, far_token, sizeof token_of);
-  for (int i = 0; i < below_tokens; ++i)
-    if (window.base - below_tokens + i >= 0) token_of[window.base - below_tokens + i] = static_cast<uint8_t>(i);
-  for (int i = 0; i < above_tokens; ++i) {
-    const int exponent = window.base + (1 << window.width) - 1 + i;
-    if (exponent < (1 << type.exponent_bits)) token_of[exponent] = static_cast<uint8_t>(below_tokens + i);
-  }
-  token_of[0] = zero_token;
-
   Scratch<type> scratch;
-  Tokens tokens;
-  size_t escapes = 0, far = 0;
+  Escapes<type> escapes;
+  FastBitWriter tokens(escapes.tokens, 0);
+  size_t escaped = 0, far = 0;
   uint8_t* group = body;
-  const auto base = static_cast<Exponent<type>>(window.base);
-  const auto last = static_cast<Exponent<type>>((1 << window.width) - 1);
   for (size_t first = 0; first < in_lanes; first += group_elems) {
     const int count = static_cast<int>(std::min<size_t>(in_lanes - first, group_elems));
     const int lane_count = count / static_cast<int>(lane_elems);
@@ -72,24 +140,16 @@ NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t
     split_group<type, trimmed>(from, count, group + at.rest_bytes, scratch);
     if constexpr (Split<type, trimmed>::rest_bits != 0)
       pack_group<type, Split<type, trimmed>::rest_bits>(scratch.rest_bits, group + at.rest_bits, nullptr, lane_count);
-    for (int i = 0; i < count; ++i)
-      scratch.codes[i] = static_cast<uint8_t>(std::min(static_cast<Exponent<type>>(scratch.exponents[i] - base), last));
+    const bool any_far = find_codes<type>(window, count, scratch);
     pack_fields<type>(window.width, scratch.codes, group + at.codes, scratch.escapes, lane_count);
-
-    for (int lane = 0; lane < lane_count; ++lane)
-      for (uint32_t left = scratch.escapes[lane]; left != 0; left &= left - 1) {
-        const auto& place = place_of_bit<type>[static_cast<size_t>(__builtin_ctz(left))];
-        const Exponent<type> exponent =
-            scratch.exponents[place[0] * lane_count + place[1] + lane * type.vector_elems()];
-        const uint8_t token = token_of[exponent];
-        tokens.token[escapes++] = token;
-        tokens.far[far] = exponent;
-        far += token == far_token ? 1 : 0;
-      }
-    if (escapes > max_row_escapes) return room;
+    order_tokens<type>(lane_count, scratch);
+    escaped += put_tokens<BitsOf<set>, type>(scratch, lane_count, tokens);
+    if (any_far) far += collect_far<type>(scratch, lane_count, escapes.far + far);
+    if (escaped > max_row_escapes) return room;
     group += at.end;
   }
-  const size_t bytes = layout.body_bytes(elems, window.width, escapes, far);
+  tokens.finish();
+  const size_t bytes = layout.body_bytes(elems, window.width, escaped, far);
   if (bytes >= room) return room;
 
   const auto coded_bytes = static_cast<size_t>(layout.coded_bytes());
@@ -97,13 +157,15 @@ NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t
     const uint64_t coded = uint64_t{load_elem<type>(values, i)} >> layout.low_bits;
     std::memcpy(group, &coded, coded_bytes);
   }
-  tokens.token[escapes] = 0;  // the other half of the last byte when the count is odd
-  for (size_t i = 0; i < escapes; i += 2) *group++ = static_cast<uint8_t>(tokens.token[i] | tokens.token[i + 1] << 4);
-  for (size_t i = 0; i < far; ++i, group += sizeof(Exponent<type>))
-    std::memcpy(group, &tokens.far[i], sizeof(Exponent<type>));
-  while (group != body + bytes) *group++ = 0;
+  std::memcpy(group, escapes.tokens, (escaped + 1) / 2);
+  group += (escaped + 1) / 2;
+  std::memcpy(group, escapes.far, far * sizeof escapes.far[0]);
+  group += far * sizeof escapes.far[0];
+  // Padding. `room` is another word at least.
+  const uint32_t zeros = 0;
+  std::memcpy(group, &zeros, sizeof zeros);
   *header = static_cast<uint32_t>(window.width) << row_width_shift |
-            static_cast<uint32_t>(window.base) << row_base_shift | static_cast<uint32_t>(escapes) << row_escapes_shift;
+            static_cast<uint32_t>(window.base) << row_base_shift | static_cast<uint32_t>(escaped) << row_escapes_shift;
   return bytes;
 }
 
@@ -189,15 +251,15 @@ NARROWCAST_INLINE bool follow_trim(const uint8_t* values, size_t elems, const Tr
   return differs == 0;
 }
 
-template <const ValueType& type>
+template <const ValueType& type, InstructionSet set>
 NARROWCAST_INLINE size_t encode_row(const Model& model, const uint8_t* values, size_t elems, uint8_t* body, size_t room,
                                     uint32_t* header) {
   const WindowLayout layout = window_layout(model.shape.dtype, model.trim.low_bits);
   if (model.trim.low_bits != 0) {
     if (!follow_trim<type>(values, elems, model.trim)) return room;
-    return encode_values<type, true>(layout, values, elems, body, room, header);
+    return encode_values<type, true, set>(layout, values, elems, body, room, header);
   }
-  return encode_values<type, false>(layout, values, elems, body, room, header);
+  return encode_values<type, false, set>(layout, values, elems, body, room, header);
 }
 
 template <const ValueType& type>
@@ -219,7 +281,7 @@ struct ValuesCoder {
   template <const ValueType& type>                                                                                   \
   __VA_ARGS__ size_t encode_one(const Model& model, const uint8_t* values, size_t elems, uint8_t* body, size_t room, \
                                 uint32_t* header) {                                                                  \
-    return encode_row<type>(model, values, elems, body, room, header);                                               \
+    return encode_row<type, InstructionSet::path>(model, values, elems, body, room, header);                         \
   }                                                                                                                  \
   template <const ValueType& type>                                                                                   \
   __VA_ARGS__ bool decode_one(const Model& model, uint32_t header, const uint8_t* body, size_t body_bytes,           \
