@@ -70,4 +70,12 @@ __device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint3
   return selected;
 }
 
+// Four of the eight bytes of `low` and `high`: byte i is the one that nibble i of `selector` says. If the top bit of
+// the nibble is set, all bits of byte i are the sign of the byte selected, which __byte_perm cannot do.
+__device__ __forceinline__ uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+  uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
+  return bytes;
+}
+
 }  // namespace narrowcast::device

@@ -30,15 +30,27 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 // Waits for all groups of this thread except for the last `groups`, at most 7. The caller makes them visible to the
 // other threads with a barrier.
 __device__ __forceinline__ void wait_for_all_but(uint32_t groups) {
-  switch (groups) {
-    case 7: asm volatile("cp.async.wait_group 7;" ::: "memory"); break;
-    case 6: asm volatile("cp.async.wait_group 6;" ::: "memory"); break;
-    case 5: asm volatile("cp.async.wait_group 5;" ::: "memory"); break;
-    case 4: asm volatile("cp.async.wait_group 4;" ::: "memory"); break;
-    case 3: asm volatile("cp.async.wait_group 3;" ::: "memory"); break;
-    case 2: asm volatile("cp.async.wait_group 2;" ::: "memory"); break;
-    case 1: asm volatile("cp.async.wait_group 1;" ::: "memory"); break;
-    default: asm volatile("cp.async.wait_group 0;" ::: "memory"); break;
+  // A tree of branches, because a switch would become an indirect branch.
+  if (groups >= 4) {
+    if (groups >= 6) {
+      if (groups == 6)
+        asm volatile("cp.async.wait_group 6;" ::: "memory");
+      else
+        asm volatile("cp.async.wait_group 7;" ::: "memory");
+    } else if (groups == 4) {
+      asm volatile("cp.async.wait_group 4;" ::: "memory");
+    } else {
+      asm volatile("cp.async.wait_group 5;" ::: "memory");
+    }
+  } else if (groups >= 2) {
+    if (groups == 2)
+      asm volatile("cp.async.wait_group 2;" ::: "memory");
+    else
+      asm volatile("cp.async.wait_group 3;" ::: "memory");
+  } else if (groups == 1) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
   }
 }
 

@@ -188,6 +188,21 @@ inline uint32_t shuffle_down_or_zero(uint32_t value, int by) {
 constexpr uint32_t bytes4(uint32_t byte) { return byte * 0x01010101u; }
 constexpr uint32_t halves2(uint32_t half) { return half * 0x00010001u; }
 inline uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) { return (a & mask) | (b & ~mask); }
+inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint32_t bytes = __byte_perm(low, high, selector);
+  uint32_t result = 0;
+  for (uint32_t i = 0; i < 32; i += 8) {
+    const uint32_t byte = bytes >> i & 0xff, is_sign = selector >> (i / 2) & 8;
+    result |= (is_sign == 0 ? byte : byte >> 7 != 0 ? 0xff : 0) << i;
+  }
+  return result;
+}
+
+// device/ptx/named_barrier.cuh
+inline void sync_warps(uint32_t barrier, uint32_t warps) { simt::wait_for_warps(barrier, warps, true); }
+inline bool all_of_warps(uint32_t barrier, uint32_t warps, bool condition) {
+  return simt::wait_for_warps(barrier, warps, condition);
+}
 
 // device/ptx/stream_order.cuh
 inline void wait_for_stream() {}

@@ -149,6 +149,22 @@ void wait_for_cta() {
   yield_to_scheduler();
 }
 
+bool wait_for_warps(uint32_t number, uint32_t warps, bool value) {
+  Cta::Barrier& barrier = current->warp->cta->barriers[number];
+  barrier.all = barrier.all && value;
+  if (barrier.waiting.size() + 1 == warps * lanes) {
+    has_progress = true;
+    for (Lane* lane : barrier.waiting) lane->waits = false;
+    barrier.waiting.clear();
+    barrier.last_all = std::exchange(barrier.all, true);
+  } else {
+    barrier.waiting.push_back(current);
+    current->waits = true;
+    yield_to_scheduler();
+  }
+  return barrier.last_all;
+}
+
 const uint64_t* exchange(uint64_t value) {
   Warp& warp = *current->warp;
   // Two buffers: a thread can begin the next exchange before others have read the values of this one.

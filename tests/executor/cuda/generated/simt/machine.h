@@ -51,6 +51,10 @@ struct Cta {
   std::vector<std::unique_ptr<Warp>> warps;
   std::vector<char> shared;
   uint32_t arrived = 0;  // threads that wait at __syncthreads()
+  struct Barrier {
+    std::vector<Lane*> waiting;
+    bool all = true, last_all = true;  // of the values of those that wait, and of those that waited last
+  } barriers[16];
   std::function<void()> kernel;
   uint32_t live_warps = 0;
 };
@@ -85,6 +89,8 @@ void poll();
 // Waits for all threads of the warp, or of the CTA, that have not ended.
 void wait_for_warp();
 void wait_for_cta();
+// Waits for all threads of `warps` warps; the barriers of a CTA have numbers below 16. Whether `value` is true in all.
+bool wait_for_warps(uint32_t barrier, uint32_t warps, bool value);
 // The values that the threads of the warp pass, by lane.
 const uint64_t* exchange(uint64_t value);
 char* shared_memory();
