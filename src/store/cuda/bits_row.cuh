@@ -10,6 +10,7 @@
 #include "bit_stream.cuh"
 #include "gather_arguments.h"
 #include "row_output.cuh"
+#include "team.cuh"
 #include "tile.cuh"
 
 namespace narrowcast::store::cuda {
@@ -18,12 +19,13 @@ template <typename Elem>
 class PlainRow {
  public:
   using Staged = Elem;
+  using Team = Alone;
   static constexpr bool has_header = true;
   static constexpr uint32_t map_bit = first_coder_bit;
   static constexpr uint32_t piece_elems = 1024;
 
-  __device__ PlainRow(const Tile& tile, const RowFormat& row, const CoderFormat& coder, uint32_t, const char* payload,
-                      uint32_t payload_bytes, uint32_t elems, char*)
+  __device__ PlainRow(const Tile& tile, const Team&, const RowFormat& row, const CoderFormat& coder, uint32_t,
+                      const char* payload, uint32_t payload_bytes, uint32_t, uint32_t elems, char*)
       : tile_(tile),
         stream_(payload, payload_bytes),
         first_bit_(map_bit + (row.has_zeros ? row.elems : 0)),
@@ -33,12 +35,14 @@ class PlainRow {
   }
   __device__ uint32_t elems() const { return elems_; }
 
-  __device__ void decode(uint32_t piece, char* to, bool is_output) {
+  template <bool is_output>
+  __device__ void decode(uint32_t piece, char* to) {
     const uint32_t first = piece * piece_elems;
     for (uint32_t i = tile_.lane; i < piece_elems && first + i < elems_; i += tile_.lanes)
-      store_part(to + i * sizeof(Elem),
-                 static_cast<Elem>(stream_.read(first_bit_ + (first + i) * part_bits_, part_bits_)), is_output);
+      store_part<is_output>(to + i * sizeof(Elem),
+                            static_cast<Elem>(stream_.read(first_bit_ + (first + i) * part_bits_, part_bits_)));
   }
+  __device__ bool has_bits() const { return part_bits_ != 0; }
   __device__ bool ok() const { return ok_; }
 
  private:
@@ -55,12 +59,13 @@ class InvariantRow {
 
  public:
   using Staged = Chunk;
+  using Team = Alone;
   static constexpr bool has_header = true;
   static constexpr uint32_t map_bit = 0;  // there is no zero map
   static constexpr uint32_t piece_elems = 1024;
 
-  __device__ InvariantRow(const Tile& tile, const RowFormat& row, const CoderFormat& coder, uint32_t,
-                          const char* payload, uint32_t payload_bytes, uint32_t elems, char*)
+  __device__ InvariantRow(const Tile& tile, const Team&, const RowFormat& row, const CoderFormat& coder, uint32_t,
+                          const char* payload, uint32_t payload_bytes, uint32_t, uint32_t elems, char*)
       : tile_(tile), stream_(payload, payload_bytes), payload_bits_(payload_bytes * 8) {
     const auto cluster = static_cast<uint32_t>(stream_.read(first_coder_bit, coder.cluster_bits));
     first_bit_ = first_coder_bit + coder.cluster_bits;
@@ -73,7 +78,8 @@ class InvariantRow {
   }
   __device__ uint32_t elems() const { return elems_; }
 
-  __device__ void decode(uint32_t piece, char* to, bool is_output) {
+  template <bool is_output>
+  __device__ void decode(uint32_t piece, char* to) {
     const uint32_t first = piece * piece_elems, left = first < elems_ ? min(elems_ - first, piece_elems) : 0;
     const uint32_t most = __reduce_max_sync(device::all_lanes, left);
     for (uint32_t begin = 0; begin < most; begin += tile_.lanes) {
@@ -88,11 +94,12 @@ class InvariantRow {
       const uint32_t bits = exists ? chunk_bits - population(mask) : 0;
       const uint32_t up_to = tile_.inclusive_scan(bits);
       if (exists)
-        store_part(to + i * sizeof(Chunk),
-                   static_cast<Chunk>(value | spread(stream_.read(next_bit_ + up_to - bits, bits), ~mask)), is_output);
+        store_part<is_output>(to + i * sizeof(Chunk),
+                              static_cast<Chunk>(value | spread(stream_.read(next_bit_ + up_to - bits, bits), ~mask)));
       next_bit_ += tile_.broadcast(up_to, tile_.lanes - 1);
     }
   }
+  __device__ static bool has_bits() { return true; }
   __device__ bool ok() const { return ok_ && next_bit_ <= payload_bits_; }
 
  private:

@@ -1,5 +1,5 @@
-// Fetches slots of host memory into the shared memory of a warp, several steps ahead of their use. A step has as many
-// rows as the warp has tiles. A warp takes batches of several steps: each lane finds the slot of one of their rows.
+// Fetches slots of host memory into the shared memory of a team, several steps ahead of their use. A step has as many
+// rows as a warp has tiles. A team takes batches of several steps: each lane finds the slot of one of their rows.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include "../../device/ptx/async_copy.cuh"
 #include "../../device/warp.cuh"
 #include "gather_arguments.h"
+#include "team.cuh"
 
 namespace narrowcast::store::cuda {
 
@@ -32,11 +33,14 @@ struct Payload {
   uint32_t bytes;  // at most; 0: none
 };
 
+template <typename Team>
 class FetchRing {
  public:
-  // memory: shared memory of the warp, 16-byte aligned, bytes() long.
-  __device__ FetchRing(const GatherArguments& arguments, uint64_t row_count, bool has_redirects, char* memory, int lane)
-      : places_(arguments.places),
+  // memory: shared memory of the team, 16-byte aligned. Teams of several warps have one row in a step.
+  __device__ FetchRing(const GatherArguments& arguments, uint64_t row_count, bool has_redirects, char* memory,
+                       const Team& team, int lane)
+      : team_(team),
+        places_(arguments.places),
         selection_(arguments.selection),
         shape_(arguments.shape),
         row_count_(row_count),
@@ -44,19 +48,19 @@ class FetchRing {
         memory_(memory),
         lane_(static_cast<uint32_t>(lane)),
         count_(count_of(arguments.selection)),
-        rows_(32 / arguments.shape.tile_lanes) {
+        rows_(Team::is_alone ? arguments.shape.rows : 1) {
     constexpr uint32_t groups = 32 / line_parts;
     rows_at_a_time_ = min(rows_, groups);
-    const uint32_t shift = device::highest_bit(rows_at_a_time_), group = lane_ / line_parts;
-    lines_at_a_time_ = groups >> shift;
+    const uint32_t shift = device::highest_bit(rows_at_a_time_), group = team.warp() * groups + lane_ / line_parts;
+    lines_at_a_time_ = (team.warps() * groups) >> shift;
     group_row_ = group & (rows_at_a_time_ - 1);
     group_offset_ = (group >> shift) * line_bytes + lane_ % line_parts * 16;
-    // Large batches cost less, but each warp should have several.
-    const uint64_t warps = uint64_t{gridDim.x} * (blockDim.x / 32);
+    // Large batches cost less, but each team should have several.
+    const uint64_t teams = uint64_t{gridDim.x} * (blockDim.x / 32 / team.warps());
     batch_rows_ = 32;
-    while (batch_rows_ > rows_ && 4 * warps * batch_rows_ > count_) batch_rows_ /= 2;
-    batches_apart_ = warps * batch_rows_;
-    first_ = (static_cast<uint64_t>(device::warp_id()) * gridDim.x + blockIdx.x) * batch_rows_;
+    while (batch_rows_ > rows_ && 4 * teams * batch_rows_ > count_) batch_rows_ /= 2;
+    batches_apart_ = teams * batch_rows_;
+    first_ = (static_cast<uint64_t>(team.number()) * gridDim.x + blockIdx.x) * batch_rows_;
     look_at_ = first_ + lane_;
     // The positions are known three batches, the indices two, and the places one before the fetch begins, so that none
     // of these loads is waited for.
@@ -70,7 +74,7 @@ class FetchRing {
   // Waits for the current step.
   __device__ void wait() const {
     device::wait_for_all_but(shape_.stages - 1);
-    __syncwarp();
+    team_.sync();
   }
   // The current step's row number `row`.
   __device__ const FetchedRow& row(uint32_t row) const { return records(stage_)[row]; }
@@ -81,7 +85,7 @@ class FetchRing {
   __device__ uint32_t header(uint32_t row) const { return has_redirects_ ? headers(stage_)[row] : 0; }
   // Ends the current step, when all lanes have read what they need, and starts another fetch.
   __device__ void advance() {
-    __syncwarp();
+    team_.sync();
     fetch(stage_);
     first_ += rows_;
     in_batch_ += rows_;
@@ -148,7 +152,7 @@ class FetchRing {
   __device__ void fetch(uint32_t stage) {
     const uint32_t own = lane_ - fetched_;  // of this lane's row in the step, if it has one
     const uint32_t bytes = min(next_payload_.bytes, shape_.slot_bytes);
-    if (own < rows_) {
+    if (own < rows_ && team_.warp() == 0) {
       records(stage)[own] = {next_number_, next_output_,
                              next_payload_.bytes | static_cast<uint32_t>(next_payload_.address % 16) << skew_shift};
       if (has_redirects_ && bytes != 0)
@@ -180,6 +184,7 @@ class FetchRing {
         __shfl_sync(device::all_lanes, static_cast<unsigned long long>(value), static_cast<int>(from)));
   }
 
+  Team team_;
   const RowPlaces& places_;
   const Selection& selection_;
   const GatherShape& shape_;
@@ -192,7 +197,7 @@ class FetchRing {
   uint32_t batch_rows_;  // a multiple of it
   // How lanes copy lines: rows and lines of each at a time, and where this lane begins.
   uint32_t rows_at_a_time_, lines_at_a_time_, group_row_, group_offset_;
-  uint64_t batches_apart_;  // rows from one batch of the warp to the next
+  uint64_t batches_apart_;  // rows from one batch of the team to the next
   uint64_t first_;          // row of the current step
   uint64_t look_at_;        // this lane's row in the next batch to look at
   // Rows of the current batch, and of the one that is fetched, that come before the current and the next step.

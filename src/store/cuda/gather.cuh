@@ -11,6 +11,7 @@
 #include "fetch_ring.cuh"
 #include "gather_arguments.h"
 #include "row_output.cuh"
+#include "team.cuh"
 #include "tile.cuh"
 
 namespace narrowcast::store::cuda {
@@ -19,31 +20,38 @@ namespace narrowcast::store::cuda {
 //
 //   Staged       an element as it is decoded, an unsigned integer
 //   piece_elems  elements that are decoded at a time
+//   Team         Team: several warps decode a row, and each takes every so many-th piece
 //   has_header   false: the payload is the row, and nothing below is used
 //   map_bit      where the zero map begins in the payload, in bits
-//   Coder(tile, row_format, coder_format, header, payload, payload_bytes, elems, scratch)
+//   Coder(tile, team, row_format, coder_format, header, payload, payload_bytes, before_body, elems, scratch)
 //       payload: begins with the header word; 4-byte aligned. payload_bytes: readable bytes, 0 in tiles without a row.
-//       elems: of those that reach the coder. scratch: of the warp; shared memory that `to` may overlap
+//       before_body: bytes of the header word and, in whole words, of the zero map. elems: of those that reach the
+//       coder. scratch: of the warp; shared memory that `to` may overlap
 //   elems()      the same, or 0 if the payload is too short for them
-//   decode(piece, to, is_output)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for
-//       all pieces in order until no tile has any left
+//   decode<is_output>(piece, to)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for
+//       all pieces in order until no tile has any left. The warps of a team call it equally often, at last for pieces
+//       that do not exist
+//   has_bits()   false: all elements are 0, and need not be decoded
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
 template <typename Coder>
 class Gather {
+  using Team = typename Coder::Team;
+
  public:
-  __device__ Gather(const GatherArguments& arguments, const TableState& state, char* memory, int lane)
+  // memory: of the team.
+  __device__ Gather(const GatherArguments& arguments, const TableState& state, const Team& team, char* memory, int lane)
       : arguments_(arguments),
         format_(arguments.format),
         shape_(arguments.shape),
-        tile_(arguments.shape.tile_lanes, lane),
+        team_(team),
+        tile_(Team::is_alone ? arguments.shape.tile_lanes : 32, lane),
         lane_(lane),
-        rows_(32 / arguments.shape.tile_lanes),
-        scratch_(memory),
-        staged_(memory + tile_.number * shape_.staged_area),
-        spare_(memory + shape_.staged_bytes),
+        scratch_(memory + team.warp() * shape_.staged_bytes),
+        staged_(scratch_ + tile_.number * shape_.staged_area),
+        spare_(memory + team.warps() * shape_.staged_bytes + shape_.sums_bytes),
         ring_(arguments, state.row_count, !Coder::has_header && state.has_redirects != 0,
-              spare_ + shape_.spare_rows * shape_.spare_area, lane) {}
+              spare_ + shape_.spare_rows * shape_.spare_area, team_, lane) {}
 
   __device__ void run() {
     for (; ring_.has_step(); ring_.advance()) {
@@ -72,24 +80,29 @@ class Gather {
     const bool is_selected = fetched.output != no_row, exists = is_selected && payload_bytes != 0;
     const char* const slot = ring_.slot(tile_.number);
     const uint32_t header = !exists ? 0 : Coder::has_header ? header_of(slot, slot_bytes) : ring_.header(tile_.number);
-    const bool is_redirected = exists && (header & place_mask) == place_redirect;
-    const bool is_far = is_redirected || (exists && payload_bytes > shape_.slot_bytes);
-
-    const bool is_bad = is_selected && !exists;
-    if (__any_sync(device::all_lanes, is_bad)) store_zeros(tile_, out, is_bad ? format_.row_bytes : 0);
-    if (tile_.lane == 0) {
-      rows_read_ += exists;
-      bad_indices_ += is_bad;
-      redirected_rows_ += is_redirected;
-      fetched_bytes_ += exists ? slot_bytes : 0;
+    if (exists) {
+      ++rows_read_;
+      fetched_bytes_ += slot_bytes;
     }
-
-    Row row{exists && !is_far, header, slot, slot_bytes, out, fetched.output, fetched.number};
-    uint32_t far = __ballot_sync(device::all_lanes, is_far && tile_.lane == 0);
+    Row row{exists, header, slot, slot_bytes, out, fetched.output, fetched.number};
+    // Most rows are in their slots, and not raw.
+    const bool is_usual = exists && payload_bytes <= shape_.slot_bytes && (header & (place_mask | raw_bit)) == 0;
+    const bool all_usual = __all_sync(device::all_lanes, is_usual);
+    uint32_t far = 0;
+    if (!all_usual) {
+      const bool is_redirected = exists && (header & place_mask) == place_redirect;
+      const bool is_far = is_redirected || payload_bytes > shape_.slot_bytes;
+      const bool is_bad = is_selected && !exists;
+      store_zeros(tile_, out, is_bad && team_.warp() == 0 ? format_.row_bytes : 0);
+      count_rows(arguments_.counters->bad_indices, is_bad);
+      count_rows(arguments_.counters->redirected_rows, is_redirected);
+      row.exists = exists && !is_far;
+      far = __ballot_sync(device::all_lanes, exists && is_far && tile_.lane == 0);
+    }
     while (true) {
-      decode(row);
+      decode(row, all_usual && row.payload == slot);
       if (far == 0) return;
-      __syncwarp();
+      team_.sync();
       row.exists = false;
       for (uint32_t place = 0; place < shape_.spare_rows && far != 0; ++place, far &= far - 1) {
         const int from = __ffs(static_cast<int>(far)) - 1;
@@ -97,13 +110,14 @@ class Gather {
         const uint32_t its_header = __shfl_sync(device::all_lanes, header, from);
         const Payload payload = far_payload(number, its_header);
         char* const to = spare_ + place * shape_.spare_area;
-        device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
+        if (team_.warp() == 0)
+          device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
         char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
         const uint32_t its_output = __shfl_sync(device::all_lanes, fetched.output, from);
         if (tile_.number == place) row = {true, 0, to, payload.bytes, its_out, its_output, number};
         if (lane_ == 0) fetched_bytes_ += payload.bytes;
       }
-      __syncwarp();
+      team_.sync();
       if (Coder::has_header && row.exists) row.header = header_of(row.payload, row.payload_bytes);
     }
   }
@@ -120,37 +134,43 @@ class Gather {
     return {reinterpret_cast<uintptr_t>(places.entries) + entry * places.entry_stride, shape_.spare_area};
   }
 
-  __device__ void decode(const Row& row) {
+  // are_usual: all rows exist, and none is raw.
+  __device__ void decode(const Row& row, bool are_usual) {
     bool ok = true;
     if constexpr (!Coder::has_header) {
       ok = !row.exists || row.payload_bytes >= format_.row_bytes;
       copy_row(tile_, row.out, row.payload, row.exists && ok ? format_.row_bytes : 0, arguments_.selection.unit_bytes);
     } else {
       const uint32_t header = row.header;
-      const bool is_raw = row.exists && (header & raw_bit) != 0;
-      if (__any_sync(device::all_lanes, is_raw)) {
-        ok = !is_raw || (header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
-        copy_row(tile_, row.out, row.payload + 4, is_raw && ok ? format_.row_bytes : 0,
-                 arguments_.selection.unit_bytes);
-      }
       const bool is_coded = row.exists && (header & (raw_bit | place_mask)) == place_here;
+      if (!are_usual) {
+        const bool is_raw = row.exists && (header & raw_bit) != 0;
+        ok = !is_raw || (header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
+        copy_row(tile_, row.out, row.payload + 4, is_raw && ok && team_.warp() == 0 ? format_.row_bytes : 0,
+                 arguments_.selection.unit_bytes);
+        ok = ok && row.exists == (is_raw || is_coded);
+      }
       if (__any_sync(device::all_lanes, is_coded)) {
-        const bool follows_format = decode_coded(row, header, is_coded);
+        const bool follows_format = decode_coded(row, is_coded);
         ok = ok && (!is_coded || follows_format);
       }
-      ok = ok && row.exists == (is_raw || is_coded);
     }
-    ok = tile_.all(ok);
-    if (!__any_sync(device::all_lanes, !ok)) return;
-    __syncwarp();
+    if (team_.all(ok)) return;
+    // The rows of the tiles of a warp, or the only row of a team.
+    ok = Team::is_alone ? tile_.all(ok) : team_.warp() != 0;
     store_zeros(tile_, row.out, ok ? 0 : format_.row_bytes);
     if (tile_.lane == 0 && !ok) reject(row);
+  }
+
+  // Counts the tiles where `condition` holds.
+  __device__ void count_rows(unsigned long long& counter, bool condition) const {
+    if (condition && tile_.lane == 0 && team_.warp() == 0) atomicAdd(&counter, 1ull);
   }
 
   __device__ void reject(const Row& row) {
     const Retries& retries = arguments_.selection.retries;
     if (retries.positions == nullptr) {
-      ++corrupt_rows_;
+      atomicAdd(&arguments_.counters->corrupt_rows, 1ull);
       return;
     }
     retries.positions[atomicAdd(retries.count, 1u)] = row.output;
@@ -158,7 +178,24 @@ class Gather {
     atomicAdd(retries.total, 1ull);
   }
 
-  __device__ bool decode_coded(const Row& row, uint32_t header, bool is_coded) {
+  __device__ bool decode_coded(const Row& row, bool is_coded) {
+    // Elements go straight to the output if nothing remains to be done to them.
+    const bool is_direct = arguments_.selection.unit_bytes == 16 && !format_.has_zeros && !format_.has_trim;
+    return is_direct ? decode_to_output(row, is_coded) : decode_in_pieces(row, is_coded);
+  }
+
+  __device__ bool decode_to_output(const Row& row, bool is_coded) {
+    Coder coder(tile_, team_, format_, arguments_.coder, row.header, row.payload, is_coded ? row.payload_bytes : 0,
+                header_bytes, is_coded ? format_.elems : 0, scratch_);
+    for (uint32_t first_of_team = 0; first_of_team < format_.elems;
+         first_of_team += team_.warps() * Coder::piece_elems) {
+      const uint32_t first = first_of_team + team_.warp() * Coder::piece_elems;
+      coder.template decode<true>(first / Coder::piece_elems, row.out + first * sizeof(typename Coder::Staged));
+    }
+    return coder.ok();
+  }
+
+  __device__ bool decode_in_pieces(const Row& row, bool is_coded) {
     using Staged = typename Coder::Staged;
     const uint32_t payload_bytes = is_coded ? row.payload_bytes : 0;
     Stages stages(format_, tile_, BitStream(row.payload, payload_bytes), Coder::map_bit);
@@ -168,21 +205,22 @@ class Gather {
       store_zeros(tile_, row.out, is_coded ? format_.row_bytes : 0);
       __syncwarp();
     }
-    Coder coder(tile_, format_, arguments_.coder, header, row.payload, payload_bytes, elems, scratch_);
+    const uint32_t before_body = header_bytes + (format_.has_zeros ? (format_.elems + 31) / 32 * 4 : 0);
+    Coder coder(tile_, team_, format_, arguments_.coder, row.header, row.payload, payload_bytes, before_body, elems,
+                scratch_);
     elems = coder.elems();
     const uint32_t most = __reduce_max_sync(device::all_lanes, elems);
-    const uint32_t unit_bytes = arguments_.selection.unit_bytes;
-    // Elements go straight to the output if nothing remains to be done to them.
-    const bool is_direct = unit_bytes == 16 && !format_.has_zeros && !format_.has_trim;
-    for (uint32_t first = 0; first < most; first += Coder::piece_elems) {
-      coder.decode(first / Coder::piece_elems, is_direct ? row.out + first * sizeof(Staged) : staged_, is_direct);
-      if (is_direct) continue;
+    for (uint32_t first_of_team = 0; first_of_team < most; first_of_team += team_.warps() * Coder::piece_elems) {
+      const uint32_t first = first_of_team + team_.warp() * Coder::piece_elems;
+      const bool has_bits = coder.has_bits();
+      if (has_bits) coder.template decode<false>(first / Coder::piece_elems, staged_);
       __syncwarp();
       const uint32_t count = first < elems ? min(elems - first, Coder::piece_elems) : 0;
       if (format_.has_zeros || format_.has_trim) {
-        stages.template store<Staged>(row.out, staged_, first, count);
+        stages.template store<Staged>(row.out, has_bits ? staged_ : nullptr, first, count);
       } else {
-        copy_row(tile_, row.out + first * sizeof(Staged), staged_, count * sizeof(Staged), unit_bytes);
+        copy_row(tile_, row.out + first * sizeof(Staged), staged_, count * sizeof(Staged),
+                 arguments_.selection.unit_bytes);
       }
       __syncwarp();
     }
@@ -203,24 +241,23 @@ class Gather {
       const uint32_t sum = __reduce_add_sync(device::all_lanes, own);
       if (lane_ == 0 && sum != 0) atomicAdd(&to, static_cast<unsigned long long>(sum));
     };
-    add(counters.rows, rows_read_);
-    add(counters.redirected_rows, redirected_rows_);
-    add(counters.bad_indices, bad_indices_);
-    add(counters.corrupt_rows, corrupt_rows_);
-    if (fetched_bytes_ != 0) atomicAdd(&counters.fetched_bytes, fetched_bytes_);
+    // All lanes of a tile, and all warps of a team, have counted its rows.
+    const bool counts = tile_.lane == 0 && team_.warp() == 0;
+    add(counters.rows, counts ? rows_read_ : 0);
+    if (counts && fetched_bytes_ != 0) atomicAdd(&counters.fetched_bytes, fetched_bytes_);
   }
 
   const GatherArguments& arguments_;
   const RowFormat& format_;
   const GatherShape& shape_;
+  Team team_;
   Tile tile_;
   int lane_;
-  uint32_t rows_;  // of a step
   char* scratch_;  // of the warp: where the elements of all tiles are staged
   char* staged_;
   char* spare_;
-  FetchRing ring_;
-  uint32_t rows_read_ = 0, redirected_rows_ = 0, bad_indices_ = 0, corrupt_rows_ = 0;
+  FetchRing<Team> ring_;
+  uint32_t rows_read_ = 0;
   unsigned long long fetched_bytes_ = 0;
 };
 
@@ -239,8 +276,11 @@ __device__ inline void end_call(const CallWords& reader) {
 template <typename Coder>
 __device__ void gather(const GatherArguments& arguments, char* shared_memory) {
   const TableState state = arguments.reader.state != nullptr ? *arguments.reader.state : arguments.state;
-  Gather<Coder>(arguments, state, shared_memory + device::warp_id() * arguments.shape.warp_bytes, device::lane_id())
-      .run();
+  const GatherShape& shape = arguments.shape;
+  char* const memory = shared_memory + device::warp_id() / shape.team_warps * shape.team_bytes;
+  const typename Coder::Team team(shape.team_warps,
+                                  reinterpret_cast<uint32_t*>(memory + shape.team_warps * shape.staged_bytes));
+  Gather<Coder>(arguments, state, team, memory, device::lane_id()).run();
   end_call(arguments.reader);
 }
 

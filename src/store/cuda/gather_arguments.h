@@ -96,6 +96,7 @@ struct CallWords {    // all NULL if the table is never written
 // How a CTA uses its shared memory.
 struct GatherShape {
   uint32_t tile_lanes;    // lanes for a row: a power of two
+  uint32_t rows;          // of a step: tiles of a warp
   uint32_t slot_bytes;    // fetched ahead for each row; a multiple of 16
   uint32_t slot_lines;    // the most 128-byte lines that they touch
   uint32_t slot_area;     // shared memory of a slot
@@ -103,9 +104,11 @@ struct GatherShape {
   uint32_t spare_rows;    // redirected or long rows that are fetched at a time
   uint32_t spare_area;    // shared memory of one of them
   uint32_t staged_area;   // shared memory of a row's piece of decoded elements; 0: the payload is the row
-  uint32_t staged_bytes;  // of all of them
-  uint32_t warp_bytes;    // shared memory of a warp
-  uint32_t warps;         // of a CTA
+  uint32_t staged_bytes;  // of all of them, for each warp
+  uint32_t team_warps;    // warps that decode a row together; more than one only if tile_lanes is 32
+  uint32_t sums_bytes;    // shared memory of a team for its sums
+  uint32_t team_bytes;    // shared memory of a team
+  uint32_t warps;         // of a CTA: a multiple of team_warps
 };
 
 inline constexpr uint32_t max_stages = 8;

@@ -28,23 +28,23 @@ const void* pointer(void (*kernel)(GatherArguments)) { return reinterpret_cast<c
 
 }  // namespace
 
-GatherKernel raw_kernel() { return {pointer(gather_raw), 0}; }
+GatherKernel raw_kernel() { return {pointer(gather_raw), 0, nullptr}; }
 
 GatherKernel plain_kernel(uint32_t elem_bytes) {
   switch (elem_bytes) {
-    case 1: return {pointer(gather_plain_1), 1};
-    case 2: return {pointer(gather_plain_2), 2};
-    case 4: return {pointer(gather_plain_4), 4};
-    default: return {pointer(gather_plain_8), 8};
+    case 1: return {pointer(gather_plain_1), 1, nullptr};
+    case 2: return {pointer(gather_plain_2), 2, nullptr};
+    case 4: return {pointer(gather_plain_4), 4, nullptr};
+    default: return {pointer(gather_plain_8), 8, nullptr};
   }
 }
 
 GatherKernel invariant_kernel(uint32_t chunk_bytes) {
   switch (chunk_bytes) {
-    case 1: return {pointer(gather_invariant_1), 1};
-    case 2: return {pointer(gather_invariant_2), 2};
-    case 4: return {pointer(gather_invariant_4), 4};
-    default: return {pointer(gather_invariant_8), 8};
+    case 1: return {pointer(gather_invariant_1), 1, nullptr};
+    case 2: return {pointer(gather_invariant_2), 2, nullptr};
+    case 4: return {pointer(gather_invariant_4), 4, nullptr};
+    default: return {pointer(gather_invariant_8), 8, nullptr};
   }
 }
 

@@ -12,6 +12,7 @@ namespace narrowcast::store::cuda {
 struct GatherKernel {
   const void* function;   // NULL if there is none
   uint32_t staged_bytes;  // of a decoded element; 0 if rows are not coded
+  const void* for_teams;  // if team_warps is greater than 1; NULL if there is none. Rows have no zero map
 };
 
 GatherKernel raw_kernel();

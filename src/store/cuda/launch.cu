@@ -16,18 +16,22 @@ cudaError_t find_gather_machine(GatherMachine* machine) {
 }
 
 cudaError_t prepare_gather(const GatherKernel& kernel, const GatherMachine& machine) {
-  return cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(machine.shared_bytes));
+  const auto bytes = static_cast<int>(machine.shared_bytes);
+  cudaError_t error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error == cudaSuccess && kernel.for_teams != nullptr)
+    error = cudaFuncSetAttribute(kernel.for_teams, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  return error;
 }
 
 cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arguments, uint32_t sms,
                           cudaStream_t stream) {
   const GatherShape& shape = arguments.shape;
-  const uint64_t rows_per_cta = uint64_t{32 / shape.tile_lanes} * shape.warps;
+  const uint64_t rows_per_cta = uint64_t{shape.rows} * (shape.warps / shape.team_warps);
   const uint64_t useful = std::max<uint64_t>((arguments.selection.count + rows_per_cta - 1) / rows_per_cta, 1);
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(useful, sms));
-  return device::launch(kernel.function, ctas, shape.warps, size_t{shape.warps} * shape.warp_bytes, stream, false,
-                        arguments);
+  const uint32_t teams = shape.warps / shape.team_warps;
+  return device::launch(shape.team_warps == 1 ? kernel.function : kernel.for_teams, ctas, shape.warps,
+                        size_t{teams} * shape.team_bytes, stream, false, arguments);
 }
 
 }  // namespace narrowcast::store::cuda

@@ -13,9 +13,9 @@
 namespace narrowcast::store::cuda {
 
 // Stores a part of a row to the output, or to shared memory.
-template <typename T>
-__device__ __forceinline__ void store_part(char* to, const T& value, bool is_output) {
-  if (is_output)
+template <bool is_output, typename T>
+__device__ __forceinline__ void store_part(char* to, const T& value) {
+  if constexpr (is_output)
     __stcs(reinterpret_cast<T*>(to), value);
   else
     *reinterpret_cast<T*>(to) = value;
@@ -26,8 +26,14 @@ __device__ inline void store_zeros(const Tile& tile, char* to, uint32_t bytes) {
   const uint32_t head = min(-static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)) % 16, bytes);
   const uint32_t vectors = (bytes - head) / 16, tail = head + vectors * 16;
   for (uint32_t i = tile.lane; i < head; i += tile.lanes) __stcs(to + i, char{0});
-  for (uint32_t i = tile.lane; i < vectors; i += tile.lanes)
-    __stcs(reinterpret_cast<uint4*>(to + head) + i, uint4{0, 0, 0, 0});
+  auto* vector = reinterpret_cast<uint4*>(to + head) + tile.lane;
+  uint32_t i = tile.lane;
+  constexpr uint32_t ahead = 4;
+  for (; i + (ahead - 1) * tile.lanes < vectors; i += ahead * tile.lanes) {
+#pragma unroll
+    for (uint32_t k = 0; k < ahead; ++k, vector += tile.lanes) __stcs(vector, uint4{0, 0, 0, 0});
+  }
+  for (; i < vectors; i += tile.lanes, vector += tile.lanes) __stcs(vector, uint4{0, 0, 0, 0});
   for (uint32_t i = tail + tile.lane; i < bytes; i += tile.lanes) __stcs(to + i, char{0});
 }
 
@@ -86,17 +92,19 @@ class Stages {
     return tile_.sum(ones);
   }
 
-  // Stores elements [first, first + count) of those that reached the coder; `staged` holds them. count is 0 in tiles
-  // without a row. Pieces follow each other in order, and with `zeros` the row has been filled with zeros.
+  // Stores elements [first, first + count) of those that reached the coder; `staged` holds them, or is NULL if the trim
+  // has left no bits of them. count is 0 in tiles without a row. Pieces follow each other in order, and with `zeros`
+  // the row has been filled with zeros.
   template <typename Staged>
   __device__ void store(char* row, const char* staged, uint32_t first, uint32_t count) {
     const auto* from = reinterpret_cast<const Staged*>(staged);
     auto* const to = reinterpret_cast<Staged*>(row);
-    const auto whole = [&](Staged part) {
-      return static_cast<Staged>(static_cast<Staged>(part) << format_.shift | static_cast<Staged>(format_.fill));
+    const auto whole = [&](uint32_t index) {
+      const Staged part = from == nullptr ? Staged{0} : static_cast<Staged>(from[index] << format_.shift);
+      return static_cast<Staged>(part | static_cast<Staged>(format_.fill));
     };
     if (!format_.has_zeros) {
-      for (uint32_t i = tile_.lane; i < count; i += tile_.lanes) __stcs(to + first + i, whole(from[i]));
+      for (uint32_t i = tile_.lane; i < count; i += tile_.lanes) __stcs(to + first + i, whole(i));
       return;
     }
     // Each lane takes one word of the map at a time. All tiles iterate as often as the one that takes longest.
@@ -110,7 +118,7 @@ class Stages {
       const uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1);
       uint32_t index = before_ + up_to - own - first;  // in the piece; wraps around before it
       for (; bits != 0; bits &= bits - 1, ++index)
-        if (index < count) __stcs(to + word * 32 + __ffs(static_cast<int>(bits)) - 1, whole(from[index]));
+        if (index < count) __stcs(to + word * 32 + __ffs(static_cast<int>(bits)) - 1, whole(index));
       if (!open) continue;
       if (before_ + total > first + count) {
         open = false;  // the next piece continues with these words

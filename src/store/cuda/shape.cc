@@ -21,7 +21,7 @@ GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
   GatherShape shape = {};
   const uint32_t lanes = input.is_coded ? input.elems / lane_elems : (input.row_bytes + lane_bytes - 1) / lane_bytes;
   shape.tile_lanes = std::bit_ceil(std::clamp(lanes, 1u, 32u));
-  const uint32_t rows = 32 / shape.tile_lanes;
+  const uint32_t rows = shape.rows = 32 / shape.tile_lanes;
 
   shape.slot_bytes = rounded(input.slot_bytes, 16);
   const uint32_t skew = input.slot_alignment % 16 == 0 ? 0 : 15;
@@ -33,18 +33,25 @@ GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
   shape.spare_area = rounded(input.far_bytes, 16);
   shape.spare_rows = std::clamp(spare_bytes / shape.spare_area, 1u, rows);
   shape.staged_area = input.is_coded ? rounded(std::min(input.elems, piece_elems) * input.staged_bytes, 16) : 0;
-  // The exponents of a piece are in the same memory before its elements.
-  const uint32_t exponent_bytes = piece_elems * (input.staged_bytes == 8 ? 2 : 1);
-  if (input.is_coded) shape.staged_bytes = std::max(rows * shape.staged_area, exponent_bytes);
-  const uint32_t fixed_bytes = shape.staged_bytes + shape.spare_rows * shape.spare_area;
+  // The exponents of a piece's escapes are in the same memory before its elements. Loads may go beyond the last one.
+  const uint32_t exponent_bytes = piece_elems * (input.staged_bytes == 8 ? 2 : 1) + 16;
+  if (input.is_coded) shape.staged_bytes = rounded(std::max(rows * shape.staged_area, exponent_bytes), 16);
   const uint32_t stage_bytes = rows * (shape.slot_area + record_bytes);
-  for (uint32_t warps = input.is_coded ? max_coded_warps : max_raw_warps; warps != 0; --warps) {
-    const auto warp_bytes = static_cast<uint32_t>(shared_bytes / warps / line_bytes * line_bytes);
-    if (warp_bytes < fixed_bytes + 2 * stage_bytes) continue;
-    shape.stages = std::min((warp_bytes - fixed_bytes) / stage_bytes, max_stages);
-    shape.warp_bytes = rounded(fixed_bytes + shape.stages * stage_bytes, line_bytes);
-    shape.warps = warps;
-    break;
+  const uint32_t most_warps = input.is_coded ? max_coded_warps : max_raw_warps;
+  const uint32_t pieces = (input.elems + piece_elems - 1) / piece_elems;
+  // The smallest teams that make the most warps busy.
+  for (uint32_t team = 1; team == 1 || (input.has_teams && team <= std::min(pieces, most_warps)); team *= 2) {
+    const uint32_t sums_bytes = team == 1 ? 0 : rounded(2 * 4 * team, 16);
+    const uint32_t fixed_bytes = team * shape.staged_bytes + sums_bytes + shape.spare_rows * shape.spare_area;
+    for (uint32_t teams = most_warps / team; teams * team > shape.warps; --teams) {
+      const auto team_bytes = static_cast<uint32_t>(shared_bytes / teams / line_bytes * line_bytes);
+      if (team_bytes < fixed_bytes + 2 * stage_bytes) continue;
+      shape.stages = std::min((team_bytes - fixed_bytes) / stage_bytes, max_stages);
+      shape.team_warps = team;
+      shape.sums_bytes = sums_bytes;
+      shape.team_bytes = rounded(fixed_bytes + shape.stages * stage_bytes, line_bytes);
+      shape.warps = teams * team;
+    }
   }
   return shape;
 }

@@ -15,6 +15,7 @@ struct ShapeInput {
   uint32_t elems, row_bytes;
   bool is_coded;            // false: slots are rows, without header words
   uint32_t staged_bytes;    // of a decoded element; unused if rows are not coded
+  bool has_teams;           // several warps can decode a row
   uint32_t slot_bytes;      // to fetch ahead for each row
   uint64_t slot_alignment;  // divides the addresses of all slots; at least 16 if rows are coded
   uint32_t far_bytes;       // the longest payload

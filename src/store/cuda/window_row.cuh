@@ -10,18 +10,18 @@
 #include "../rows/window_layout.h"
 #include "gather_arguments.h"
 #include "row_output.cuh"
+#include "team.cuh"
 #include "tile.cuh"
+#include "window_escapes.cuh"
 
 namespace narrowcast::store::cuda {
 
-namespace window = codec::window;
-
-// float16 after a trim of three bits: eight bits of the rest remain, one byte.
-inline constexpr window::ValueType trimmed_float16{2, 5, 0, 1, 0};
+// After a trim. float32 has one tail byte or none; eight bits of the rest of float16 remain, one byte.
+inline constexpr window::ValueType float32_24{4, 8, 1, 1, 0}, float32_16{4, 8, 0, 1, 0}, trimmed_float16{2, 5, 0, 1, 0};
 
 // Decodes to elements of the size they had before the trim, whose trimmed bits are 0. Type: of the elements; the tails
-// of float32 and float64 may be shortened by a trim.
-template <window::ValueType Type>
+// of float64 may be shortened by a trim.
+template <window::ValueType Type, typename TeamType = Alone>
 class WindowRow {
   static constexpr int words = window::group_words, vector_elems = Type.vector_elems();
   static constexpr bool is_trimmed_float16 = Type.value_bytes == 2 && Type.exponent_bits == 5 && Type.rest_bits == 0;
@@ -30,62 +30,60 @@ class WindowRow {
   using Staged = std::conditional_t<Type.value_bytes == 1, uint8_t,
                                     std::conditional_t<Type.value_bytes == 2, uint16_t,
                                                        std::conditional_t<Type.value_bytes == 4, uint32_t, uint64_t>>>;
+  using Team = TeamType;
   static constexpr bool has_header = true;
   static constexpr uint32_t map_bit = 8 * header_bytes;
   static constexpr uint32_t piece_elems = window::group_elems;
 
-  __device__ WindowRow(const Tile& tile, const RowFormat& row, const CoderFormat& coder, uint32_t header,
-                       const char* payload, uint32_t payload_bytes, uint32_t elems, char* scratch)
-      : tile_(tile),
-        scratch_(scratch + device::lane_id() * 4),
-        tail_bytes_(coder.tail_bytes),
-        low_bits_(coder.low_bits) {
-    const uint32_t before_body = header_bytes + (row.has_zeros ? (row.elems + 31) / 32 * 4 : 0);
+  __device__ WindowRow(const Tile& tile, Team& team, const RowFormat&, const CoderFormat& coder, uint32_t header,
+                       const char* payload, uint32_t payload_bytes, uint32_t before_body, uint32_t elems, char* scratch)
+      : tile_(tile), team_(team), coder_(coder), list_(scratch + tile.number * tile.lanes * 32) {
     body_ = payload + before_body;
     available_ = payload_bytes - min(payload_bytes, before_body);
     width_ = header >> row_width_shift & row_width_mask;
     base_ = header >> row_base_shift & row_base_mask;
     escapes_ = header >> row_escapes_shift;
-    lane_bytes_ = 32 * (tail_bytes_ + Type.rest_bytes) + 4 * (Type.rest_bits + width_);
-    rest_at_ = elems / 32 * lane_bytes_;
+    rest_at_ = elems / 32 * lane_bytes();
     tokens_at_ = rest_at_ + elems % 32 * coded_bytes();
-    far_at_ = tokens_at_ + (escapes_ + 1) / 2;
     ok_ = payload_bytes == 0 || (payload_bytes >= before_body && width_ >= 1 && width_ <= Type.max_width() &&
-                                 base_ <= (1u << Type.exponent_bits) - (1u << width_) && far_at_ <= available_);
+                                 base_ <= (1u << Type.exponent_bits) - (1u << width_) && far_at() <= available_);
     elems_ = ok_ && payload_bytes != 0 ? elems : 0;
   }
   __device__ uint32_t elems() const { return elems_; }
 
   // Decodes the elements of group `piece` to `to`: to the output, or to shared memory.
-  __device__ void decode(uint32_t piece, char* to, bool is_output) {
-    const uint32_t whole = elems_ / window::group_elems;
-    group_ = body_ + piece * 32 * lane_bytes_;
-    const uint32_t lanes = piece < whole ? 32 : piece == whole ? elems_ / 32 - 32 * whole : 0;
+  template <bool is_output>
+  __device__ void decode(uint32_t piece, char* to) {
+    const uint32_t left = elems_ / 32 - min(elems_ / 32, piece * 32), lanes = min(left, 32u);
     const bool has_elems = tile_.lane < lanes;
-    Exponents exponents = {};
-    uint32_t escaped = 0;
-    if (has_elems) escaped = decode_codes(lanes, exponents);
-    if (__any_sync(device::all_lanes, escaped != 0)) {
-      // Escapes replace exponents in shared memory, because their places vary.
-#pragma unroll
-      for (uint32_t i = 0; i < exponent_words; ++i) store(scratch_ + i * 128, exponents[i]);
-      decode_escapes(escaped);
-#pragma unroll
-      for (uint32_t i = 0; i < exponent_words; ++i) exponents[i] = load<uint32_t>(scratch_ + i * 128);
-      __syncwarp();
+    const char* const group = body_ + piece * 32 * lane_bytes();
+    uint32_t rest_bits[words] = {}, codes[words] = {};
+    if (has_elems) {
+      const char* at = group + (tail_bytes() + Type.rest_bytes) * 32 * lanes + tile_.lane * 4;
+      if constexpr (Type.rest_bits != 0) unpack_from<Type.rest_bits>(rest_bits, at, lanes * 4);
+      at += Type.rest_bits * 4 * lanes;
+      switch (width_) {
+        case 1: unpack_from<1>(codes, at, lanes * 4); break;
+        case 2: unpack_from<2>(codes, at, lanes * 4); break;
+        case 3: unpack_from<3>(codes, at, lanes * 4); break;
+        case 4: unpack_from<4>(codes, at, lanes * 4); break;
+        default: unpack_from<5>(codes, at, lanes * 4); break;
+      }
     }
-    if (has_elems) join_parts(lanes, exponents, to, is_output);
-    if (piece == whole) copy_rest(lanes, to, is_output);
+    Exponents exponents;
+    replace_codes(codes, exponents);
+    if (has_elems) join_parts<is_output>(group, lanes, exponents, rest_bits, to);
+    if (elems_ % 32 != 0 && piece == elems_ / window::group_elems) copy_rest<is_output>(lanes, to);
   }
+  __device__ static bool has_bits() { return true; }
   __device__ bool ok() const { return ok_ && escapes_done_ == escapes_; }
 
  private:
-  // Of an element that is stored whole.
-  __device__ uint32_t coded_bytes() const { return Type.value_bytes - Type.tail_bytes + tail_bytes_; }
   // The exponents of a lane's 32 elements: four in each word, one byte each, or two if they do not fit into bytes.
   static constexpr uint32_t exponents_in_word = Type.exponent_bits > 8 ? 2 : 4;
-  static constexpr uint32_t exponent_words = 32 / exponents_in_word;
-  using Exponents = uint32_t[exponent_words];
+  using Exponents = uint32_t[32 / exponents_in_word];
+  static constexpr int planes = Tokens<Type>::planes;
+  static constexpr uint32_t plane_bytes = window::group_elems;
   static constexpr uint32_t exponent_mask = (1u << Type.exponent_bits) - 1;
 
   template <typename T>
@@ -96,49 +94,149 @@ class WindowRow {
   __device__ static void store(char* to, const T& value) {
     *reinterpret_cast<T*>(to) = value;
   }
+  __device__ uint32_t tail_bytes() const { return Type.value_bytes == 8 ? coder_.tail_bytes : Type.tail_bytes; }
+  // Of an element that is stored whole.
+  __device__ uint32_t coded_bytes() const { return (Type.value_bytes == 1 ? 1 : 2) + tail_bytes(); }
+  __device__ uint32_t lane_bytes() const {
+    return 32 * (tail_bytes() + Type.rest_bytes) + 4 * (Type.rest_bits + width_);
+  }
+  __device__ uint32_t far_at() const { return tokens_at_ + (escapes_ + 1) / 2; }
   __device__ uint32_t escape_code() const { return (1u << width_) - 1; }
 
-  // The exponents of this lane's elements; those of escapes are those of the escape code. Returns which elements are
-  // escapes, as bit 8 * byte + word.
-  __device__ uint32_t decode_codes(uint32_t lanes, Exponents& exponents) const {
-    uint32_t codes[words];
-    const char* const section = packed_rest(lanes) + Type.rest_bits * 4 * lanes;
-    switch (width_) {
-      case 1: unpack_from<1>(codes, section, lanes); break;
-      case 2: unpack_from<2>(codes, section, lanes); break;
-      case 3: unpack_from<3>(codes, section, lanes); break;
-      case 4: unpack_from<4>(codes, section, lanes); break;
-      default: unpack_from<5>(codes, section, lanes); break;
-    }
-    const uint32_t is_escape = device::bytes4(0x80 - escape_code());
-    uint32_t escaped = 0;
+  template <int Width>
+  __device__ static void unpack_from(uint32_t (&fields)[words], const char* at, uint32_t row_bytes) {
+    uint32_t packed[Width];
+#pragma unroll
+    for (int row = 0; row < Width; ++row, at += row_bytes) packed[row] = load<uint32_t>(at);
+    window::unpack<Width>(packed, fields);
+  }
+
+  // Turns the codes of this lane's elements into exponents. All lanes of the warp call it.
+  __device__ void replace_codes(const uint32_t (&codes)[words], Exponents& exponents) {
+    const LaneEscapes escapes(codes, escape_code());
 #pragma unroll
     for (int word = 0; word < words; ++word) {
-      escaped = device::select_bits(device::bytes4(0x80), codes[word] + is_escape, escaped >> 1);
-      if constexpr (exponents_in_word == 4) {
+      if constexpr (planes == 1) {
         exponents[word] = codes[word] + device::bytes4(base_);
       } else {
         exponents[2 * word] = __byte_perm(codes[word], 0, 0x4140) + device::halves2(base_);
         exponents[2 * word + 1] = __byte_perm(codes[word], 0, 0x4342) + device::halves2(base_);
       }
     }
-    return escaped;
-  }
-
-  // Replaces the exponent of an element that is an escape, in `scratch_`.
-  __device__ void replace_exponent(uint32_t bit, uint32_t exponent) const {
-    const uint32_t word = bit % 8, byte = bit / 8;
-    if constexpr (exponents_in_word == 4)
-      store(scratch_ + word * 128 + byte, static_cast<uint8_t>(exponent & exponent_mask));
+    const uint32_t own = escapes.count();
+    if (Team::is_alone && !__any_sync(device::all_lanes, own != 0)) return;
+    const uint32_t at = expand_tokens(own);
+    if (__all_sync(device::all_lanes, escapes.few()))
+      replace_exponents<true>(escapes, at, exponents);
     else
-      store(scratch_ + (2 * word + byte / 2) * 128 + byte % 2 * 2, static_cast<uint16_t>(exponent & exponent_mask));
+      replace_exponents<false>(escapes, at, exponents);
+    __syncwarp();  // the list is in the memory of staged elements
   }
 
-  // Joins the exponents of this lane's elements with the rest and the tails.
-  __device__ void join_parts(uint32_t lanes, const Exponents& exponents, char* to, bool is_output) const {
-    const char* const rest_bytes = group_ + tail_bytes_ * 32 * lanes;
-    uint32_t rest_bits[words] = {};
-    if constexpr (Type.rest_bits != 0) unpack_from<Type.rest_bits>(rest_bits, packed_rest(lanes), lanes);
+  // Lists the exponents of the tile's escapes in this piece, of which this lane has `own`. Returns where its own begin.
+  __device__ uint32_t expand_tokens(uint32_t own) {
+    const uint32_t up_to = tile_.inclusive_scan(own);
+    uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1), begin = escapes_done_;
+    if constexpr (Team::is_alone) {
+      escapes_done_ += total;
+    } else {
+      const auto sums = team_.sum(total);
+      begin += sums.before;
+      escapes_done_ += sums.total;
+    }
+    if (begin + total > escapes_) {
+      ok_ = false;
+      total = 0;
+    }
+    const Tokens<Type> expand(base_, escape_code());
+    uint32_t far = 0;
+    for (uint32_t first = tile_.lane * 8; first < total; first += tile_.lanes * 8) {
+      const uint32_t tokens = tokens_from(begin + first);
+      far |= far_nibbles(tokens);
+      // Even and odd ones, put in order.
+      const uint32_t even = tokens & device::bytes4(0xf), odd = tokens >> 4 & device::bytes4(0xf);
+      uint32_t low[planes], high[planes];
+      expand.to_exponents(__byte_perm(even, odd, 0x5140), low);
+      expand.to_exponents(__byte_perm(even, odd, 0x7362), high);
+#pragma unroll
+      for (int plane = 0; plane < planes; ++plane)
+        store(list_ + plane * plane_bytes + first, uint2{low[plane], high[plane]});
+    }
+    __syncwarp();
+    if (__any_sync(device::all_lanes, far != 0)) list_far_exponents(begin, total);
+    return up_to - own;
+  }
+  // Tokens first, first + 1, ..., first + 7 of the row, and anything after the last one.
+  __device__ uint32_t tokens_from(uint32_t first) const {
+    const uint32_t bit = tokens_at_ * 8 + first * 4, at = bit / 32 * 4;
+    return __funnelshift_r(load<uint32_t>(body_ + at), load<uint32_t>(body_ + min(at + 4, available_ - 4)), bit);
+  }
+  // The far ones of tokens first, ..., first + 7 that come before token `end`, as bits 4 i.
+  __device__ uint32_t far_tokens(uint32_t first, uint32_t end) const {
+    if (first >= end) return 0;
+    const uint32_t far = far_nibbles(tokens_from(first));
+    return end - first < 8 ? far & ((1u << 4 * (end - first)) - 1) : far;
+  }
+  // For the `total` tokens from `begin` on.
+  __device__ void list_far_exponents(uint32_t begin, uint32_t total) {
+    const uint32_t step = tile_.lanes * 8;
+    uint32_t before = 0;  // far tokens before this lane's
+#pragma unroll 1
+    for (uint32_t first = tile_.lane * 8; first < begin; first += step) before += __popc(far_tokens(first, begin));
+    before = tile_.sum(before);
+    const uint32_t most = __reduce_max_sync(device::all_lanes, total);
+#pragma unroll 1
+    for (uint32_t done = 0; done < most; done += step) {
+      const uint32_t first = done + tile_.lane * 8;
+      uint32_t far = far_tokens(begin + first, begin + total);
+      const uint32_t own = __popc(far), up_to = tile_.inclusive_scan(own);
+      const uint32_t found = tile_.broadcast(up_to, tile_.lanes - 1);
+      if (far_at() + (before + found) * Type.far_bytes() > available_) {
+        ok_ = false;
+        far = 0;
+      }
+#pragma unroll 1
+      for (uint32_t number = before + up_to - own; far != 0; far &= far - 1, ++number) {
+        const uint32_t at = first + (__ffs(static_cast<int>(far)) - 1) / 4;
+#pragma unroll
+        for (int plane = 0; plane < planes; ++plane) {
+          const uint32_t exponent = load<uint8_t>(body_ + far_at() + number * planes + plane);
+          store(list_ + plane * plane_bytes + at, static_cast<uint8_t>(exponent & exponent_mask >> 8 * plane));
+        }
+      }
+      before += found;
+    }
+    __syncwarp();
+  }
+  // The exponents of this lane's escapes, which begin at `at` in the list.
+  template <bool by_halves>
+  __device__ void replace_exponents(const LaneEscapes& escapes, uint32_t at, Exponents& exponents) const {
+    if constexpr (planes == 1) {
+      escapes.template for_each_word<by_halves>(list_, at, [&](int word, uint32_t bytes) {
+        exponents[word] = device::select_bits(escapes.mask(word), bytes, exponents[word]);
+      });
+    } else {
+      uint32_t low[words];
+      escapes.template for_each_word<by_halves>(list_, at, [&](int word, uint32_t bytes) { low[word] = bytes; });
+      escapes.template for_each_word<by_halves>(list_ + plane_bytes, at, [&](int word, uint32_t bytes) {
+        const uint32_t mask = escapes.mask(word);
+        uint32_t& first = exponents[2 * word];
+        uint32_t& second = exponents[2 * word + 1];
+        first = device::select_bits(__byte_perm(mask, 0, 0x1100), __byte_perm(low[word], bytes, 0x5140), first);
+        second = device::select_bits(__byte_perm(mask, 0, 0x3322), __byte_perm(low[word], bytes, 0x7362), second);
+      });
+    }
+  }
+
+  // Joins the exponents of this lane's elements with the rest and the tails. Element j of the lane is element
+  // (j / vector_elems * lanes + lane) * vector_elems + j % vector_elems of the group.
+  template <bool is_output>
+  __device__ void join_parts(const char* group, uint32_t lanes, const Exponents& exponents,
+                             const uint32_t (&rest_bits)[words], char* to) const {
+    const uint32_t step = lanes * vector_elems;  // elements between two vectors of a lane
+    const char* tail_at = group + tile_.lane * vector_elems * tail_bytes();
+    const char* rest_at = group + tail_bytes() * 32 * lanes + tile_.lane * vector_elems;
+    char* place = to + tile_.lane * window::vector_bytes;
     // Load several words before the first store: the compiler does not move loads across stores.
     constexpr int ahead = Type.value_bytes == 2 ? words : 4;
     uint32_t rests[ahead] = {};
@@ -149,55 +247,44 @@ class WindowRow {
       if (word % ahead == 0) {
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
-          const uint32_t number = element(4 * (word + i), lanes);
-          if constexpr (Type.rest_bytes != 0) rests[i] = load<uint32_t>(rest_bytes + number);
-          if constexpr (Type.value_bytes == 4) tails[i] = tails_of_four(number);
+          if constexpr (Type.rest_bytes != 0) {
+            rests[i] = load<uint32_t>(rest_at + 4 * i % vector_elems);
+            if ((4 * i + 4) % vector_elems == 0) rest_at += step;
+          }
+          if constexpr (Type.value_bytes == 4) {
+            tails[i] = tails_of_four(tail_at);
+            tail_at += step * Type.tail_bytes;
+          }
         }
       }
       const window::Heads heads = heads_of(exponents, word, rests[word % ahead], rest_bits[word]);
-      char* const place = to + element(4 * word, lanes) * Type.value_bytes;
       if constexpr (Type.value_bytes == 1) {
         (word % 4 == 0 ? vector.x : word % 4 == 1 ? vector.y : word % 4 == 2 ? vector.z : vector.w) = heads.pair[0];
-        if (word % 4 == 3) store_part(place - 12, vector, is_output);
+        if (word % 4 != 3) continue;
       } else if constexpr (Type.value_bytes == 2) {
         (word % 2 == 0 ? vector.x : vector.z) = heads.pair[0];
         (word % 2 == 0 ? vector.y : vector.w) = heads.pair[1];
-        if (word % 2 == 1) store_part(place - 8, vector, is_output);
+        if (word % 2 != 1) continue;
       } else if constexpr (Type.value_bytes == 4) {
         const uint2 two = tails[word % ahead];
-        store_part(place,
-                   uint4{__byte_perm(two.x, heads.pair[0], 0x5410), __byte_perm(two.x, heads.pair[0], 0x7632),
-                         __byte_perm(two.y, heads.pair[1], 0x5410), __byte_perm(two.y, heads.pair[1], 0x7632)},
-                   is_output);
+        vector = {__byte_perm(two.x, heads.pair[0], 0x5410), __byte_perm(two.x, heads.pair[0], 0x7632),
+                  __byte_perm(two.y, heads.pair[1], 0x5410), __byte_perm(two.y, heads.pair[1], 0x7632)};
       } else {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const uint32_t first = element(4 * word + 2 * half, lanes);
-          const uint64_t low = tail_of(first), high = tail_of(first + 1);
+          const uint64_t low = tail_of(tail_at, 0), high = tail_of(tail_at, 1);
           const uint32_t pair = heads.pair[half];
-          store_part(to + first * 8,
-                     uint4{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32) | pair << 16,
-                           static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32) | (pair & 0xffff0000)},
-                     is_output);
+          store_part<is_output>(
+              place, uint4{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32) | pair << 16,
+                           static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32) | (pair & 0xffff0000)});
+          tail_at += step * tail_bytes();
+          place += step * Type.value_bytes;
         }
+        continue;
       }
+      store_part<is_output>(place, vector);
+      place += step * Type.value_bytes;
     }
-  }
-  __device__ const char* packed_rest(uint32_t lanes) const {
-    return group_ + (tail_bytes_ + Type.rest_bytes) * 32 * lanes;
-  }
-
-  // The number in its group of this lane's element `sequence` (0 to 31).
-  __device__ uint32_t element(uint32_t sequence, uint32_t lanes) const {
-    return (sequence / vector_elems * lanes + tile_.lane) * vector_elems + sequence % vector_elems;
-  }
-
-  template <int Width>
-  __device__ void unpack_from(uint32_t (&fields)[words], const char* section, uint32_t lanes) const {
-    uint32_t packed[Width];
-#pragma unroll
-    for (int row = 0; row < Width; ++row) packed[row] = load<uint32_t>(section + (row * lanes + tile_.lane) * 4);
-    window::unpack<Width>(packed, fields);
   }
 
   // The heads of the elements of `word`.
@@ -223,93 +310,45 @@ class WindowRow {
     }
   }
 
-  // float32: the tails of elements number, ..., number + 3, two in each word.
-  __device__ uint2 tails_of_four(uint32_t number) const {
-    if (tail_bytes_ == 2) return {load<uint32_t>(group_ + number * 2), load<uint32_t>(group_ + number * 2 + 4)};
-    if (tail_bytes_ == 0) return {0, 0};
-    const uint32_t bytes = load<uint32_t>(group_ + number);  // the upper bytes of the tails
+  // float32: the tails of four elements, two in each word.
+  __device__ static uint2 tails_of_four(const char* at) {
+    if constexpr (Type.tail_bytes == 2) return {load<uint32_t>(at), load<uint32_t>(at + 4)};
+    if constexpr (Type.tail_bytes == 0) return {0, 0};
+    const uint32_t bytes = load<uint32_t>(at);  // the upper bytes of the tails
     return {__byte_perm(bytes, 0, 0x1404), __byte_perm(bytes, 0, 0x3424)};
   }
-  // float64: the tail of element `number`, in the low 48 bits.
-  __device__ uint64_t tail_of(uint32_t number) const {
-    if (tail_bytes_ == 6) {
-      const char* const at = group_ + number * 6;
-      if (number % 2 == 0) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + 4) & 0xffff} << 32;
-      return load<uint32_t>(at - 2) >> 16 | uint64_t{load<uint32_t>(at + 2)} << 16;
+  // float64: the tail of the first or the second of two elements, in the low 48 bits.
+  __device__ uint64_t tail_of(const char* at, uint32_t number) const {
+    if (tail_bytes() == 6) {
+      if (number == 0) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + 4) & 0xffff} << 32;
+      return load<uint32_t>(at + 4) >> 16 | uint64_t{load<uint32_t>(at + 8)} << 16;
     }
     uint64_t tail = 0;
-    for (uint32_t i = 0; i < tail_bytes_; ++i)
-      tail |= uint64_t{load<uint8_t>(group_ + number * tail_bytes_ + i)} << 8 * i;
-    return tail << 8 * (6 - tail_bytes_);
-  }
-
-  // Replaces the exponents of this lane's escapes.
-  __device__ void decode_escapes(uint32_t escaped) {
-    const uint32_t own = __popc(escaped), up_to = tile_.inclusive_scan(own);
-    const uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1);
-    if (escapes_done_ + total > escapes_) {
-      ok_ = false;
-      escaped = 0;
-    }
-    const uint32_t number = escapes_done_ + up_to - own;
-    escapes_done_ += total;
-    uint32_t highest_token = 0;
-    for_each_token(escaped, number, [&](uint32_t bit, uint32_t token) {
-      const uint32_t near = base_ - window::below_tokens + token + (token >= window::below_tokens ? escape_code() : 0);
-      replace_exponent(bit, token == window::zero_token ? 0 : near);
-      highest_token = max(highest_token, token);
-    });
-    if (!__any_sync(device::all_lanes, highest_token == window::far_token)) return;
-    uint32_t far = 0;
-    for_each_token(escaped, number,
-                   [&](uint32_t bit, uint32_t token) { far |= token == window::far_token ? 1u << bit : 0; });
-    const uint32_t own_far = __popc(far), far_up_to = tile_.inclusive_scan(own_far);
-    const uint32_t total_far = tile_.broadcast(far_up_to, tile_.lanes - 1);
-    if (far_at_ + (far_done_ + total_far) * Type.far_bytes() > available_) {
-      ok_ = false;
-      far = 0;
-    }
-    for (uint32_t at = far_done_ + far_up_to - own_far; far != 0; far &= far - 1, ++at) {
-      uint32_t exponent = load<uint8_t>(body_ + far_at_ + at * Type.far_bytes());
-      if constexpr (Type.far_bytes() == 2) exponent |= load<uint8_t>(body_ + far_at_ + at * 2 + 1) << 8;
-      replace_exponent(static_cast<uint32_t>(__ffs(static_cast<int>(far)) - 1), exponent);
-    }
-    far_done_ += total_far;
-  }
-  // Calls visit(bit, token) for each bit of `escaped`, from the lowest up. Their tokens begin with token `number`.
-  template <typename Visit>
-  __device__ void for_each_token(uint32_t escaped, uint32_t number, Visit visit) const {
-#pragma unroll 1
-    for (; escaped != 0; number += 8) {
-      // Eight tokens. May load a word beyond the last one.
-      const uint32_t first_bit = tokens_at_ * 8 + number * 4;
-      const char* const word = body_ + first_bit / 32 * 4;
-      uint32_t tokens = __funnelshift_r(load<uint32_t>(word), load<uint32_t>(word + 4), first_bit % 32);
-#pragma unroll 1
-      for (int i = 0; i < 8 && escaped != 0; ++i, escaped &= escaped - 1, tokens >>= 4)
-        visit(static_cast<uint32_t>(__ffs(static_cast<int>(escaped)) - 1), tokens & 15);
-    }
+    for (uint32_t i = 0; i < tail_bytes(); ++i)
+      tail |= uint64_t{load<uint8_t>(at + number * tail_bytes() + i)} << 8 * i;
+    return tail << 8 * (6 - tail_bytes());
   }
 
   // The elements after the last lane are stored whole.
-  __device__ void copy_rest(uint32_t lanes, char* to, bool is_output) const {
+  template <bool is_output>
+  __device__ void copy_rest(uint32_t lanes, char* to) const {
     for (uint32_t i = tile_.lane; i < elems_ % 32; i += tile_.lanes) {
       uint64_t value = 0;
       for (uint32_t byte = 0; byte < coded_bytes(); ++byte)
         value |= uint64_t{load<uint8_t>(body_ + rest_at_ + i * coded_bytes() + byte)} << 8 * byte;
       // Bits above those of the element are lost.
-      store_part(to + (lanes * 32 + i) * sizeof(Staged), static_cast<Staged>(value << low_bits_), is_output);
+      store_part<is_output>(to + (lanes * 32 + i) * sizeof(Staged), static_cast<Staged>(value << coder_.low_bits));
     }
   }
 
   const Tile& tile_;
-  char* scratch_;  // of this lane: words at a distance of 128 bytes
+  Team& team_;
+  const CoderFormat& coder_;
+  char* list_;  // of exponents, in shared memory: one plane after the other
   const char* body_;
-  const char* group_ = nullptr;  // the sections of the current group
-  uint32_t available_, elems_, tail_bytes_, low_bits_;
-  uint32_t width_, base_, escapes_, lane_bytes_;
-  uint32_t rest_at_, tokens_at_, far_at_;  // offsets in the body
-  uint32_t escapes_done_ = 0, far_done_ = 0;
+  uint32_t available_, elems_, width_, base_, escapes_;
+  uint32_t rest_at_, tokens_at_;  // offsets in the body
+  uint32_t escapes_done_ = 0;     // by the team
   bool ok_;
 };
 

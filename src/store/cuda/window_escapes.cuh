@@ -1,0 +1,139 @@
+// Escapes of the coder `window` of rows (docs/format/rows.md). Their tokens are expanded to a list of exponents in
+// shared memory; then each lane picks those of its elements with byte permutations, all in the same number of
+// instructions whatever the number of its escapes.
+#pragma once
+
+#include <cstdint>
+
+#include "../../codec/window/format.h"
+#include "../../device/warp.cuh"
+
+namespace narrowcast::store::cuda {
+
+namespace window = codec::window;
+
+// 0xff in the bytes that are negative, and 0 in the others.
+__device__ __forceinline__ uint32_t signs(uint32_t bytes) { return device::permute_bytes(bytes, 0, 0xba98); }
+
+// Up to eight bytes of a list in shared memory, which is 4-byte aligned.
+struct EightBytes {
+  uint32_t low, high;
+
+  // May load up to eleven bytes after the first.
+  __device__ EightBytes(const char* list, uint32_t at) {
+    const auto* const words = reinterpret_cast<const uint32_t*>(list + (at & ~3u));
+    const uint32_t middle = words[1];
+    low = __funnelshift_r(words[0], middle, at * 8);
+    high = __funnelshift_r(middle, words[2], at * 8);
+  }
+  // The byte that each of the lower four nibbles of `numbers` says.
+  __device__ uint32_t pick(uint32_t numbers) const { return device::permute_bytes(low, high, numbers); }
+};
+
+// Which of a lane's 32 elements are escapes. Escapes are numbered by byte (a column of the eight words), then word.
+class LaneEscapes {
+  static constexpr int words = window::group_words;
+
+ public:
+  // codes: none is greater than escape_code.
+  __device__ LaneEscapes(const uint32_t (&codes)[words], uint32_t escape_code) {
+    const uint32_t to_sign = device::bytes4(0x80 - escape_code);
+    in_columns_ = 0;
+#pragma unroll
+    for (int word = 0; word < words; ++word) {
+      masks_[word] = signs(codes[word] + to_sign);
+      if (word % 2 == 0)
+        ranks_[word / 2] = in_columns_;
+      else
+        ranks_[word / 2] += in_columns_ * 16;
+      in_columns_ += masks_[word] & device::bytes4(1);
+    }
+  }
+  __device__ uint32_t count() const { return in_columns_ * device::bytes4(1) >> 24; }
+  // The bytes of a word whose elements are escapes are 0xff, the others 0.
+  __device__ uint32_t mask(int word) const { return masks_[word]; }
+  // Whether each half of the columns has at most eight escapes.
+  __device__ bool few() const {
+    return ((in_columns_ + (in_columns_ >> 8)) + device::bytes4(0x80 - 9) & 0x00800080) == 0;
+  }
+
+  // Calls visit(word, bytes) for all words; bytes: those of `list` that belong to the word's escapes, and anything in
+  // other bytes. at: of the lane's first byte in the list. `by_halves`: few() is true for this lane.
+  template <bool by_halves, typename Visit>
+  __device__ void for_each_word(const char* list, uint32_t at, Visit visit) const {
+    const uint32_t second = at + (in_columns_ & 0xff), third = second + (in_columns_ >> 8 & 0xff);
+    const EightBytes first_bytes(list, at), third_bytes(list, third);
+    if constexpr (by_halves) {
+      const uint32_t before = (in_columns_ << 8 & 0xff00ff00) * 17;
+#pragma unroll
+      for (int pair = 0; pair < words / 2; ++pair) {
+        const uint32_t numbers = ranks_[pair] + before;
+        const uint32_t a = first_bytes.pick(numbers), b = third_bytes.pick(numbers >> 16);
+        visit(2 * pair, __byte_perm(a, b, 0x6420));
+        visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
+      }
+    } else {
+      const EightBytes second_bytes(list, second), fourth_bytes(list, third + (in_columns_ >> 16 & 0xff));
+#pragma unroll
+      for (int pair = 0; pair < words / 2; ++pair) {
+        const uint32_t numbers = ranks_[pair], above = numbers >> 16;
+        const uint32_t a = __byte_perm(first_bytes.pick(numbers), second_bytes.pick(numbers), 0x7610);
+        const uint32_t b = __byte_perm(third_bytes.pick(above), fourth_bytes.pick(above), 0x7610);
+        visit(2 * pair, __byte_perm(a, b, 0x6420));
+        visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
+      }
+    }
+  }
+
+ private:
+  uint32_t masks_[words];
+  // For each element, the number of escapes before it in its column: for words 2i and 2i + 1 in the low and the high
+  // nibbles of ranks_[i].
+  uint32_t ranks_[words / 2];
+  uint32_t in_columns_;  // escapes of each column
+};
+
+// Turns tokens into exponents.
+template <window::ValueType Type>
+class Tokens {
+ public:
+  static constexpr int planes = Type.exponent_bits > 8 ? 2 : 1;  // the low and the high bytes of exponents
+
+  __device__ Tokens(uint32_t base, uint32_t escape_code)
+      : add_(base - window::below_tokens), escape_code_(device::bytes4(escape_code)) {}
+
+  // exponents[plane]: of the four tokens in the bytes of `tokens`; 0 for far tokens.
+  __device__ void to_exponents(uint32_t tokens, uint32_t (&exponents)[planes]) const {
+    using device::bytes4;
+    using device::halves2;
+    constexpr uint32_t mask = (1u << Type.exponent_bits) - 1;
+    const uint32_t is_above = signs(tokens + bytes4(0x80 - window::below_tokens));
+    const uint32_t is_zero = signs(tokens + bytes4(0x80 - window::zero_token));
+    const uint32_t from_lowest = tokens + (is_above & escape_code_);
+    // The top bits are added by themselves, so that nothing is carried to the next element.
+    if constexpr (planes == 1) {
+      const uint32_t sum = from_lowest + bytes4(add_ & 0x7f);
+      exponents[0] = (sum ^ bytes4(add_ & 0x80)) & bytes4(mask) & ~is_zero;
+    } else {
+      uint32_t halves[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t sum = __byte_perm(from_lowest, 0, i == 0 ? 0x4140 : 0x4342) + halves2(add_ & 0x7fff);
+        halves[i] = (sum ^ halves2(add_ & 0x8000)) & halves2(mask);
+      }
+      exponents[0] = __byte_perm(halves[0], halves[1], 0x6420) & ~is_zero;
+      exponents[1] = __byte_perm(halves[0], halves[1], 0x7531) & ~is_zero;
+    }
+  }
+
+ private:
+  uint32_t add_, escape_code_;
+};
+
+// Bit 4 i is 1 for far tokens, i of which are in the nibbles before.
+__device__ __forceinline__ uint32_t far_nibbles(uint32_t tokens) {
+  const uint32_t pairs = tokens & tokens >> 1;
+  return pairs & pairs >> 2 & 0x11111111;
+}
+
+}  // namespace narrowcast::store::cuda
