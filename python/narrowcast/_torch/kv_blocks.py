@@ -23,11 +23,10 @@ from .frame_writer import EncodedRows, FrameWriter
 from .gpu_batches import to_device
 
 _log = logging.getLogger(__name__)
-# Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer. Nothing hides
-# the preparation of the first part and the distribution of the last one, so these are smaller.
+# Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer; the copies of
+# smaller parts waited for the host.
 _STORE_BYTES = 64 << 20
 _LOAD_BYTES = 128 << 20
-_LEAST_LOAD_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -230,24 +229,18 @@ class EncodedBlocks:
             # In the order of the host memory: neighbours are copied at once.
             order = np.argsort(pointers, kind="stable")
             numbers = to_device(np.fromiter((block for _, block, _ in mine), np.int64, len(mine))[order], self._device)
+            count = self._part_blocks(group, _LOAD_BYTES)
+            parts = [slice(first, first + count) for first in range(0, len(mine), count)]
             if self._device.type == "cpu":
-                for part in self._parts_of_load(group, len(mine)):
+                for part in parts:
                     self._decode(group, numbers[part], [held[number].piece.tensor for number in order[part].tolist()])
                 continue
             wire_bytes = np.fromiter((one.wire_bytes for one in held), np.int64, len(held))[order]
             pointers = pointers[order]
-            for part in self._parts_of_load(group, len(mine)):
+            for part in parts:
                 damaged.append(self._decode_on_gpu(group, numbers[part], pointers[part], wire_bytes[part]))
         if damaged and bool(torch.stack(damaged).any()):  # waits for the stream
             raise CorruptError("an encoded KV block has been overwritten in host memory")
-
-    def _parts_of_load(self, group: int, count: int) -> Iterator[slice]:
-        most, least = (self._part_blocks(group, size) for size in (_LOAD_BYTES, min(_LEAST_LOAD_BYTES, _LOAD_BYTES)))
-        first = 0
-        while first < count:
-            size = min(max((count - first) // 2, least), most) if first else least
-            yield slice(first, min(first + size, count))
-            first += size
 
     def _decode(self, group: int, blocks: torch.Tensor, frames: list[torch.Tensor]) -> None:
         rows, _ = self._rows_of(group)
