@@ -270,7 +270,8 @@ def test_other_processes_read_and_change_a_shared_store(rows, tmp_path, stream):
         import sys
         import numpy as np
         from narrowcast import store
-                from narrowcast._native.cuda_driver import DeviceBuffer, Stream
+        from narrowcast._native import cuda_driver
+        from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 
         with cuda_driver.on_device(0), store.open(sys.argv[1], "shared") as made:
             stream, out = Stream(), DeviceBuffer(len(made) * 512)
