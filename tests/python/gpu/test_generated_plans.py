@@ -143,9 +143,10 @@ class Reduction:
         call("cuCtxSynchronize")
 
     def run(self) -> list[bytes]:
+        for out in self.outs:
+            out.fill(0xEE)
+        call("cuCtxSynchronize")
         for rank, comm in enumerate(self.group.comms):
-            self.outs[rank].fill(0xEE)
-            call("cuCtxSynchronize")
             stream = self.group.streams[rank]
             comm.all_reduce(self.values[rank], self.outs[rank], dtype="float32", codec="raw", stream=stream)
         finish(self.group)
