@@ -8,24 +8,8 @@ import sys
 import narrowcast
 import numpy as np
 import pytest
-from gpu_memory import on_gpu
+from gpu_store import Array
 from narrowcast import store
-
-
-class Array:
-    """An array in GPU memory, of NumPy's types."""
-
-    def __init__(self, values: np.ndarray, shift: int = 0) -> None:
-        self._buffer, self.shape, self._type = on_gpu(values, shift), values.shape, values.dtype
-
-    @property
-    def __cuda_array_interface__(self) -> dict:
-        return {
-            "shape": self.shape,
-            "typestr": self._type.str,
-            "data": (self._buffer.pointer, False),
-            "version": 3,
-        }
 
 
 def special(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
