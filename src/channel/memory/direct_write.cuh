@@ -25,7 +25,7 @@ class DirectEnds {
   // Waits for the invitation to this thread's end if its peer sends one. inviting_peers: bit mask of the peers that
   // send one; if it is 0, state may be NULL. marks: of the call, by peer; invitations to other calls are ignored.
   // False: the communicator is stopped.
-  __device__ bool begin(const Peers& peers, const ChannelLayout& layout, const DirectWrites* state, End end,
+  __device__ bool begin(const Peers& peers, const ChannelLayout& layout, DirectWrites* state, End end,
                         uint32_t inviting_peers, const uint16_t* marks) {
     bool ready = true;
     if (end.peer >= 0 && (inviting_peers >> end.peer & 1) != 0) {
@@ -37,8 +37,7 @@ class DirectEnds {
         return invitation.is_of(number, mark);
       });
       const RegionPlace place = invitation.place();
-      // If the communicator was stopped, the peer's call may have ended and returned the memory to the user.
-      if (ready && place.region != 0) ready = device::load_relaxed(&peers.control->stop) == 0;
+      if (ready && place.region != 0) ready = is_valid(peers, *state, end, number);
       if (ready && place.region != 0) destination_ = state->regions[place.region][end.peer] + place.offset;
     }
     mask_ = __ballot_sync(device::all_lanes, destination_ != nullptr);
@@ -60,6 +59,19 @@ class DirectEnds {
   }
 
  private:
+  // Whether the communicator is not stopped. If it is, the peer's call may have ended and returned the memory to the
+  // user. Only the thread with the peer's first ring loads the stop word from host memory, and tells the others. Loads
+  // of one word of host memory are served one after the other, a microsecond each, and hundreds of warps have ends.
+  static __device__ bool is_valid(const Peers& peers, DirectWrites& state, End end, uint32_t number) {
+    uint32_t* const checked = &state.invitations_checked[end.peer];
+    if (end.ring == 0) {
+      if (device::load_relaxed(&peers.control->stop) != 0) return false;
+      device::store_relaxed(checked, number);
+      return true;
+    }
+    return wait_until(peers, end.peer, [&] { return device::load_relaxed(checked) == number; });
+  }
+
   char* destination_ = nullptr;  // of this thread's end; NULL: uses slots
   EndMask mask_ = 0;
 };

@@ -50,6 +50,7 @@ struct DirectWrites {
   char* regions[max_regions + 1][max_gpu_ranks];  // addresses on this GPU, by region number and rank
   uint32_t invitations_sent[max_gpu_ranks];       // to each rank
   uint32_t invitations_received[max_gpu_ranks];   // from each rank
+  uint32_t invitations_checked[max_gpu_ranks];    // number of the last one found valid, from each rank
 };
 
 }  // namespace narrowcast::channel
