@@ -91,7 +91,7 @@ class Reader:
 
     def run(self, what: str, sms: int, seconds: float) -> list[tuple[float, float]]:
         """Calls for some time. Returns when each call began and ended."""
-        times = []
+        times: list[tuple[float, float]] = []
         end = time.monotonic() + seconds
         while (begin := time.monotonic()) < end:
             self.call(what, len(times) % BATCHES, sms)
