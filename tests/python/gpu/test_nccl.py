@@ -8,39 +8,14 @@ from __future__ import annotations
 import pytest
 from codec_names import EXACT
 from narrowcast import errors
-from narrowcast._bench import nccl_library
 from narrowcast.cuda import device_count
 from nccl_program import RANKS_PER_GPU
-from nccl_ranks import OPERATIONS, Ranks
+from nccl_ranks import OPERATIONS
 
 RANKS = min(8, device_count() * RANKS_PER_GPU)
 
 pytestmark = pytest.mark.skipif(RANKS < 2, reason="fewer than 2 GPUs")
 in_one_process = pytest.mark.skipif(RANKS_PER_GPU > 1, reason="NCCL supports only one rank of a process per GPU")
-
-
-@pytest.fixture(scope="module")
-def nccl():
-    try:
-        return nccl_library.Nccl()
-    except errors.UnsupportedError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def on_ranks(drop_in, nccl, rank_jobs, tmp_path, monkeypatch):
-    for name, value in {
-        "LD_PRELOAD": str(drop_in),
-        "NARROWCAST_TAKE": "always",
-        "NARROWCAST_STATS": str(tmp_path / "%p.json"),
-        "NCCL_NVLS_ENABLE": "0",
-        "TEST_FOLDER": str(tmp_path),
-    }.items():
-        monkeypatch.setenv(name, value)
-    # Otherwise the drop-in uses the NCCL that the loader has found.
-    if nccl.path.startswith("/"):
-        monkeypatch.setenv("NARROWCAST_NCCL_LIBRARY", nccl.path)
-    return Ranks(tmp_path)
 
 
 @pytest.mark.parametrize("count", [1, 5000, 3_000_000])

@@ -72,3 +72,12 @@ class Ranks:
         return {
             why for operations in self.statistics().values() for one in operations.values() for why in one["reasons"]
         }
+
+    def plans(self) -> dict[str, dict[str, int]]:
+        """The plans that calls ran, by operation. The same on all ranks."""
+        each = [
+            {name: one["plans"] for name, one in operations.items() if "plans" in one}
+            for operations in self.statistics().values()
+        ]
+        assert all(one == each[0] for one in each)
+        return each[0]

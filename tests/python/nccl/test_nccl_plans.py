@@ -47,16 +47,6 @@ def two_shot(ranks: int = RANKS) -> Plan:
     return p
 
 
-def plans_of(on_ranks: Ranks) -> dict[str, dict[str, int]]:
-    """The plans that calls ran, by operation. The same on all ranks."""
-    each = [
-        {name: one["plans"] for name, one in operations.items() if "plans" in one}
-        for operations in on_ranks.statistics().values()
-    ]
-    assert all(one == each[0] for one in each)
-    return each[0]
-
-
 ALWAYS = "[[plan]]\nfile = '{}'\nuse = 'always'\ndtype = ['int32', 'bfloat16']\n"
 
 
@@ -68,7 +58,7 @@ def test_calls_run_plans_of_the_folder(on_ranks, folder, rules):
     rules("".join(ALWAYS.format(path.name) for path in sorted(folder.iterdir())))
     for correct in on_ranks("every_operation", RANKS, count=5000):
         assert set(correct) == OPERATIONS
-    assert plans_of(on_ranks) == {
+    assert on_ranks.plans() == {
         "all_reduce": {"my two shot": 1},
         "all_gather": {"all_gather ring": 1},
         "broadcast": {"broadcast tree": 1},  # the one with root 1 of two
@@ -84,7 +74,7 @@ def test_a_plan_that_is_always_used_makes_calls_run_on_the_engine(on_ranks, fold
     taken = on_ranks.taken()
     assert taken.pop("all_reduce") == (1, 0)
     assert {counts[0] for counts in taken.values()} == {0}
-    assert plans_of(on_ranks) == {"all_reduce": {"my two shot": 1}}
+    assert on_ranks.plans() == {"all_reduce": {"my two shot": 1}}
 
 
 @pytest.mark.parametrize(
@@ -104,13 +94,13 @@ def test_a_plan_is_used_only_for_the_calls_of_its_rule(on_ranks, folder, rules, 
     rules(f"[[plan]]\nfile = 'reduce.json'\nuse = 'always'\n{dtype}{condition}\n")
     for correct in on_ranks("every_operation", RANKS, count=5000):
         assert set(correct) == OPERATIONS
-    assert plans_of(on_ranks) == {}
+    assert on_ranks.plans() == {}
 
 
 def test_a_plan_without_a_rule_is_not_used_if_it_was_not_measured(on_ranks, folder):
     two_shot().save(folder / "reduce.json")
     on_ranks("every_operation", RANKS, count=5000)
-    assert plans_of(on_ranks) == {}
+    assert on_ranks.plans() == {}
 
 
 def test_a_plan_is_used_where_it_was_measured_to_be_faster(on_ranks, folder, rules, tmp_path, monkeypatch):
@@ -122,7 +112,7 @@ def test_a_plan_is_used_where_it_was_measured_to_be_faster(on_ranks, folder, rul
     )
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(tmp_path / "own.costs"))
     on_ranks("every_operation", RANKS, count=5000)
-    assert plans_of(on_ranks) == {"all_reduce": {"my two shot": 1}}
+    assert on_ranks.plans() == {"all_reduce": {"my two shot": 1}}
 
 
 def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tmp_path):
@@ -142,7 +132,7 @@ def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tm
     rules("".join(ALWAYS.format(name) for name in [*listed, "none.json"]) + "[[plan]]\nuse = 'sometimes'\n")
     for correct in on_ranks("logging_operations", RANKS, count=500, folder=str(tmp_path)):
         assert set(correct) == OPERATIONS
-    assert plans_of(on_ranks) == {}
+    assert on_ranks.plans() == {}
     log = (tmp_path / "1.log").read_text()
     for part in (
         f"{folder}/a_wrong.json: the plan is not used: ",
