@@ -17,11 +17,12 @@ enum class KernelKind : uint8_t {
   decode_reduce,
   encode_batch,  // of any_dtype, as decode_batch
   decode_batch,
-  move,    // sends blocks from rank to rank
-  relay,   // forwards received blocks to another rank
-  reduce,  // reduces the blocks of all ranks
+  move,        // sends blocks from rank to rank
+  relay,       // forwards received blocks to another rank
+  reduce,      // reduces the blocks of all ranks
+  reduce_sum,  // the same, only for sums; not of all types
 };
-inline constexpr int kernel_kinds = 10;
+inline constexpr int kernel_kinds = 11;
 // The type of kernels that code values of all types.
 inline constexpr ncast_dtype any_dtype = NCAST_UINT8;
 

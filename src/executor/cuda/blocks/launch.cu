@@ -40,7 +40,7 @@ cudaError_t launch(KernelKind kind, const BlockCall& call, ncast_dtype dtype, ui
 cudaError_t load_block_kernels() {
   if (const cudaError_t error = load_kernel(copy_local)) return error;
   cudaError_t result = cudaSuccess;
-  for (const KernelKind kind : {KernelKind::move, KernelKind::relay, KernelKind::reduce}) {
+  for (const KernelKind kind : {KernelKind::move, KernelKind::relay, KernelKind::reduce, KernelKind::reduce_sum}) {
     const auto load = [](void* first_error, const Kernel& kernel) {
       auto* const error = static_cast<cudaError_t*>(first_error);
       if (*error == cudaSuccess) *error = load_block_kernel(kernel);
@@ -64,7 +64,8 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, uint32_t ctas
 }
 
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, uint32_t ctas, cudaStream_t stream) {
-  return launch(KernelKind::reduce, call, dtype, ctas, stream);
+  const bool is_sum = call.op == NCAST_SUM && codec::find_kernel(KernelKind::reduce_sum, call.codec, dtype) != nullptr;
+  return launch(is_sum ? KernelKind::reduce_sum : KernelKind::reduce, call, dtype, ctas, stream);
 }
 
 }  // namespace narrowcast::executor::cuda

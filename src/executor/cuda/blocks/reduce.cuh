@@ -63,9 +63,9 @@ __device__ __forceinline__ void reduce_pieces_by_cta(const BlockCall& call) {
   memory.signals.close_one(thread);
 }
 
-template <typename Codec>
+template <typename Codec, ncast_redop Op = any_reduction>
 __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const __grid_constant__ BlockCall call) {
-  reduce_pieces_by_cta<Codec>(call);
+  reduce_pieces_by_cta<Codec, Op>(call);
 }
 
 }  // namespace narrowcast::executor::cuda
