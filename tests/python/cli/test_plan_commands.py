@@ -234,8 +234,9 @@ def test_kernels_are_compiled_into_a_folder(cli_here, ring, tmp_path, arguments)
         pytest.skip("NVRTC is not installed")
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
-    assert [kernel["kernel"] for kernel in report["kernels"]] == ["blocks", "packets", "packets in phases"]
-    assert len(list((tmp_path / "kernels").glob("*.cubin"))) == 3
+    names = ["blocks", "packets", "lines", "packets in phases", "lines in phases"]
+    assert [kernel["kernel"] for kernel in report["kernels"]] == names
+    assert len(list((tmp_path / "kernels").glob("*.cubin"))) == 5
     again = json.loads(cli_here("plan", "compile", ring, "--json", "-o", "kernels", *arguments).stdout)
     assert again["seconds"] < report["seconds"]
 

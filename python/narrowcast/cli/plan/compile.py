@@ -41,5 +41,5 @@ def compile_plan(
         print_json(report)
         return
     for kernel in report["kernels"]:
-        print(f"{kernel['kernel']}: {kernel['bytes']} bytes")
+        print(f"{kernel['kernel']}: {'in the library' if kernel.get('built_in') else str(kernel['bytes']) + ' bytes'}")
     print(f"{report['seconds']:.3f} seconds")

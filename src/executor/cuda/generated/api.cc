@@ -17,10 +17,11 @@ namespace {
 
 std::string report_of(const CompiledPlan& compiled, double seconds) {
   std::string text = "{\"kernels\": [{\"kernel\": \"blocks\", \"bytes\": " + std::to_string(compiled.cubins[0].size()) +
+                     ", \"built_in\": " + (compiled.built_in != nullptr ? "true" : "false") +
                      ", \"groups\": " + std::to_string(compiled.program.groups()) +
                      ", \"warps_per_cta\": " + std::to_string(compiled.blocks.warps) +
                      ", \"stages\": " + std::to_string(compiled.program.stages) + "}";
-  constexpr const char* names[] = {"packets", "packets in phases"};
+  constexpr const char* names[] = {"packets", "lines", "packets in phases", "lines in phases"};
   for (size_t i = 0; i < std::size(names); ++i)
     if (const size_t bytes = compiled.cubins[i + 1].size(); bytes != 0)
       text += std::string(", {\"kernel\": \"") + names[i] + "\", \"bytes\": " + std::to_string(bytes) + "}";

@@ -37,6 +37,13 @@ ncast_status generate(const plan::Plan& plan, const Target& target, CompiledPlan
 
 namespace {
 
+const codec::Kernel* find_built_in(const Program& program, const BlockSource& blocks) {
+  if (!blocks.pieces) return nullptr;
+  if (!blocks.pieces->reduces) return codec::find_kernel(codec::KernelKind::move, program.codec, program.dtype);
+  if (program.op != NCAST_SUM) return nullptr;
+  return codec::find_kernel(codec::KernelKind::reduce_sum, program.codec, program.dtype);
+}
+
 ncast_status compile_source(const std::string& generated, int architecture, const std::string& folder,
                             std::string* cubin) {
   const std::string source = with_included_sources(generated);
@@ -47,19 +54,30 @@ ncast_status compile_source(const std::string& generated, int architecture, cons
 
 }  // namespace
 
-// The sources are compiled at the same time.
+// The kernels are compiled at the same time.
 ncast_status compile(const plan::Plan& plan, const Target& target, const std::string& folder, CompiledPlan* compiled) {
   if (ncast_status status = generate(plan, target, compiled)) return status;
-  const std::array texts{&compiled->blocks.text, &compiled->packets.straight.text, &compiled->packets.in_phases.text};
+  compiled->built_in = find_built_in(compiled->program, compiled->blocks);
+  if (compiled->built_in != nullptr) {
+    compiled->blocks.warps = compiled->built_in->max_warps;
+    compiled->blocks.shared_bytes = compiled->built_in->cta_bytes;
+  }
+  const auto part = [](const PacketKernels& kernels, const char* only) {
+    return kernels.text.empty() ? "" : std::string("#define ") + only + "\n" + kernels.text;
+  };
+  const std::array<std::string, compiled_kernels> texts = {
+      compiled->built_in == nullptr ? compiled->blocks.text : "", part(compiled->packets.straight, only_packets),
+      part(compiled->packets.straight, only_lines), part(compiled->packets.in_phases, only_packets),
+      part(compiled->packets.in_phases, only_lines)};
   struct Result {
     ncast_status status = NCAST_OK;
     std::string message;
   };
   std::array<Result, texts.size()> results;
   const auto run = [&](size_t i) {
-    if (texts[i]->empty()) return;
+    if (texts[i].empty()) return;
     results[i].status = guarded("compiling a plan", [&] {
-      return compile_source(*texts[i], target.architecture, folder, &compiled->cubins[i]);
+      return compile_source(texts[i], target.architecture, folder, &compiled->cubins[i]);
     });
     if (results[i].status != NCAST_OK) results[i].message = ncast_last_error();
   };

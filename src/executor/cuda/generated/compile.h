@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "codec/kernel_table.h"
 #include "executor/cuda/generated/program.h"
 #include "executor/cuda/generated/source.h"
 
@@ -18,13 +19,18 @@ struct Target {
   bool by_steps = false;   // for tests: no instances of the kernels of the operations
 };
 
+// Each kernel is compiled by itself, at the same time as the others.
+enum class CompiledKernel : uint8_t { blocks, packets, lines, packets_in_phases, lines_in_phases };
+inline constexpr size_t compiled_kernels = 5;
+
 struct CompiledPlan {
   Program program;
   BlockSource blocks;
   PacketSource packets;  // no texts if the plan cannot use packets
   uint64_t hash = 0;     // of the sources
-  // Of blocks, packets.straight and packets.in_phases.
-  std::array<std::string, 3> cubins;
+  // The kernel of the operations that `blocks` is an instance of, if the library contains it.
+  const codec::Kernel* built_in = nullptr;
+  std::array<std::string, compiled_kernels> cubins;  // by CompiledKernel; empty if the plan has no such kernel
 };
 
 // Generates the sources without compiling them. Errors: those of make_program() and generate_blocks().

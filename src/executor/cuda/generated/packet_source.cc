@@ -143,14 +143,15 @@ class PacketEmitter {
       out += "  device::wait_for_stream();\n" + call_of(0, "  ");
     }
     out += "  w.finish();\n}\n\n}  // namespace\n\n";
-    const auto add_kernel = [&](const char* name, const char* packet) {
+    const auto add_kernel = [&](const char* name, const char* packet, const char* only_the_other) {
       out += text(
+          "#ifndef %s\n"
           "extern \"C\" __global__ void __launch_bounds__(%u) %s(const __grid_constant__ Call call) {\n"
-          "  run<channel::%s>(call);\n}\n",
-          select::most_packet_warps(program_.reduces) * 32, name, packet);
+          "  run<channel::%s>(call);\n}\n#endif\n",
+          only_the_other, select::most_packet_warps(program_.reduces) * 32, name, packet);
     };
-    add_kernel(packet_kernel, "ShortPacket");
-    add_kernel(line_kernel, "LinePacket");
+    add_kernel(packet_kernel, "ShortPacket", only_lines);
+    add_kernel(line_kernel, "LinePacket", only_packets);
     return out + "\n}  // namespace narrowcast::executor::cuda::generated\n";
   }
 

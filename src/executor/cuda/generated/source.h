@@ -40,6 +40,9 @@ struct PacketKernels {
 };
 inline constexpr const char* packet_kernel = "plan_packets";
 inline constexpr const char* line_kernel = "plan_lines";
+// Macros: if one is defined, the text defines only one of the kernels.
+inline constexpr const char* only_packets = "PLAN_ONLY_PACKETS";
+inline constexpr const char* only_lines = "PLAN_ONLY_LINES";
 
 // For short calls. The same program as kernels that send values as packets.
 struct PacketSource {
