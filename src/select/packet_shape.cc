@@ -45,6 +45,8 @@ uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks) {
   return quotient_up(quotient_up(bytes, static_cast<uint64_t>(ranks)), piece_alignment) * piece_alignment;
 }
 
+bool uses_lines(uint64_t piece_bytes) { return piece_bytes >= least_line_bytes; }
+
 bool is_possible(const PacketShape& shape, Operation operation, uint64_t bytes, int ranks) {
   if (!can_use_packets(operation)) return false;
   if (shape.ctas < 1 || shape.ctas > channel::max_packet_ctas) return false;
@@ -78,7 +80,7 @@ PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, 
   PacketShape shape{};
   shape.two_shot = operation == Operation::all_reduce && takes_two_shots(bytes, ranks, may_be_lines, shots);
   const uint64_t piece_bytes = shape.two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes;
-  shape.lines = may_be_lines && piece_bytes >= least_line_bytes;
+  shape.lines = may_be_lines && uses_lines(piece_bytes);
   const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
   const uint32_t jobs = std::max(1u, jobs_of(operation, rows, ranks));
   const uint32_t most_ctas = max_ctas == 0 ? channel::max_packet_ctas : std::min(max_ctas, channel::max_packet_ctas);

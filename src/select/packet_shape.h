@@ -36,6 +36,8 @@ uint64_t most_one_shot_bytes(int ranks);
 // Whether the operation can run by packets in this shape.
 bool is_possible(const PacketShape& shape, Operation operation, uint64_t bytes, int ranks);
 
+// Whether pieces of this size use packets of 128 bytes where the link delivers them.
+bool uses_lines(uint64_t piece_bytes);
 // The size of a piece in a two-shot all_reduce. The last rank's piece is shorter.
 uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks);
 // The rows of packets that a piece occupies.
