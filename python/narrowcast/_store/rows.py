@@ -65,11 +65,12 @@ def input_rows(array: Any, name: str, kind: ValueType, row_shape: tuple[int, ...
         array = np.asarray(array, numpy_type(kind))
     view = host_view(contiguous(_detached(array)), name, holds=kind, as_bits=True)
     elems = math.prod(row_shape)
+    has_row_shape = view.shape[-len(row_shape) or len(view.shape) :] == row_shape
     if count is None:
-        fits = view.elems % elems == 0 and view.shape[-len(row_shape) or len(view.shape) :] == row_shape
+        fits = view.elems % elems == 0 and has_row_shape
         count = view.elems // elems
     else:
-        fits = view.elems == count * elems
+        fits = view.elems == count * elems and (len(view.shape) <= 1 or has_row_shape)
     if not fits:
         raise ValueError(f"{name} has shape {view.shape}, which is not that of {count} rows of {row_shape}")
     return Rows(view.pointer, elems * kind.bytes, count, view.owner)

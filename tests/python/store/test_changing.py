@@ -65,7 +65,7 @@ def test_lists_of_values_without_a_type_are_errors(monkeypatch):
 
 def test_rows_of_another_shape_or_type_are_errors(rows):
     with store.build(rows, spare=ROWS, capacity=ROWS + 5) as made:
-        for new in (rows[:1], rows[:2, :5], rows[:2].astype(np.float64)):
+        for new in (rows[:1], rows[:2, :5], rows[:2].T, rows[:2].astype(np.float64)):
             with pytest.raises((ValueError, TypeError), match="rows"):
                 made.update([0, 1], new)
         with pytest.raises((ValueError, TypeError), match="rows"):
