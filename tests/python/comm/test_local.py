@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 
 import narrowcast
@@ -103,9 +104,13 @@ def test_the_error_of_the_body_is_raised_if_closing_fails_too(monkeypatch):
         raise ZeroDivisionError
 
 
-def test_open_communicators_are_freed():
+def test_open_communicators_are_freed(monkeypatch):
+    destroy, statuses = local._destroy, []
+    monkeypatch.setattr(local, "_destroy", lambda handles: statuses.append(destroy(handles)))
     comms = narrowcast.LocalRanks(2)
     del comms
+    gc.collect()
+    assert statuses == [Status.OK]
 
 
 def test_invalid_arguments_are_rejected():

@@ -44,7 +44,7 @@ class Mailbox:
     """The messages of this rank in one group, with memory between canaries."""
 
     def __init__(self, world: World, messages: list[Message], rng: random.Random, stream: Any) -> None:
-        self._world, self._stream = world, stream
+        self._stream = stream
         self.sent = [message for message in messages if message.sender == world.rank]
         self.received = [message for message in messages if message.receiver == world.rank]
         outgoing, self._sends = self._lay_out(self.sent, rng)
