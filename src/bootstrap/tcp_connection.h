@@ -44,7 +44,6 @@ class Connection {
   void allow_payload(size_t bytes) { allowed_bytes_ = bytes; }
 
   void queue(MessageKind kind, int32_t value, Payload payload = nullptr);
-  bool has_output() const { return !output_.empty(); }
   // The argument for poll().
   pollfd wanted_events() const {
     return {socket.get(), static_cast<short>(output_.empty() ? POLLIN : POLLIN | POLLOUT), 0};
