@@ -78,8 +78,8 @@ def view(
     """The memory behind `array`.
 
     name: the name of the argument, for messages.
-    dtype: the value type, for arrays without one (bytes, uint16 bits) or have another type. The bytes are
-        reinterpreted, not converted.
+    dtype: the value type, for arrays that have none (bytes, uint16 bits) or another one. The bytes are reinterpreted,
+        not converted.
     holds: the required value type. Arrays of this type, of bytes, and of types that are not value types (uint16 for
         bfloat16) are accepted.
     moved: also accept values that are only moved, of bool and int16, and of uint16 if `dtype` says so.

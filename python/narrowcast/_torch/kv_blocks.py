@@ -101,9 +101,10 @@ class EncodedBlocks:
         return self._arena.used_bytes
 
     def store(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
-        """Begins to encode blocks: (group, block of the KV cache, key). A block with the same key is replaced.
+        """Begins to encode blocks: (group, block of the KV cache, key).
 
-        If the transfer fails, none of its keys are stored.
+        A block with the same key is replaced; no load of it may be in progress. If the transfer fails, none of its keys
+        are stored.
         """
         self._lanes["store"].submit(job, self._bytes_of(blocks), lambda: self._store(blocks))
 
