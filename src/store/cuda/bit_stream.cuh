@@ -26,6 +26,13 @@ class BitStream {
   __device__ uint32_t read_word(uint32_t at) const {
     return __funnelshift_r(word_at(at / 32), at % 32 == 0 ? 0 : word_at(at / 32 + 1), at % 32);
   }
+  // 32 bits from bit at + further on. The stream has at least one of them; those beyond its end are of the memory after
+  // it. The compiler adds multiples of 32 bits to the addresses of loads if it knows them.
+  __device__ __forceinline__ uint32_t read_word_inside(uint32_t at, uint32_t further = 0) const {
+    if (further % 32 != 0) return read_word_inside(at + further);
+    const uint32_t* const from = words_ + at / 32 + further / 32;
+    return __funnelshift_r(from[0], from[1], at % 32);
+  }
   __device__ uint32_t read_bit(uint32_t at) const { return word_at(at / 32) >> at % 32 & 1; }
 
  private:

@@ -13,6 +13,7 @@
 #include "row_output.cuh"
 #include "team.cuh"
 #include "tile.cuh"
+#include "zero_map.cuh"
 
 namespace narrowcast::store::cuda {
 
@@ -31,7 +32,7 @@ namespace narrowcast::store::cuda {
 //   decode<is_output>(piece, to)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for
 //       all pieces in order until no tile has any left. The warps of a team call it equally often, at last for pieces
 //       that do not exist
-//   has_bits()   false: all elements are 0, and need not be decoded
+//   has_bits()   false: all elements are 0, need not be decoded, and ok() is known before
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
 template <typename Coder>
@@ -198,32 +199,38 @@ class Gather {
   __device__ bool decode_in_pieces(const Row& row, bool is_coded) {
     using Staged = typename Coder::Staged;
     const uint32_t payload_bytes = is_coded ? row.payload_bytes : 0;
-    Stages stages(format_, tile_, BitStream(row.payload, payload_bytes), Coder::map_bit);
-    uint32_t elems = is_coded ? format_.elems : 0;
-    if (format_.has_zeros) {
-      elems = stages.count();
-      store_zeros(tile_, row.out, is_coded ? format_.row_bytes : 0);
-      __syncwarp();
-    }
+    const BitStream payload(row.payload, payload_bytes);
+    ZeroMap map(format_, tile_, payload, Coder::map_bit);
+    const uint32_t coded = format_.has_zeros ? map.count() : is_coded ? format_.elems : 0;
     const uint32_t before_body = header_bytes + (format_.has_zeros ? (format_.elems + 31) / 32 * 4 : 0);
-    Coder coder(tile_, team_, format_, arguments_.coder, row.header, row.payload, payload_bytes, before_body, elems,
+    Coder coder(tile_, team_, format_, arguments_.coder, row.header, row.payload, payload_bytes, before_body, coded,
                 scratch_);
-    elems = coder.elems();
-    const uint32_t most = __reduce_max_sync(device::all_lanes, elems);
-    for (uint32_t first_of_team = 0; first_of_team < most; first_of_team += team_.warps() * Coder::piece_elems) {
+    const bool has_bits = coder.has_bits();
+    if (format_.has_zeros && !has_bits) {
+      const bool ok = coder.ok();
+      // Not `map`, which is in memory because of the call below.
+      ZeroMap(format_, tile_, payload, Coder::map_bit).template store_fill<Staged>(row.out, is_coded && ok);
+      return ok;
+    }
+    // No elements if the payload is too short.
+    const uint32_t elems = coder.elems(), most = __reduce_max_sync(device::all_lanes, elems);
+    uint32_t first_of_team = 0;
+    do {
       const uint32_t first = first_of_team + team_.warp() * Coder::piece_elems;
-      const bool has_bits = coder.has_bits();
       if (has_bits) coder.template decode<false>(first / Coder::piece_elems, staged_);
       __syncwarp();
       const uint32_t count = first < elems ? min(elems - first, Coder::piece_elems) : 0;
-      if (format_.has_zeros || format_.has_trim) {
-        stages.template store<Staged>(row.out, has_bits ? staged_ : nullptr, first, count);
+      char* const to = row.out + first * sizeof(Staged);
+      if (format_.has_zeros) {
+        map.template store<Staged>(row.out, staged_, first, count, first + count >= elems, is_coded && elems == coded);
+      } else if (format_.has_trim) {
+        store_untrimmed<Staged>(tile_, format_, to, has_bits ? staged_ : nullptr, count);
       } else {
-        copy_row(tile_, row.out + first * sizeof(Staged), staged_, count * sizeof(Staged),
-                 arguments_.selection.unit_bytes);
+        copy_row(tile_, to, staged_, count * sizeof(Staged), arguments_.selection.unit_bytes);
       }
       __syncwarp();
-    }
+      first_of_team += team_.warps() * Coder::piece_elems;
+    } while (first_of_team < most);
     return coder.ok();
   }
 

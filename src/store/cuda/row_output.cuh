@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "../../device/warp.cuh"
-#include "bit_stream.cuh"
 #include "gather_arguments.h"
 #include "tile.cuh"
 
@@ -77,70 +76,16 @@ __device__ __forceinline__ void copy_row(const Tile& tile, char* to, const char*
   }
 }
 
-// The stages in front of the coder, undone while elements are stored: `trim` restores constant bits, `zeros` puts the
-// elements where the zero map has ones. Used if a model has either.
-class Stages {
- public:
-  // payload: empty in tiles without a row. map_bit: where the zero map begins; unused without the stage `zeros`.
-  __device__ Stages(const RowFormat& format, const Tile& tile, const BitStream& payload, uint32_t map_bit)
-      : format_(format), tile_(tile), payload_(payload), map_bit_(map_bit) {}
-
-  // The number of ones in the zero map.
-  __device__ uint32_t count() const {
-    uint32_t ones = 0;
-    for (uint32_t word = tile_.lane; word < words(); word += tile_.lanes) ones += __popc(bits_of(word));
-    return tile_.sum(ones);
+// Stores `count` elements of a row, of which the trim has removed the constant bits. `staged` has the others, or is
+// NULL if there are none.
+template <typename Staged>
+__device__ inline void store_untrimmed(const Tile& tile, const RowFormat& format, char* to, const char* staged,
+                                       uint32_t count) {
+  const auto* const from = reinterpret_cast<const Staged*>(staged);
+  for (uint32_t i = tile.lane; i < count; i += tile.lanes) {
+    const Staged part = from == nullptr ? Staged{0} : static_cast<Staged>(from[i] << format.shift);
+    __stcs(reinterpret_cast<Staged*>(to) + i, static_cast<Staged>(part | static_cast<Staged>(format.fill)));
   }
-
-  // Stores elements [first, first + count) of those that reached the coder; `staged` holds them, or is NULL if the trim
-  // has left no bits of them. count is 0 in tiles without a row. Pieces follow each other in order, and with `zeros`
-  // the row has been filled with zeros.
-  template <typename Staged>
-  __device__ void store(char* row, const char* staged, uint32_t first, uint32_t count) {
-    const auto* from = reinterpret_cast<const Staged*>(staged);
-    auto* const to = reinterpret_cast<Staged*>(row);
-    const auto whole = [&](uint32_t index) {
-      const Staged part = from == nullptr ? Staged{0} : static_cast<Staged>(from[index] << format_.shift);
-      return static_cast<Staged>(part | static_cast<Staged>(format_.fill));
-    };
-    if (!format_.has_zeros) {
-      for (uint32_t i = tile_.lane; i < count; i += tile_.lanes) __stcs(to + first + i, whole(i));
-      return;
-    }
-    // Each lane takes one word of the map at a time. All tiles iterate as often as the one that takes longest.
-    bool open = count != 0;
-    while (true) {
-      open = open && word_ < words() && before_ < first + count;
-      if (!__any_sync(device::all_lanes, open)) return;
-      const uint32_t word = word_ + tile_.lane;
-      uint32_t bits = open && word < words() ? bits_of(word) : 0;
-      const uint32_t own = __popc(bits), up_to = tile_.inclusive_scan(own);
-      const uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1);
-      uint32_t index = before_ + up_to - own - first;  // in the piece; wraps around before it
-      for (; bits != 0; bits &= bits - 1, ++index)
-        if (index < count) __stcs(to + word * 32 + __ffs(static_cast<int>(bits)) - 1, whole(index));
-      if (!open) continue;
-      if (before_ + total > first + count) {
-        open = false;  // the next piece continues with these words
-      } else {
-        before_ += total;
-        word_ += tile_.lanes;
-      }
-    }
-  }
-
- private:
-  __device__ uint32_t words() const { return (format_.elems + 31) / 32; }
-  __device__ uint32_t bits_of(uint32_t word) const {
-    const uint32_t bits = payload_.read_word(map_bit_ + word * 32), rest = format_.elems % 32;
-    return word == format_.elems / 32 ? bits & ((1u << rest) - 1) : bits;
-  }
-
-  const RowFormat& format_;
-  const Tile& tile_;
-  BitStream payload_;
-  uint32_t map_bit_;
-  uint32_t word_ = 0, before_ = 0;  // the next word, and the ones before it
-};
+}
 
 }  // namespace narrowcast::store::cuda
