@@ -184,7 +184,7 @@ __device__ inline int32_t find_way(const CacheSets& sets, uint32_t row) {
 
 // Finds the rows of the call. Of several positions with one row, the first one to get here reads it.
 __device__ inline void look_up_rows(const CacheCall& call) {
-  constexpr uint32_t at_a_time = 2;
+  constexpr uint32_t at_a_time = 4;
   const CacheSets& sets = call.sets;
   const uint64_t row_count = state_of(call).row_count;
   const uint32_t number = call.words->call;
@@ -232,34 +232,34 @@ __device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32
   const uint32_t number = call.words->call;
   volatile int32_t* const rows = sets.rows + uint64_t{set} * cache_ways;
   volatile uint32_t* const stamps = sets.stamps + uint64_t{set} * cache_ways;
-  int32_t chosen = -1;
+  // All loads are on their way at the same time.
+  int32_t held[cache_ways];
+  uint32_t used[cache_ways];
+#pragma unroll
+  for (uint32_t way = 0; way < cache_ways; ++way) held[way] = rows[way], used[way] = stamps[way];
+  int32_t chosen = -1, own = -1;
   uint32_t best = 0;
-  bool has_row = false;
+#pragma unroll
   for (uint32_t way = 0; way < cache_ways; ++way) {
-    const int32_t held = rows[way];
-    if (held == static_cast<int32_t>(row)) {  // admitted a moment ago
-      chosen = static_cast<int32_t>(way);
-      has_row = true;
-      break;
-    }
+    if (held[way] == static_cast<int32_t>(row)) own = static_cast<int32_t>(way);  // admitted a moment ago
     // How well the way can be given up. Rows that this call uses stay.
     uint32_t score = 0;
-    if (held == -1) {
+    if (held[way] == -1) {
       score = ~0u;
-    } else if (call.may_evict && number != stamps[way]) {
-      if (sets.policy == CachePolicy::lru) score = number - stamps[way];
-      if (sets.policy == CachePolicy::lfu) score = 256 - UseCounts(sets, static_cast<uint32_t>(held)).value();
+    } else if (call.may_evict && number != used[way]) {
+      if (sets.policy == CachePolicy::lru) score = number - used[way];
+      if (sets.policy == CachePolicy::lfu) score = 256 - UseCounts(sets, static_cast<uint32_t>(held[way])).value();
     }
     if (score > best) {
       best = score;
       chosen = static_cast<int32_t>(way);
     }
   }
-  if (!has_row && chosen >= 0 && best != ~0u && sets.policy == CachePolicy::lfu &&
-      UseCounts(sets, row).value() <= 256 - best)
+  if (own >= 0) return static_cast<int32_t>(set * cache_ways) + own;
+  if (chosen >= 0 && best != ~0u && sets.policy == CachePolicy::lfu && UseCounts(sets, row).value() <= 256 - best)
     chosen = -1;
-  if (!has_row && chosen >= 0) {
-    *evicted += rows[chosen] != -1 ? 1 : 0;
+  if (chosen >= 0) {
+    *evicted += best != ~0u ? 1 : 0;
     rows[chosen] = static_cast<int32_t>(row);
     stamps[chosen] = number;
     *filled = 1;
@@ -270,14 +270,20 @@ __device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32
 __device__ inline int32_t admit_row(const CacheCall& call, uint32_t row, uint32_t* filled, uint32_t* evicted) {
   const uint32_t set = set_of(call.sets, row);
   volatile int32_t* const rows = call.sets.rows + uint64_t{set} * cache_ways;
+  const bool may_evict = call.may_evict && call.sets.policy != CachePolicy::fixed;
   int32_t way = -1;
   bool is_done = false;
   // Other threads, also of this warp, may hold the lock for a while.
   for (uint32_t attempt = 0; attempt < 1 << 16 && !is_done; ++attempt) {
-    // Another thread may have admitted the same row.
-    for (uint32_t i = 0; i < cache_ways; ++i)
-      if (rows[i] == static_cast<int32_t>(row)) way = static_cast<int32_t>(set * cache_ways + i);
-    is_done = way >= 0;
+    // Another thread may have admitted the same row. In most calls, sets whose rows stay are full.
+    bool has_room = may_evict;
+#pragma unroll
+    for (uint32_t i = 0; i < cache_ways; ++i) {
+      const int32_t held = rows[i];
+      if (held == static_cast<int32_t>(row)) way = static_cast<int32_t>(set * cache_ways + i);
+      has_room = has_room || held == -1;
+    }
+    is_done = way >= 0 || !has_room;
     if (is_done || atomicExch(&call.sets.locks[set], 1u) != 0) continue;
     __threadfence();
     way = choose_way(call, set, row, filled, evicted);
