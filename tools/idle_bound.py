@@ -1,14 +1,16 @@
-"""How idle a group of a plan must be, however its groups are merged, in the time that the plan takes unmerged.
+"""How idle a group of a plan must be, however its steps are divided among groups, if the plan takes no longer.
 
 The bound is for calls of one micro-batch of plans that only use rings, and for the machine of the simulation with one
-CTA for each group, as merged or not. A merged group keeps the order of the steps of each of its groups. So each step
-has a window: it cannot begin before the longest path that leads to it, and must end so early that the longest path that
-follows fits. A group cannot work outside the windows of its steps, and a step works at least as long as it would take
-alone on idle links.
+CTA for each group. It holds for all plans with the same steps and rings: what sends on a ring, or receives from it, is
+in one group and keeps its order, and steps of a rank that access the same memory keep their order. So each step has a
+window: it cannot begin before the longest path that leads to it, and must end so early that the longest path that
+follows fits. Steps that share a ring, a *unit*, run one at a time, within their windows, and a step works at least as
+long as it would take alone on idle links.
 
 On each rank, the steps whose windows lie within some interval need at least a certain number of groups, k. At a point
-in time at most k groups work, and no more than have a window there. If the sum of this over time, divided by k, is less
-than the time, one of the groups is idle for at least the rest.
+in time at most k groups work, and no more than units have a window there. If the sum of this over time, divided by k,
+is less than the time, one of the groups is idle for at least the rest. A plan that takes less time has narrower
+windows, so this is done for all times from the shortest that is possible to that of the given plan, in small intervals.
 """
 
 from __future__ import annotations
@@ -17,35 +19,62 @@ import json
 import math
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 _MOST_POINTS = 48  # between which intervals are tried; any choice gives a valid bound
+_MOST_TIMES = 24  # intervals of times; any number gives a valid bound
+_LEAST_RATIO = 1.01  # of the ends of such an interval
+_ROUNDING_US = 1e-3  # of times in reports
 
 
-@dataclass
+@dataclass(eq=False)
 class _Node:
     """A step."""
 
     rank: int
-    group: int
+    step: dict[str, Any]
     work_us: float  # how long it keeps its group busy, at least
     fixed_us: float  # from the end of its work to its end
+    unit: int = 0  # of its rank
     begin: float = 0.0  # at the earliest
     tail: float = 0.0  # from the end of its work to the end of the call, at least
     after: list[tuple[_Node, float]] = field(default_factory=list)  # nodes that come later, and by how much
     before: int = 0
 
+    def order(self, later: _Node, delay: float = 0.0) -> None:
+        self.after.append((later, self.fixed_us + delay))
+        later.before += 1
 
-class _Builder:
+
+class _Graph:
+    """The steps of a plan, in the order that every division into groups must keep."""
+
     def __init__(self, plan: dict[str, Any], machine: dict[str, Any], piece_bytes: int) -> None:
         self.plan, self.machine = plan, machine
         self.chunk_bytes = piece_bytes / plan.get("chunks", 1)
+        self.link_us: dict[tuple[int, str], float] = defaultdict(float)  # by rank and direction
+        self.sends: dict[int, list[_Node]] = defaultdict(list)
+        self.receives: dict[int, list[_Node]] = defaultdict(list)
+        self.groups = [[[self.node(rank, step) for step in group["steps"]] for group in row.get("groups", [])]
+                       for rank, row in enumerate(plan["ranks"])]  # fmt: skip
 
-    def is_local(self, channel: dict[str, Any]) -> bool:
-        per_host = self.machine["gpus_per_host"]
-        return bool(channel["from"] // per_host == channel["to"] // per_host)
+    def is_supported(self) -> bool:
+        """Whether there are only rings and dependences."""
+        for node in self.all_nodes():
+            if node.step["step"] not in ("copy", "reduce", "sync"):
+                return False
+            for operand in node.step.get("from", []) + node.step.get("to", []):
+                if operand.get("packets") or "switch" in operand or operand.get("codec", "raw") != "raw":
+                    return False
+                if "channel" in operand and "buffer" in operand:
+                    return False
+        return True
 
-    def node(self, rank: int, group: int, step: dict[str, Any]) -> _Node:
+    def all_nodes(self) -> list[_Node]:
+        return [node for row in self.groups for group in row for node in group]
+
+    def node(self, rank: int, step: dict[str, Any]) -> _Node:
         machine, channels = self.machine, self.plan["channels"]
         nbytes = self.chunk_bytes * step.get("count", 1)
         sources, targets = step.get("from", []), step.get("to", [])
@@ -60,62 +89,80 @@ class _Builder:
                 rate = "network_gbps"
                 if self.is_local(channel):
                     rate = "link_packets_gbps" if channel.get("packets") else "link_gbps"
-                link[rate.removesuffix("_packets_gbps")] += nbytes / machine[rate] / 1e3
+                name = rate.removesuffix("_packets_gbps").removesuffix("_gbps")
+                link[name] += nbytes / machine[rate] / 1e3
+                self.link_us[rank, name + " out"] += nbytes / machine[rate] / 1e3
+                self.link_us[channel["to"], name + " in"] += nbytes / machine[rate] / 1e3
         if any("channel" in one and not channels[one["channel"]].get("packets") for one in sources + targets):
             fixed += machine["slot_latency_us"]
-        return _Node(rank, group, max([work, *link.values()]) if sources else 0.0, fixed)
+        return _Node(rank, step, max([work, *link.values()]) if sources else 0.0, fixed)
 
-    def nodes(self) -> list[_Node] | None:
-        """All steps with their order; None if the plan has more than rings and dependences."""
-        ring_ends: dict[int, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
-        found: list[_Node] = []
-        for rank, row in enumerate(self.plan["ranks"]):
-            placed: list[list[_Node]] = []
-            for number, group in enumerate(row.get("groups", [])):
-                placed.append([self.node(rank, number, step) for step in group["steps"]])
-                for step, node in zip(group["steps"], placed[-1], strict=True):
-                    if step["step"] not in ("copy", "reduce", "sync"):
-                        return None
-                    for operands, end in ((step.get("to", []), 0), (step.get("from", []), 1)):
-                        for operand in operands:
-                            if operand.get("packets") or "switch" in operand or operand.get("codec", "raw") != "raw":
-                                return None
-                            if "channel" in operand:
-                                if "buffer" in operand:
-                                    return None
-                                ring_ends[operand["channel"]][end].append(node)
-                for node, later in zip(placed[-1], placed[-1][1:], strict=False):
-                    self.order(node, later, 0)
-            for number, group in enumerate(row.get("groups", [])):
-                for step, node in zip(group["steps"], placed[number], strict=True):
-                    for other, index in step.get("after", []):
-                        self.order(placed[other][index], node, 0)
-            found += [node for group in placed for node in group]
-        for index, (sends, receives) in ring_ends.items():
-            channel = self.plan["channels"][index]
+    def is_local(self, channel: dict[str, Any]) -> bool:
+        per_host = self.machine["gpus_per_host"]
+        return bool(channel["from"] // per_host == channel["to"] // per_host)
+
+    def order_rings(self) -> None:
+        for node in self.all_nodes():
+            for key, ends in (("to", self.sends), ("from", self.receives)):
+                for operand in node.step.get(key, []):
+                    if "channel" in operand:
+                        ends[operand["channel"]].append(node)
+        for index, sends in self.sends.items():
+            channel, receives = self.plan["channels"][index], self.receives[index]
             latency = self.machine["link_latency_us" if self.is_local(channel) else "network_latency_us"]
             for send, receive in zip(sends, receives, strict=True):
-                self.order(send, receive, latency)
+                send.order(receive, latency)
             for receive, send in zip(receives, sends[channel["depth"] :], strict=False):
-                self.order(receive, send, 0)
-        return found
+                receive.order(send)
 
-    @staticmethod
-    def order(first: _Node, second: _Node, delay: float) -> None:
-        first.after.append((second, first.fixed_us + delay))
-        second.before += 1
+    def order_groups(self) -> None:
+        """The order of the given plan, which only matters for the order of accesses."""
+        for row in self.groups:
+            for group in row:
+                for node, later in pairwise(group):
+                    node.order(later)
+                for node in group:
+                    for other, index in node.step.get("after", []):
+                        row[other][index].order(node)
+
+    def order_units(self, accesses: list[_Node]) -> None:
+        """accesses: the nodes in an order of the given plan."""
+        parents: dict[_Node, _Node] = {}
+
+        def find(node: _Node) -> _Node:
+            while node in parents:
+                node = parents[node]
+            return node
+
+        for ends in (*self.sends.values(), *self.receives.values()):
+            for node, later in pairwise(ends):
+                node.order(later)
+                if find(node) is not find(later):
+                    parents[find(later)] = find(node)
+        numbers: dict[_Node, int] = {}
+        writers: dict[tuple[int, str, int], _Node] = {}
+        readers: dict[tuple[int, str, int], list[_Node]] = defaultdict(list)
+        for node in accesses:
+            node.unit = numbers.setdefault(find(node), len(numbers))
+            cells = {
+                key: [(node.rank, operand["buffer"], operand["chunk"] + i)
+                      for operand in node.step.get(key, []) if "buffer" in operand
+                      for i in range(node.step.get("count", 1))]
+                for key in ("from", "to")
+            }  # fmt: skip
+            earlier = {writers[cell] for key in ("from", "to") for cell in cells[key] if cell in writers}
+            earlier.update(reader for cell in cells["to"] for reader in readers[cell])
+            for other in earlier - {node}:
+                other.order(node)
+            for cell in cells["from"]:
+                readers[cell].append(node)
+            for cell in cells["to"]:
+                writers[cell], readers[cell] = node, []
 
 
-def idle_bound(plan: dict[str, Any], machine: str, piece_bytes: int, microseconds: float) -> float | None:
-    """The share of the time, 0 to 1, in which the idlest group does not work, at least.
-
-    plan: the lowered plan, in JSON. microseconds: what the simulation predicts for it, unmerged.
-    None: the plan has steps that the bound does not cover.
-    """
-    described = json.loads(machine)
-    nodes = _Builder(plan, described, piece_bytes).nodes()
-    if nodes is None:
-        return None
+def _sorted(nodes: list[_Node]) -> list[_Node]:
+    """The nodes in an order that all their orders permit, with the earliest times at which they begin."""
+    before = {node: node.before for node in nodes}
     ready = deque(node for node in nodes if node.before == 0)
     ordered = []
     while ready:
@@ -123,24 +170,57 @@ def idle_bound(plan: dict[str, Any], machine: str, piece_bytes: int, microsecond
         ordered.append(node)
         for later, delay in node.after:
             later.begin = max(later.begin, node.begin + node.work_us + delay)
-            later.before -= 1
-            if later.before == 0:
+            before[later] -= 1
+            if before[later] == 0:
                 ready.append(later)
+    return ordered
+
+
+def idle_bound(plan: dict[str, Any], machine: str, piece_bytes: int, microseconds: float) -> float | None:
+    """The share of the time, 0 to 1, in which the idlest group does not work, at least.
+
+    plan: the lowered plan, in JSON. microseconds: how long the plan may take.
+    None: the plan has steps that the bound does not cover.
+    """
+    described = json.loads(machine)
+    given = _Graph(plan, described, piece_bytes)
+    if not given.is_supported():
+        return None
+    given.order_rings()
+    given.order_groups()
+    places = {id(node): place for place, node in enumerate(_sorted(given.all_nodes()))}
+    free = _Graph(plan, described, piece_bytes)
+    free.order_rings()
+    pairs = zip(given.all_nodes(), free.all_nodes(), strict=True)
+    accesses = [node for _, node in sorted(((places[id(old)], node) for old, node in pairs), key=lambda pair: pair[0])]
+    accesses = [node for node in accesses if node.step["step"] != "sync"]
+    free.order_units(accesses)
+    ordered = _sorted(accesses)
     for node in reversed(ordered):
         node.tail = max([node.fixed_us, *(delay + later.work_us + later.tail for later, delay in node.after)])
-    end = microseconds - described["launch_us"]
+    launch = described["launch_us"]
+    shortest = max([0.0, *free.link_us.values(), *(node.begin + node.work_us + node.tail for node in ordered)])
     by_rank: dict[int, list[_Node]] = defaultdict(list)
     for node in ordered:
         if node.work_us > 0:
             by_rank[node.rank].append(node)
-    return max((_idle_of_rank(rank, end, microseconds) for rank in by_rank.values()), default=0.0)
+    shortest += launch
+    longest = max(microseconds, shortest) + _ROUNDING_US
+    ratio = max(_LEAST_RATIO, (longest / shortest) ** (1 / _MOST_TIMES))
+    least = 1.0
+    while longest > shortest and least > 0:
+        time = max(longest / ratio, shortest)
+        least = min(least, max((_idle_of_rank(rank, longest - launch, time) for rank in by_rank.values()), default=0.0))
+        longest = time
+    return least
 
 
 def _idle_of_rank(nodes: list[_Node], end: float, microseconds: float) -> float:
+    """How idle a group is in a call that takes `microseconds`, whose windows are not wider than in one until `end`."""
     groups = max(1, _groups_needed(nodes, end))
     windows: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for node in nodes:
-        windows[node.group].append((node.begin, end - node.tail))
+        windows[node.unit].append((node.begin, end - node.tail))
     changes = sorted(change for rows in windows.values() for change in _union_changes(rows))
     busy, open_windows, last = 0.0, 0, 0.0
     for point, change in changes:

@@ -5,8 +5,8 @@
 Plans that are not proved are left out. Every plan is simulated with one CTA for each of its groups, and scheduled so
 that it takes no longer. FILE gets a line for each plan, with the groups before and after. Needs the library, not a GPU.
 
-For calls of one micro-batch idle_bound.py says how idle a group must be in any plan that merges these groups and takes
-no longer. If that is more than 22% of the time, no merging can keep all groups busy for 78%.
+For calls of one micro-batch idle_bound.py says how idle a group must be in any plan with the same steps and rings that
+takes no longer. If that is more than 22% of the time, no schedule can keep all groups busy for 78%.
 """
 
 from __future__ import annotations

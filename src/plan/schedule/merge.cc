@@ -1,6 +1,7 @@
 #include "plan/schedule/merge.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -103,13 +104,16 @@ Rank merge_rank(const Rank& rank, const std::vector<GroupTimes>& times, const As
     Group& group = result.groups.emplace_back();
     for (const StepId& id : order) {
       Step step = rank.groups[id.group].steps[id.step];
-      std::vector<StepId> after;
+      std::map<uint32_t, uint32_t> last;  // by merged group, of the steps that this one waits for
       for (const StepId& awaited : step.after) {
         const StepId place = places[awaited.group][awaited.step];
         // Its own group has already run it.
-        if (place.group != assignment[id.group]) after.push_back(place);
+        if (place.group == assignment[id.group]) continue;
+        uint32_t& number = last.try_emplace(place.group, place.step).first->second;
+        number = std::max(number, place.step);
       }
-      step.after = std::move(after);
+      step.after.clear();
+      for (const auto& [awaited, number] : last) step.after.push_back({awaited, number});
       group.steps.push_back(std::move(step));
     }
   }

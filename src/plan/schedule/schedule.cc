@@ -5,8 +5,13 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
 
+#include "plan/schedule/list.h"
 #include "plan/schedule/merge.h"
+#include "plan/schedule/split.h"
 #include "plan/verify/verify.h"
 #include "status/error.h"
 
@@ -43,7 +48,9 @@ class Search {
     simulate::Prediction prediction;
     if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
     times_ = times_of(plan_, prediction);
+    divide(prediction);
     options_.simulation.records_timeline = false;
+    if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
     before_ = side_of(prediction);
     Result best{plan_, before_, before_};
     if (options_.max_groups != 0) {
@@ -55,6 +62,14 @@ class Search {
   }
 
  private:
+  // Divides the plan's groups, and simulates them.
+  void divide(const simulate::Prediction& prediction) {
+    divided_ = split(plan_, prediction);
+    simulate::Prediction divided;
+    if (divided_ && simulate::simulate(*divided_, machine_, options_.simulation, &divided)) divided_.reset();
+    if (divided_) graph_.emplace(*divided_, machine_, times_of(*divided_, divided));
+  }
+
   uint32_t most_groups() const {
     size_t most = 0;
     for (const Rank& rank : plan_.ranks) most = std::max(most, rank.groups.size());
@@ -73,7 +88,32 @@ class Search {
     std::vector<Assignment> assignments;
     assignments.reserve(plan_.ranks.size());
     for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) assignments.push_back(assignment(rank));
-    Result result{merge(plan_, times_, assignments), before_, {}};
+    return simulated(merge(plan_, times_, assignments));
+  }
+
+  // The plan with the divided groups in so many groups of each rank, in the order of list schedules. How long steps
+  // take depends on what runs beside them, so each schedule is made with the times of the one before.
+  template <typename Consider>
+  bool list(const std::vector<uint32_t>& groups, Consider consider) const {
+    constexpr int rounds = 4;
+    if (!divided_ || !graph_) return false;
+    StepGraph graph = *graph_;
+    bool any = false;
+    for (int round = 0; round < rounds; ++round) {
+      const StepGraph::Schedule found = graph.schedule(groups);
+      Plan merged_plan = merge(*divided_, found.order, found.assignments);
+      simulate::Options timed = options_.simulation;
+      timed.records_timeline = true;
+      simulate::Prediction prediction;
+      if (simulate::simulate(merged_plan, machine_, timed, &prediction)) break;
+      graph.set_durations(found, times_of(merged_plan, prediction));
+      any |= consider(simulated(std::move(merged_plan)));
+    }
+    return any;
+  }
+
+  std::optional<Result> simulated(Plan plan) const {
+    Result result{std::move(plan), before_, {}};
     simulate::Prediction prediction;
     if (simulate::simulate(result.plan, machine_, options_.simulation, &prediction)) return std::nullopt;
     result.after = side_of(prediction);
@@ -99,13 +139,15 @@ class Search {
     return std::ranges::all_of(plan.ranks, [&](const Rank& rank) { return rank.groups.size() <= options_.max_groups; });
   }
 
-  // Takes the fewest groups that are not slower than `best`. Tries to merge groups that are never busy together, then
-  // to keep every group busy for a share of the time, and then the same number of groups on all ranks.
+  // Takes the fewest groups that are not slower than `best`, and of as many those that are less idle. Tries to merge
+  // groups that are never busy together, then to keep every group busy for a share of the time, then the same number of
+  // groups on all ranks, and at last list schedules of divided groups.
   void shrink(Result* best) const {
     const double limit_us = best->after.microseconds * (1 + tolerance);
+    const auto rank_of = [](const Side& side) { return std::tuple(side.groups, side.most_idle); };
     const auto consider = [&](std::optional<Result> found) {
       if (!found || found->after.microseconds > limit_us) return false;
-      if (found->after.groups < best->after.groups && is_proved(found->plan)) *best = std::move(*found);
+      if (rank_of(found->after) < rank_of(best->after) && is_proved(found->plan)) *best = std::move(*found);
       return true;
     };
     if (options_.max_groups == 0) consider(merged([&](size_t rank) { return assign_apart(times_[rank]); }));
@@ -126,12 +168,37 @@ class Search {
       else
         least = middle + 1;
     }
+    shrink_divided(limit_us, consider);
+  }
+
+  // Searches for the largest share of the time for which the groups can be busy.
+  template <typename Consider>
+  void shrink_divided(double limit_us, Consider consider) const {
+    const uint32_t most = options_.max_groups != 0 ? options_.max_groups : most_groups();
+    if (!divided_) return;
+    double reached = 0.25, missed = 8;
+    std::vector<uint32_t> last;
+    bool last_found = false;
+    while (missed > reached * 1.04) {
+      const double share = std::sqrt(reached * missed);
+      std::vector<uint32_t> groups;
+      for (const std::vector<GroupTimes>& rank : times_) {
+        double busy = 0;
+        for (const GroupTimes& group : rank) busy += group.busy_us;
+        groups.push_back(static_cast<uint32_t>(std::clamp<double>(std::ceil(busy / (limit_us * share)), 1, most)));
+      }
+      if (groups != last) last_found = list(groups, consider);
+      (last_found ? reached : missed) = share;
+      last = std::move(groups);
+    }
   }
 
   const Plan& plan_;
   const simulate::Machine& machine_;
   Options options_;
   PlanTimes times_;
+  std::optional<Plan> divided_;
+  std::optional<StepGraph> graph_;  // of divided_
   Side before_;
 };
 

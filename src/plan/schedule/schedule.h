@@ -3,9 +3,11 @@
 // Method: as ResCCL (SIGCOMM 2025) does, steps are scheduled one by one and not in stages, and connections that are not
 // active together share a thread block. The plan is simulated with a CTA for each group. The steps of the groups of a
 // rank are then assigned to fewer groups: those that are busy at the same time to different ones, the longest first,
-// and within a merged group in the order in which the simulation started them. That order respects all dependences. The
-// result is simulated again and rejected if it is slower or does not complete; the search keeps the smallest one that
-// passes and that the verifier proves.
+// and within a merged group in the order in which the simulation started them. That order respects all dependences.
+// Plans of rings are also divided into single connections and steps (split.h), and these are assigned by list
+// scheduling (list.h), a few times, each time with the durations that the simulation of the last schedule had. Results
+// are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one that passes
+// and that the verifier proves.
 #pragma once
 
 #include "plan/ir.h"

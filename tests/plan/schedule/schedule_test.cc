@@ -1,11 +1,14 @@
 #include "plan/schedule/schedule.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
 #include "plan/json/json.h"
+#include "plan/schedule/split.h"
 #include "plan/verify/verify.h"
 
 namespace narrowcast::plan::schedule {
@@ -76,6 +79,84 @@ TEST_CASE("no number of groups keeps a rank busy that has little to do") {
   CHECK(result.after.least_idle > 0.5);
   CHECK(result.after.least_idle <= result.after.most_idle);
   CHECK(result.before.least_idle <= result.before.most_idle);
+}
+
+// An all-gather of three ranks. Each sends to both others, and the groups that send also copy one of the two chunks to
+// the rank's own output.
+Plan gather_with_copies() {
+  const auto channel = [](int from, int to) { return std::to_string(2 * from + (to - from + 3) % 3 - 1); };
+  std::string channels, ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::string sends, receives;
+    for (int distance = 1; distance < 3; ++distance) {
+      const int to = (rank + distance) % 3;
+      const std::string part = std::to_string(distance - 1);
+      channels += (channels.empty() ? "" : ", ") + (R"({"kind": "ring", "depth": 2, "from": )" + std::to_string(rank)) +
+                  ", \"to\": " + std::to_string(to) + "}";
+      sends +=
+          (distance == 1 ? "" : ", ") +
+          (R"({"steps": [{"step": "copy", "count": 2, "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" +
+           channel(rank, to) + R"(}]}, {"step": "copy", "from": [{"buffer": "input", "chunk": )" + part +
+           R"(}], "to": [{"buffer": "output", "chunk": )" + std::to_string(2 * rank + distance - 1) + "}]}]}");
+      receives += R"(, {"steps": [{"step": "copy", "count": 2, "from": [{"channel": )" + channel(to, rank) +
+                  R"(}], "to": [{"buffer": "output", "chunk": )" + std::to_string(2 * to) + "}]}]}";
+    }
+    ranks += (rank == 0 ? "" : ", ") + ("{\"groups\": [" + sends) + receives + "]}";
+  }
+  Plan plan;
+  const ncast_status status =
+      json::read(R"({"narrowcast_plan": 1, "operation": "all_gather", "chunks": 2, "in_place": "no", "channels": [)" +
+                     channels + "], \"ranks\": [" + ranks + "]}",
+                 &plan);
+  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
+  REQUIRE(verify::verify(plan).verdict == verify::Verdict::proved);
+  return plan;
+}
+
+TEST_CASE("steps of one group can go to different merged groups") {
+  // No two of the four groups of a rank can be merged: those that send are busy until those that receive are, too.
+  const Result result = schedule_of(gather_with_copies());
+  CHECK(result.before.groups == 12);
+  CHECK(result.after.groups == 9);
+  CHECK(result.after.microseconds <= result.before.microseconds * (1 + 1e-9));
+}
+
+TEST_CASE("groups are divided into connections, and steps wait for others that access the same memory") {
+  // A broadcast whose root sends from its output. The copy to the output and the send become groups, because only the
+  // send uses the ring.
+  Plan plan;
+  REQUIRE(json::read(R"({"narrowcast_plan": 1, "operation": "broadcast", "in_place": "no",
+    "channels": [{"kind": "ring", "from": 0, "to": 1, "depth": 1}], "ranks": [
+    {"groups": [{"steps": [
+      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"buffer": "output", "chunk": 0}]},
+      {"step": "sync"},
+      {"step": "copy", "from": [{"buffer": "output", "chunk": 0}], "to": [{"channel": 0}]}]}]},
+    {"scratch_chunks": 1, "groups": [{"steps": [
+      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "scratch", "chunk": 0}]}]}, {"steps": [
+      {"step": "copy", "after": [[0, 0]], "from": [{"buffer": "scratch", "chunk": 0}],
+       "to": [{"buffer": "output", "chunk": 0}]},
+      {"step": "copy", "from": [{"buffer": "output", "chunk": 0}], "to": [{"buffer": "scratch", "chunk": 0}]}]}]}]})",
+                     &plan) == NCAST_OK);
+  REQUIRE(verify::verify(plan).verdict == verify::Verdict::proved);
+  simulate::Prediction prediction;
+  const simulate::Options options{.piece_bytes = 1'000'000, .max_batches = 1, .records_timeline = true};
+  REQUIRE(simulate::simulate(plan, test_machine(), options, &prediction) == NCAST_OK);
+  const std::optional<Plan> divided = split(plan, prediction);
+  REQUIRE(divided);
+  CHECK(verify::verify(*divided).verdict == verify::Verdict::proved);
+  const std::vector<Group>& root = divided->ranks[0].groups;
+  REQUIRE(root.size() == 2);
+  CHECK(root[0].steps[0].after.empty());
+  CHECK(root[1].steps[0].to[0].place == Place::message);
+  CHECK(root[1].steps[0].after == std::vector<StepId>{{0, 0}});
+  const std::vector<Group>& other = divided->ranks[1].groups;
+  REQUIRE(other.size() == 3);
+  CHECK(other[1].steps[0].after == std::vector<StepId>{{0, 0}});
+  // It reads what the copy wrote, and overwrites what the copy read and what the message wrote.
+  CHECK(other[2].steps[0].after == std::vector<StepId>{{0, 0}, {1, 0}});
+
+  plan.threads = Threads::independent;
+  CHECK(!split(plan, prediction));
 }
 
 TEST_CASE("groups with barriers or loops stay as they are") {
