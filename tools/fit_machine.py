@@ -1,155 +1,202 @@
-"""Fits the description of a machine to measured collectives, and says how well it predicts measurements left out.
+"""Fits the description of a machine to measured collectives, and says how well it predicts others.
 
-    fit_machine.py REPORT... -o FILE [--fit-ranks 2] [--fit-operation all_gather]... [--seconds 60]
+    fit_machine.py FILE... [--predict FILE]... -o RESULT
 
-REPORT is a file of `narrowcast bench`. A random search, which begins with guesses that no measurement went into, looks
-for the description with the smallest errors for calls of at least 1 MiB with the ranks and operations that are given
-with --fit-ranks and --fit-operation. All other calls of the reports are predicted and not fitted. FILE gets the
-description, and every call with its prediction. Needs no GPU.
+FILE is a report of `narrowcast bench` or a cost model of `narrowcast tune`. The search begins with guesses that no
+measurement went into and minimizes the errors of the predictions (fourth powers, so that large errors count) of all
+calls of at least 1 MiB that plans describe. Calls of the files of --predict are predicted and not fitted. RESULT gets
+the description and every call with its prediction. Needs no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import shlex
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import narrowcast
+import numpy as np
+import numpy.typing as npt
 from narrowcast import plan
 from narrowcast._native.operations import describe
 from narrowcast._native.plan import NativePlan
 
 ROOT = Path(__file__).parents[1]
-SMALLEST_BYTES = 1 << 20
+SMALLEST_BYTES = 1 << 20  # of the larger buffer
+MOST_CTAS = 64
+#: Weights that shrink as bfloat16 weights do, of which the curves of cost models are.
+CURVES_RATIO = 0.6976
 #: Guesses: NVLink's rate from its data sheet, and round numbers.
 START = {
-    "narrowcast_machine": 1, "name": "4 H200", "hosts": 1, "gpus_per_host": 4,
-    "link_gbps": 450, "link_packets_gbps": 300, "link_latency_us": 1.0,
-    "ctas": 64, "cta_move_gbps": 100, "cta_reduce_gbps": 100, "cta_encode_gbps": 20, "cta_decode_gbps": 20,
-    "slot_latency_us": 1.0, "coded_latency_us": 3.0, "step_us": 0.3, "launch_us": 2.0,
+    "link_gbps": 450, "link_response_share": 0.1, "link_packets_gbps": 300, "link_packets_response_share": 0.1,
+    "link_latency_us": 1.0, "cta_move_gbps": 100, "cta_reduce_gbps": 100, "cta_encode_gbps": 30, "cta_decode_gbps": 30,
+    "reducing_codec_share": 0.8, "slot_latency_us": 1.0, "coded_latency_us": 2.0, "reduce_latency_us": 1.0,
+    "step_us": 0.2, "launch_us": 1.5, "slots_launch_us": 1.5,
 }  # fmt: skip
-FITTED = ("link_gbps", "link_packets_gbps", "link_latency_us", "cta_move_gbps", "cta_reduce_gbps", "cta_encode_gbps",
-          "cta_decode_gbps", "slot_latency_us", "coded_latency_us", "step_us", "launch_us")  # fmt: skip
+Vector = npt.NDArray[np.float64]
 
 
 class Case(NamedTuple):
     """A measured call."""
 
+    file: str
     operation: str
     ranks: int
-    codec: str
-    nbytes: int
-    ratio: float
+    way: str  #: packets, raw or window: values in packets, or blocks in slots with this codec
+    ctas: int
+    nbytes: int  #: of the larger buffer
+    ratio: float  #: wire bytes / raw bytes
     measured_us: float
 
     def lowered(self) -> NativePlan:
-        """The plan that the hand-written kernel implements."""
-        count = self.nbytes // 2
-        name = narrowcast.explain(self.operation, count, dtype="bfloat16", ranks=self.ranks, codec=self.codec).plan
-        if name in ("one_shot", "two_shot"):
-            name = "all_pairs"
-        assert name is not None
-        model = json.loads(plan.build(name, self.operation, self.ranks, codec=self.codec, depth=8).json())
+        """The plan that the hand-written kernel implements, in the form in which it runs it."""
+        codec = "window" if self.way == "window" else "raw"
+        by_blocks = self.way != "packets"
+        reduces = self.operation in ("reduce", "reduce_scatter", "all_reduce")
+        relays = by_blocks and (self.operation == "reduce" or (self.operation == "broadcast" and self.ranks > 2))
+        name = "relay" if relays else "all_pairs"
+        model = json.loads(plan.build(name, self.operation, self.ranks, codec=codec, depth=8).json())
         for channel in model["channels"]:
-            channel["packets"] = self.ratio > 1  # packets are larger than their values
+            channel["packets"] = not by_blocks
+        if by_blocks and reduces:  # every warp does everything
+            for rank in model["ranks"]:
+                rank["groups"] = [{"steps": [step for group in rank["groups"] for step in group["steps"]]}]
         return NativePlan.read(json.dumps(model)).lower()
 
-    def predict(self, lowered: NativePlan, machine: str) -> float:
-        """The time of a call, in microseconds."""
+    def predict(self, lowered: NativePlan, machine: dict[str, Any]) -> float:
+        """The time of a call in a row of calls, in microseconds."""
         parts = self.ranks if describe(self.operation).parted else 1
-        report = lowered.simulate(machine, piece_bytes=self.nbytes // parts, ratio=min(1, self.ratio))
-        return float(report["microseconds"])
+        text = json.dumps({**machine, "ctas": self.ctas})
+        report = lowered.simulate(text, piece_bytes=self.nbytes // parts, ratio=min(1, self.ratio))
+        return float(report["repeated_us"])
 
 
-def cases_of(report: dict[str, Any]) -> Iterable[Case]:
-    """The calls of a report that plans describe."""
+def is_described(operation: str) -> bool:
+    """Whether calls of an operation have a plan."""
+    return operation not in ("send", "sendrecv", "all_to_all_v")
+
+
+def cases_of_report(name: str, report: dict[str, Any]) -> Iterable[Case]:
     for run in report["runs"]:
-        if run["data"] != "weights" or run["operation"] == "sendrecv":
+        if not is_described(run["operation"]):
             continue
         for row in run["rows"]:
-            if row["contender"] == "narrowcast" and row["size_bytes"] >= SMALLEST_BYTES:
-                yield Case(
-                    run["operation"], run["ranks"], row["codec"], row["size_bytes"], row["ratio"], row["time_us"]
-                )
+            if row["contender"] == "narrowcast" and row["codec"] in ("raw", "window"):
+                way = "packets" if row["ratio"] > 1 else row["codec"]  # packets are larger than their values
+                yield Case(name, run["operation"], run["ranks"], way, run["ctas"] or MOST_CTAS, row["size_bytes"],
+                           row["ratio"], row["time_us"])  # fmt: skip
 
 
-def errors_of(cases: list[tuple[Case, NativePlan]], machine: dict[str, Any]) -> list[float]:
-    """Relative errors of the predictions."""
-    text = json.dumps(machine)
-    return [case.predict(lowered, text) / case.measured_us - 1 for case, lowered in cases]
+def cases_of_costs(name: str, text: str) -> Iterable[Case]:
+    ways = {"packets": "packets", "blocks:raw": "raw", "blocks:window": "window"}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) < 5 or fields[2] != "nvlink" or fields[3] not in ways or not is_described(fields[0]):
+            continue
+        operation, ranks, way = fields[0], int(fields[1]), ways[fields[3]]
+        parts = ranks if describe(operation).parted else 1
+        for point in fields[4:]:
+            piece_bytes, microseconds = point.split(":")
+            ratio = CURVES_RATIO if way == "window" else 1.0
+            yield Case(name, operation, ranks, way, MOST_CTAS, int(piece_bytes) * parts, ratio, float(microseconds))
 
 
-def badness(errors: list[float]) -> float:
-    """What the search minimizes: the largest error and the mean one count alike."""
-    sizes = [abs(error) for error in errors]
-    return max(sizes) + statistics.mean(sizes)
+def cases_of(path: Path) -> list[tuple[Case, NativePlan]]:
+    """The calls of a file that are long enough, with their plans."""
+    text = path.read_text()
+    name = str(path.resolve().relative_to(ROOT)) if path.resolve().is_relative_to(ROOT) else path.name
+    found = cases_of_costs(name, text) if path.suffix == ".costs" else cases_of_report(name, json.loads(text))
+    return [(case, case.lowered()) for case in found if case.nbytes >= SMALLEST_BYTES]
 
 
-def fit(cases: list[tuple[Case, NativePlan]], machine: dict[str, Any], seconds: float, seed: int) -> dict[str, Any]:
+def machine_of(values: dict[str, float], ranks: int) -> dict[str, Any]:
+    return {"narrowcast_machine": 1, "hosts": 1, "gpus_per_host": ranks, "ctas": MOST_CTAS, **values}
+
+
+def values_of(logarithms: Vector) -> dict[str, float]:
+    values = {key: float(value) for key, value in zip(START, np.exp(logarithms), strict=True)}
+    return values | {"reducing_codec_share": min(1.0, values["reducing_codec_share"])}
+
+
+def minimize(errors_of: Callable[[Vector], Vector], start: Vector, rounds: int) -> Vector:
+    """Levenberg-Marquardt, with weights that make it minimize fourth powers."""
+
+    def cost(errors: Vector) -> float:
+        return float(np.mean(errors**4))
+
+    at, errors, damping = start, errors_of(start), 0.01
+    for _ in range(rounds):
+        change = 0.05
+        slopes = np.stack([errors_of(at + change * unit) - errors for unit in np.eye(len(at))], axis=1) / change
+        weights = np.maximum(np.abs(errors), 0.02)
+        weighted = slopes * weights[:, None]
+        normal = weighted.T @ weighted
+        for _ in range(6):
+            damped = normal + damping * np.mean(np.diag(normal)) * np.eye(len(at))
+            step = np.clip(np.linalg.solve(damped, -weighted.T @ (errors * weights)), -0.5, 0.5)
+            found = errors_of(at + step)
+            if cost(found) < cost(errors):
+                break
+            damping *= 4
+        else:
+            break  # no step is better
+        at, errors, damping = at + step, found, damping / 3
+        print(f"fourth root of the mean fourth power: {cost(errors) ** 0.25:.3f}", file=sys.stderr)
+    return at
+
+
+def fit(cases: list[tuple[Case, NativePlan]], rounds: int) -> dict[str, float]:
     """The best description that was found."""
-    chance = random.Random(seed)
-    best, least = machine, badness(errors_of(cases, machine))
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        changed = dict(best)
-        width = chance.choice((0.03, 0.1, 0.3))
-        for key in chance.sample(FITTED, chance.choice((1, 1, 2, 3))):
-            changed[key] = round(best[key] * chance.uniform(1 - width, 1 + width), 3)
-        found = badness(errors_of(cases, changed))
-        if found < least:
-            best, least = changed, found
-    return best
+    ranks = max(case.ranks for case, _ in cases)
+
+    def errors_of(logarithms: Vector) -> Vector:
+        machine = machine_of(values_of(logarithms), ranks)
+        return np.array([np.log(case.predict(lowered, machine) / case.measured_us) for case, lowered in cases])
+
+    found = minimize(errors_of, np.log(np.array(list(START.values()))), rounds)
+    return {key: float(f"{value:.4g}") for key, value in values_of(found).items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
-    parser.add_argument("-o", "--output", required=True, type=Path, metavar="FILE")
-    parser.add_argument("--fit-ranks", type=int, help="fit only calls of as many ranks")
-    parser.add_argument("--fit-operation", action="append", help="fit only calls of this operation; can be repeated")
-    parser.add_argument("--seconds", type=float, default=60, help="of the search")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--predict", action="append", default=[], type=Path, metavar="FILE", help="predict its calls")
+    parser.add_argument("-o", "--output", required=True, type=Path, metavar="RESULT")
+    parser.add_argument("--rounds", type=int, default=20, help="of the search, at most")
     options = parser.parse_args()
-    cases = [(case, case.lowered()) for path in options.reports for case in cases_of(json.loads(path.read_text()))]
-
-    def is_fitted(case: Case) -> bool:
-        return options.fit_ranks in (None, case.ranks) and case.operation in (options.fit_operation or [case.operation])
-
-    fitted = [one for one in cases if is_fitted(one[0])]
+    fitted = [one for path in options.files for one in cases_of(path)]
+    others = [one for path in options.predict for one in cases_of(path)]
     if not fitted:
-        parser.error("the reports have no such calls")
-    machine = fit(fitted, START, options.seconds, options.seed)
-    machine["source"] = f"fitted to {len(fitted)} of {len(cases)} calls"
+        parser.error("the files have no such calls")
+    values = fit(fitted, options.rounds)
+    machine = machine_of(values, max(case.ranks for case, _ in fitted + others))
     rows = []
-    for (case, _), error in zip(cases, errors_of(cases, machine), strict=True):
-        rows.append({**case._asdict(), "predicted_us": round(case.measured_us * (1 + error), 3),
-                     "error": round(error, 4), "is_fitted": is_fitted(case)})  # fmt: skip
+    for is_fitted, cases in ((True, fitted), (False, others)):
+        for case, lowered in cases:
+            predicted = case.predict(lowered, machine)
+            rows.append({**case._asdict(), "predicted_us": round(predicted, 3),
+                         "error": round(predicted / case.measured_us - 1, 4), "is_fitted": is_fitted})  # fmt: skip
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     header = {
         "command": shlex.join(["tools/fit_machine.py", *sys.argv[1:]]),
         "commit": commit.strip(),
-        "reports": [str(path) for path in options.reports],
-        "fit": {"ranks": options.fit_ranks, "operations": options.fit_operation, "seconds": options.seconds},
+        "start": START,
         "description": machine,
     }
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     text = json.dumps(header, indent=1).removesuffix("\n}")
     options.output.write_text(f'{text},\n "calls": [\n  {lines}\n ]\n}}\n')
-    for name in (True, False):
-        errors = [abs(row["error"]) for row in rows if row["is_fitted"] is name]
-        if errors:
-            print(
-                f"{'fitted' if name else 'left out'}: {len(errors)} calls, {sum(one <= 0.15 for one in errors)} within"
-                f" 15%, median {statistics.median(errors):.1%}, largest {max(errors):.1%}"
-            )
+    for name in dict.fromkeys(row["file"] for row in rows):
+        errors = [abs(row["error"]) for row in rows if row["file"] == name]
+        print(
+            f"{name}: {len(errors)} calls, {sum(one <= 0.15 for one in errors)} within 15%,"
+            f" median {statistics.median(errors):.1%}, largest {max(errors):.1%}"
+        )
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ typedef struct {
   size_t struct_bytes;
   uint64_t piece_bytes;  // bytes of `count` values of the call
   double ratio;          // wire bytes / raw bytes of encoded values; default 1
-  uint32_t batches;      // micro-batches at most, 16 by default for ncast_plan_simulate and 1 for ncast_plan_schedule
+  uint32_t batches;      // micro-batches at most; 1 by default for ncast_plan_schedule. By default for
+                         // ncast_plan_simulate, the first 32 of a long call are simulated and the others extrapolated
   uint32_t ctas_per_group;  // at most; by default all CTAs of the machine for ncast_plan_simulate, and 1 for
                             // ncast_plan_schedule
   uint32_t max_groups;      // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
@@ -58,10 +59,13 @@ typedef struct {
 
 // Predicts the time of a lowered plan on a machine, which is described in JSON (docs/guide/plans.md). The report is a
 // JSON object:
-//   microseconds, batches
+//   microseconds                         from the start of a call until the last rank has ended it
+//   repeated_us                          of each of many calls in a row, as benchmarks measure; shorter where ranks can
+//                                        begin the next call before others have ended this one
+//   batches
 //   groups: [{rank, group, busy_us}]     how long each group works
 //   sent_bytes: [bytes]                  by rank, over its link or network
-//   timeline: [[rank, group, step, batch, begin_us, end_us]]
+//   timeline: [[rank, group, step, batch, begin_us, end_us]]   of at most 32 micro-batches, stretched to the time
 // Destroy it with ncast_text_destroy. Errors: INVALID_ARGUMENT for a plan that is not proved, an invalid description or
 // too few GPUs.
 NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_json,

@@ -28,10 +28,11 @@ _TYPE = "bfloat16"
 class Simulation:
     """A prediction. `show` draws it."""
 
-    microseconds: float  #: of the call
+    microseconds: float  #: from the start of a call until the last rank has ended it
+    repeated_us: float  #: of each of many calls in a row, as benchmarks measure
     nbytes: int  #: raw bytes of the larger buffer of the call
     machine: str  #: its name
-    busbw_gb_per_s: float  #: bus bandwidth as `narrowcast bench` defines it
+    busbw_gb_per_s: float  #: bus bandwidth of calls in a row, as `narrowcast bench` defines it
     sent_bytes: tuple[float, ...]  #: by rank
     busy: dict[tuple[int, int], float]  #: share of the time that each group (rank, group) of the lowered plan works
     _model: Model = field(repr=False)
@@ -109,9 +110,11 @@ def simulation_of(
 ) -> Simulation:
     """The report of ncast_plan_simulate as an object. `model`: the lowered plan. `machine`: its description."""
     microseconds = float(report["microseconds"])
-    bandwidth = nbytes / microseconds / 1e3 if microseconds else 0.0
+    repeated_us = float(report["repeated_us"])
+    bandwidth = nbytes / repeated_us / 1e3 if repeated_us else 0.0
     return Simulation(
         microseconds,
+        repeated_us,
         nbytes,
         str(json.loads(machine)["name"]),
         bandwidth * describe(model.operation).bus_factor(len(model.ranks)),

@@ -44,11 +44,11 @@ ncast_status check_proof(const char* function, const ncast_plan* plan) {
   return fail(NCAST_INVALID_ARGUMENT, "%s: the plan is not proved: %s", function, report.finding.message.c_str());
 }
 
-plan::simulate::Options options_of(const ncast_plan_simulation& values, uint32_t default_batches) {
+plan::simulate::Options options_of(const ncast_plan_simulation& values) {
   plan::simulate::Options options;
   options.piece_bytes = values.piece_bytes;
   if (values.ratio != 0) options.ratio = values.ratio;
-  options.max_batches = values.batches != 0 ? values.batches : default_batches;
+  if (values.batches != 0) options.max_batches = values.batches;
   options.ctas_per_group = values.ctas_per_group;
   options.records_timeline = values.timeline != 0;
   return options;
@@ -59,6 +59,7 @@ std::string report_of(const plan::simulate::Prediction& prediction, bool with_ti
   for (const plan::simulate::Activity& activity : prediction.groups)
     groups.push_back({{"rank", activity.rank}, {"group", activity.group}, {"busy_us", rounded(activity.busy_us)}});
   Json report = {{"microseconds", rounded(prediction.microseconds)},
+                 {"repeated_us", rounded(prediction.repeated_us)},
                  {"batches", prediction.batches},
                  {"groups", std::move(groups)},
                  {"sent_bytes", prediction.sent_bytes}};
@@ -90,9 +91,11 @@ ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_
     Machine machine;
     ncast_plan_simulation values;
     if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
+    plan::simulate::Options options = options_of(values);
+    options.extrapolates = values.batches == 0;
+    options.calls = 2;
     plan::simulate::Prediction prediction;
-    if (ncast_status status = plan::simulate::simulate(lowered->plan, machine, options_of(values, 16), &prediction))
-      return status;
+    if (ncast_status status = plan::simulate::simulate(lowered->plan, machine, options, &prediction)) return status;
     return make_text(function, report, [&] { return report_of(prediction, values.timeline != 0); });
   });
 }
@@ -108,7 +111,8 @@ ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_
     if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
     plan::schedule::Result result;
     // One micro-batch: the warps of a group run different micro-batches, and hide each other's waits.
-    const plan::schedule::Options options{options_of(values, 1), values.max_groups};
+    plan::schedule::Options options{options_of(values), values.max_groups};
+    if (values.batches == 0) options.simulation.max_batches = 1;
     if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
     if (ncast_status status = make_text(function, report, [&] {
           return Json{{"before", json_of(result.before)}, {"after", json_of(result.after)}}.dump();

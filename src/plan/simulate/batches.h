@@ -7,7 +7,20 @@
 
 namespace narrowcast::plan::simulate {
 
-// Large plans are divided into fewer micro-batches: their own chunks already make pipelines.
-uint32_t batches_of(const Plan& plan, const Machine& machine, const Options& options);
+struct Batches {
+  uint32_t count = 1;
+  double chunk_bytes = 0;  // of a chunk, in each
+};
+
+// Whether values move in slots.
+bool uses_slots(const Plan& plan);
+
+// The whole call, in at most options.max_batches micro-batches. Large plans are divided into fewer: their own chunks
+// already make pipelines.
+Batches batches_of(const Plan& plan, const Machine& machine, const Options& options);
+
+// The micro-batches of a call whose micro-batches are as long as those of kernels. Not whole, and perhaps more than can
+// be simulated.
+double full_batches_of(const Plan& plan, const Machine& machine, const Options& options);
 
 }  // namespace narrowcast::plan::simulate

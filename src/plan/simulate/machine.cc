@@ -17,6 +17,7 @@ struct Member {
   const char* key;
   double Machine::* value;
   bool can_be_zero;
+  bool is_optional = false;
 };
 
 constexpr Member members[] = {
@@ -27,9 +28,14 @@ constexpr Member members[] = {
     {"cta_reduce_gbps", &Machine::cta_reduce_gbps, false},
     {"cta_encode_gbps", &Machine::cta_encode_gbps, false},
     {"cta_decode_gbps", &Machine::cta_decode_gbps, false},
+    {"reducing_codec_share", &Machine::reducing_codec_share, false, true},
     {"slot_latency_us", &Machine::slot_latency_us, true},
+    {"link_response_share", &Machine::link_response_share, true, true},
+    {"link_packets_response_share", &Machine::link_packets_response_share, true, true},
+    {"reduce_latency_us", &Machine::reduce_latency_us, true, true},
     {"coded_latency_us", &Machine::coded_latency_us, true},
     {"step_us", &Machine::step_us, true},
+    {"slots_launch_us", &Machine::slots_launch_us, true, true},
     {"launch_us", &Machine::launch_us, true},
 };
 constexpr Member network_members[] = {
@@ -86,6 +92,7 @@ class Reader {
   }
   void read_number(const Member& member) {
     const auto found = find(member.key);
+    if (found == json_.end() && member.is_optional) return;
     const double value = found != json_.end() && found->is_number() ? found->get<double>() : -1;
     if (!std::isfinite(value) || value < 0 || (value == 0 && !member.can_be_zero))
       return set_error(std::string(member.key) +

@@ -17,6 +17,8 @@ struct Machine {
   // The link of a GPU to the switch of its host, in each direction: what payloads in slots reach, what packets reach
   // (flags included), and the time of a flight.
   double link_gbps = 0, link_packets_gbps = 0, link_latency_us = 0;
+  // Bytes that responses take in the other directions, for each byte that is sent.
+  double link_response_share = 0, link_packets_response_share = 0;
   // The same for the network interface of a GPU. Only if there are several hosts.
   double network_gbps = 0, network_latency_us = 0;
 
@@ -24,10 +26,14 @@ struct Machine {
   double cta_move_gbps = 0;    // values that one CTA loads or stores
   double cta_reduce_gbps = 0;  // values of one source that one CTA adds
   double cta_encode_gbps = 0, cta_decode_gbps = 0;
-  double slot_latency_us = 0;   // of a step that sends or receives values in slots: a block through shared memory
-  double coded_latency_us = 0;  // of a step with a codec: the time of one block
-  double step_us = 0;           // of every step: waiting for a flag, raising one
-  double launch_us = 0;         // of a call, in a graph
+  // Of these two rates, what plans with reductions reach. Sums take registers, so fewer warps fit in a CTA.
+  double reducing_codec_share = 1;
+  double slot_latency_us = 0;    // of a step that sends or receives values in slots: a block through shared memory
+  double coded_latency_us = 0;   // of encoding or decoding: the time of one block
+  double reduce_latency_us = 0;  // of a reduction of values in slots
+  double step_us = 0;            // of every step: waiting for a flag, raising one
+  double launch_us = 0;          // of a call, in a graph
+  double slots_launch_us = 0;    // of a call with values in slots, in addition: its kernels are larger
 
   int gpus() const { return hosts * gpus_per_host; }
 };

@@ -15,13 +15,25 @@ PacketCell cell_of(uint32_t rank, const Operand& operand, uint32_t chunk) {
   return uint64_t{rank} << 40 | uint64_t{static_cast<uint8_t>(operand.buffer)} << 32 | (operand.chunk + chunk);
 }
 
+bool reduces(const Plan& plan) {
+  const auto is_reduction = [](const Step& step) {
+    return step.kind == StepKind::reduce ||
+           std::ranges::any_of(step.body, [](const Step& inner) { return inner.kind == StepKind::reduce; });
+  };
+  return std::ranges::any_of(plan.ranks, [&](const Rank& rank) {
+    return std::ranges::any_of(rank.groups,
+                               [&](const Group& group) { return std::ranges::any_of(group.steps, is_reduction); });
+  });
+}
+
 }  // namespace
 
-Programs::Programs(const Plan& plan, const Machine& machine, const Options& options, uint32_t batches)
+Programs::Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
     : plan_(plan),
       machine_(machine),
       options_(options),
-      chunk_bytes_(static_cast<double>(options.piece_bytes) / plan.chunks / batches) {
+      chunk_bytes_(batches.chunk_bytes),
+      codec_share_(reduces(plan) ? machine.reducing_codec_share : 1) {
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     capacities.insert(capacities.end(), {bytes_per_us(machine.link_gbps), bytes_per_us(machine.link_gbps),
                                          bytes_per_us(machine.network_gbps), bytes_per_us(machine.network_gbps),
@@ -39,19 +51,33 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
       Program program{rank, group, static_cast<uint32_t>(capacities.size()), {}};
       add_tasks(plan.ranks[rank].groups[group].steps, 1, &program);
+      if (batches.count > options.workers && !options.records_timeline) join_sends(&program);
       numbers.push_back(program.tasks.empty() ? none : static_cast<uint32_t>(all.size()));
       if (program.tasks.empty()) continue;
       capacities.push_back(options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas);
       all.push_back(std::move(program));
     }
   }
-  sent_bytes.assign(plan.ranks.size(), 0);
+  count_transfers(batches.count);
+}
+
+// Responses to what a rank receives use its link, too.
+void Programs::count_transfers(uint32_t batches) {
+  std::vector<double> bytes(plan_.ranks.size() * ports), responses(bytes.size());
   for (const Program& program : all)
     for (const Task& task : program.tasks)
-      for (const Load& load : task.loads)
-        if (load.resource < plan.ranks.size() * ports &&
-            (load.resource % ports == link_out || load.resource % ports == network_out))
-          sent_bytes[load.resource / ports] += load.amount * batches;
+      for (const Load& load : task.transfer) {
+        bytes[load.resource] += load.amount;
+        responses[load.resource] += load.response_bytes;
+      }
+  const auto leave_for_values = [&](size_t port, size_t other) {
+    if (bytes[port] > 0) capacities[port] *= bytes[port] / (bytes[port] + responses[other]);
+  };
+  for (size_t first = 0; first < bytes.size(); first += ports) {
+    leave_for_values(first + link_out, first + link_in);
+    leave_for_values(first + link_in, first + link_out);
+    sent_bytes.push_back((bytes[first + link_out] + bytes[first + network_out]) * batches);
+  }
 }
 
 void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program) const {
@@ -76,14 +102,35 @@ void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Progr
   }
 }
 
+// Sends that follow each other become one transfer if there are many micro-batches. Those of a worker stand for the
+// blocks of many warps, which at any time are at different ones of these sends, and use all links alike.
+void Programs::join_sends(Program* program) const {
+  const auto is_send = [](const Task& task) {
+    return task.step->kind == StepKind::copy && task.step->from[0].place == Place::local &&
+           task.reads_packets.empty() &&
+           std::ranges::all_of(task.step->to, [](const Operand& to) { return to.place == Place::message; });
+  };
+  for (size_t i = 0; i + 1 < program->tasks.size(); ++i) {
+    Task &task = program->tasks[i], &next = program->tasks[i + 1];
+    if (!is_send(task) || !is_send(next)) continue;
+    next.transfer.insert(next.transfer.begin(), task.transfer.begin(), task.transfer.end());
+    next.sends.insert(next.sends.begin(), task.sends.begin(), task.sends.end());
+    task.transfer.clear();
+    task.sends.clear();
+  }
+}
+
 void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) const {
   if (from == to) return;
   const auto host = [&](uint32_t rank) { return static_cast<int>(rank) / machine_.gpus_per_host; };
   const bool within = host(from) == host(to);
   // Packets use the link less well than payloads in slots.
   if (packets && within) bytes *= machine_.link_gbps / machine_.link_packets_gbps;
-  task->loads.push_back({from * ports + (within ? link_out : network_out), bytes});
-  task->loads.push_back({to * ports + (within ? link_in : network_in), bytes});
+  const Port out = within ? link_out : network_out, in = within ? link_in : network_in;
+  const double responses =
+      !within ? 0 : bytes * (packets ? machine_.link_packets_response_share : machine_.link_response_share);
+  task->transfer.push_back({from * ports + out, bytes, responses});
+  task->transfer.push_back({to * ports + in, bytes, responses});
 }
 
 Task Programs::task_of(const Program& program, const Step& step, double bytes) const {
@@ -94,13 +141,17 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) c
   if (step.from.empty()) return task;
   double cta_us = 0;  // the work of one CTA that had the task for itself
   const auto add_work = [&](double gbps, double times = 1) { cta_us += times * bytes / bytes_per_us(gbps); };
-  bool encodes = false, decodes = false, uses_slots = false;
+  bool encodes = false, sends_slots = false;
+  uint32_t decoded = 0, received_slots = 0;
   const auto add = [&](const Operand& operand, bool is_source) {
     const bool coded = operand.codec != NCAST_CODEC_RAW;
     const double wire_bytes = coded ? bytes * options_.ratio : bytes;
     add_work(machine_.cta_move_gbps);
-    if (coded && is_source) add_work(machine_.cta_decode_gbps);
-    (is_source ? decodes : encodes) |= coded;
+    if (coded && is_source) add_work(codec_share_ * machine_.cta_decode_gbps);
+    if (is_source)
+      decoded += coded;
+    else
+      encodes |= coded;
     uint32_t holder = rank;
     if (operand.place == Place::everywhere) {
       for (int other : plan_.channels[operand.channel].ranks) {
@@ -113,7 +164,13 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) c
       const auto from = static_cast<uint32_t>(channel.from), to = static_cast<uint32_t>(channel.to);
       holder = from == rank ? to : from;
       const bool packets = operand.packets || channel.packets;
-      uses_slots |= operand.place == Place::message && !packets;
+      if (operand.place == Place::message && !is_source) task.sends.push_back(operand.channel);
+      if (operand.place == Place::message && !packets) {
+        if (is_source)
+          ++received_slots;
+        else
+          sends_slots = true;
+      }
       if (!is_source) add_link_loads(rank, holder, wire_bytes, packets, &task);
       if (is_source && operand.place == Place::remote) add_link_loads(holder, rank, wire_bytes, packets, &task);
     }
@@ -123,12 +180,16 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) c
   };
   for (const Operand& operand : step.from) add(operand, true);
   for (const Operand& operand : step.to) add(operand, false);
-  if (encodes) add_work(machine_.cta_encode_gbps);  // once for all destinations
-  if (uses_slots) task.fixed_us += machine_.slot_latency_us;
-  if (encodes || decodes) task.fixed_us += machine_.coded_latency_us;
-  if (step.kind == StepKind::reduce) add_work(machine_.cta_reduce_gbps, static_cast<double>(step.from.size()));
-  task.loads.push_back({rank * ports + sms, cta_us});
-  task.loads.push_back({program.ctas, cta_us});
+  if (encodes) add_work(codec_share_ * machine_.cta_encode_gbps);  // once for all destinations
+  // A warp handles its sources one after another.
+  task.fixed_us += machine_.slot_latency_us * (received_slots + (sends_slots ? 1 : 0));
+  task.fixed_us += machine_.coded_latency_us * (decoded + (encodes ? 1 : 0));
+  if (step.kind == StepKind::reduce) {
+    add_work(machine_.cta_reduce_gbps, static_cast<double>(step.from.size()));
+    if (received_slots != 0) task.fixed_us += machine_.reduce_latency_us;
+  }
+  task.work.push_back({rank * ports + sms, cta_us});
+  task.work.push_back({program.ctas, cta_us});
   return task;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/simulate/batches.h"
 #include "plan/simulate/simulate.h"
 
 namespace narrowcast::plan::simulate {
@@ -13,6 +14,7 @@ namespace narrowcast::plan::simulate {
 struct Load {
   uint32_t resource;
   double amount;
+  double response_bytes = 0;  // in the other direction of a link
 };
 
 // A location whose packets a task reads or writes.
@@ -20,10 +22,12 @@ using PacketCell = uint64_t;
 
 struct Task {
   const Step* step = nullptr;
-  uint32_t number = 0;       // of the step in its group
-  bool is_last_part = true;  // of a step that a loop repeats
-  double fixed_us = 0;       // latency that no rate shortens
-  std::vector<Load> loads;
+  uint32_t number = 0;          // of the step in its group
+  bool is_last_part = true;     // of a step that a loop repeats
+  double fixed_us = 0;          // latency that no rate shortens
+  std::vector<Load> work;       // of the CTAs, first
+  std::vector<Load> transfer;   // over links
+  std::vector<uint32_t> sends;  // channels on which messages arrive after the transfer
   std::vector<PacketCell> reads_packets, writes_packets;
 };
 
@@ -35,13 +39,12 @@ struct Program {
 
 class Programs {
  public:
-  // batches: into which every chunk is divided.
-  Programs(const Plan& plan, const Machine& machine, const Options& options, uint32_t batches);
+  Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches);
 
   std::vector<Program> all;        // of the groups that have steps
   std::vector<double> capacities;  // by resource, bytes per microsecond
   std::vector<double> latencies;   // by channel, of a flight
-  std::vector<double> sent_bytes;  // by rank, in all micro-batches
+  std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
   const std::vector<std::vector<uint32_t>>& program_of() const { return program_of_; }  // by rank and group; or none
 
   static constexpr uint32_t none = ~uint32_t{0};
@@ -49,12 +52,15 @@ class Programs {
  private:
   void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program) const;
   Task task_of(const Program& program, const Step& step, double bytes) const;
+  void join_sends(Program* program) const;
+  void count_transfers(uint32_t batches);
   void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) const;
 
   const Plan& plan_;
   const Machine& machine_;
   const Options& options_;
   double chunk_bytes_;  // of one micro-batch
+  double codec_share_;  // of the rates of codecs, that the warps of the plan reach
   std::vector<std::vector<uint32_t>> program_of_;
 };
 

@@ -1,10 +1,11 @@
 // Predicts how long a plan takes on a machine.
 //
-// Method: a discrete-event simulation with fluid transfers. Every group runs its steps for a few micro-batches, several
-// of them at a time, as the warps of a kernel do. A step starts when its messages, credits, semaphores and dependences
-// are there, and then progresses at the rate that the CTAs of its group and rank and the links allow. Groups share them
-// equally; within a group earlier micro-batches go first. A micro-batch stands for the blocks, or packets, that all
-// CTAs have in flight at a time.
+// Method: a discrete-event simulation with fluid work and transfers. Every group runs its steps for some micro-batches,
+// several of them at a time, as the warps of a kernel do: a worker stands for some warps of each CTA, and its
+// micro-batch for the blocks, or packets, that they have in flight. A step starts when its messages, credits,
+// semaphores and dependences are there. It first works, at the rate that the CTAs of its group and rank allow, then
+// transfers what it sends, at the rate of the links, and ends after the latencies of its operands. Groups share CTAs
+// and links equally; within a group earlier micro-batches go first. Calls follow each other, as in a stream.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,13 @@ namespace narrowcast::plan::simulate {
 struct Options {
   uint64_t piece_bytes = 0;     // of `count` values of the call
   double ratio = 1;             // wire bytes / raw bytes of encoded values
-  uint32_t max_batches = 16;    // micro-batches; fewer if the parts of a chunk would become short
-  uint32_t workers = 4;         // how many micro-batches a group runs at a time
+  uint32_t max_batches = 32;    // micro-batches; fewer if the parts of a chunk would become short
+  uint32_t workers = 8;         // how many micro-batches a group runs at a time
   uint32_t ctas_per_group = 0;  // 0: the groups of a rank share the CTAs of the machine
+  // Of long calls, only the first max_batches micro-batches are simulated, which are as long as those of kernels. The
+  // others take as long as the second half of these does. Otherwise micro-batches become longer.
+  bool extrapolates = false;
+  uint32_t calls = 1;  // that follow each other on every rank
   bool records_timeline = false;
 };
 
@@ -37,11 +42,12 @@ struct Activity {
 };
 
 struct Prediction {
-  double microseconds = 0;
+  double microseconds = 0;  // from the start of a call to the end of its last rank
+  double repeated_us = 0;   // of each of many calls in a row: ranks that have ended a call begin the next one
   uint32_t batches = 0;
   std::vector<Activity> groups;    // that have steps
   std::vector<double> sent_bytes;  // by rank, over its link or network
-  std::vector<Interval> timeline;  // if requested
+  std::vector<Interval> timeline;  // of the first call, if requested
 };
 
 // The plan must be proved. Errors: INVALID_ARGUMENT if the machine has fewer GPUs than the plan ranks, or if the plan

@@ -239,7 +239,7 @@ TEST_CASE("the C functions simulate and schedule proved plans") {
   ncast_text* report = nullptr;
   REQUIRE(ncast_plan_simulate(plan, machine_text, &simulation, &report) == NCAST_OK);
   CHECK(std::string(ncast_text_data(report)).starts_with("{\"microseconds\":"));
-  CHECK(std::string(ncast_text_data(report)).find("\"timeline\":[[0,0,0,0,0.0,") != std::string::npos);
+  CHECK(std::string(ncast_text_data(report)).find("\"timeline\":[[0,0,0,0,1.0,") != std::string::npos);
   ncast_text_destroy(report);
   ncast_plan* scheduled = nullptr;
   REQUIRE(ncast_plan_schedule(plan, machine_text, &simulation, &scheduled, &report) == NCAST_OK);

@@ -1,6 +1,9 @@
 #include "plan/simulate/simulate.h"
 
+#include <initializer_list>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "plan/json/json.h"
@@ -21,6 +24,20 @@ Machine machine_of(std::string_view text) {
   return machine;
 }
 
+Plan plan_of(const std::string& json) {
+  Plan plan;
+  const ncast_status status = json::read(json, &plan);
+  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
+  return plan;
+}
+
+// The test's machine with other numbers, for example {"\"step_us\": 0", "\"step_us\": 7"}.
+Machine machine_with(std::initializer_list<std::pair<std::string, std::string>> changes) {
+  std::string text(machine_text);
+  for (const auto& [old, by] : changes) text.replace(text.find(old), old.size(), by);
+  return machine_of(text);
+}
+
 // A broadcast from rank 0 along `path`, for example {0, 1, 2}.
 Plan relay(const std::vector<int>& path, const std::string& ring_keys = "", const std::string& message_keys = "") {
   std::string channels, ranks;
@@ -37,12 +54,8 @@ Plan relay(const std::vector<int>& path, const std::string& ring_keys = "", cons
     ranks += (rank == 0 ? "" : ", ") + (R"({"groups": [{"steps": [{"step": "copy", "from": [)" + from) +
              R"(], "to": [{"buffer": "output", "chunk": 0})" + forward + "]}]}]}";
   }
-  Plan plan;
-  const ncast_status status = json::read(
-      R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [)" + channels + "], \"ranks\": [" + ranks + "]}",
-      &plan);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  return plan;
+  return plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [)" + channels + "], \"ranks\": [" +
+                 ranks + "]}");
 }
 
 Prediction predict(const Plan& plan, const Options& options, const Machine& machine = machine_of(machine_text)) {
@@ -82,21 +95,110 @@ TEST_CASE("micro-batches make a pipeline of the hops") {
   CHECK(pipelined.microseconds == doctest::Approx(1000 + 5 + 100 + 5 + 1).epsilon(0.01));
 }
 
-TEST_CASE("a micro-batch is what the CTAs have in flight") {
-  CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 3);  // 32 KiB of each of 10 CTAs
-  CHECK(predict(relay({0, 1}, R"(, "packets": true)"), {.piece_bytes = million}).batches == 15);
+TEST_CASE("a micro-batch is what some warps of each CTA have in flight") {
+  CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 6);  // 16 KiB of each of 10 CTAs
+  CHECK(predict(relay({0, 1}, R"(, "packets": true)"), {.piece_bytes = million}).batches == 7);
 }
 
-TEST_CASE("every micro-batch arrives after the latencies of its steps, and the next ones do not wait for them") {
-  std::string text(machine_text);
-  text.replace(text.find("\"slot_latency_us\": 0"), 20, "\"slot_latency_us\": 7");
+TEST_CASE("every micro-batch ends after the latencies of its operands, and others do not wait for it") {
+  const Machine machine = machine_with({{"\"slot_latency_us\": 0", "\"slot_latency_us\": 7"}});
   for (const uint32_t batches : {1u, 4u, 10u}) {
     const Options options{.piece_bytes = 10 * million, .max_batches = batches};
-    CHECK(predict(relay({0, 1}), options, machine_of(text)).microseconds ==
-          doctest::Approx(100 + 7 + 2 + 7 + 1).epsilon(0.001));
-    CHECK(predict(relay({0, 1}, R"(, "packets": true)"), options, machine_of(text)).microseconds ==
+    CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(100 + 7 + 2 + 7 + 1).epsilon(0.001));
+    CHECK(predict(relay({0, 1}, R"(, "packets": true)"), options, machine).microseconds ==
           doctest::Approx(200 + 2 + 1).epsilon(0.001));
   }
+}
+
+TEST_CASE("the other micro-batches of a long call take as long as those that are simulated") {
+  for (const std::vector<int>& path : {std::vector{0, 1}, std::vector{0, 2, 1}}) {
+    const uint64_t bytes = 100 * million;
+    const Prediction some = predict(relay(path), {.piece_bytes = bytes, .extrapolates = true});
+    const Prediction all = predict(relay(path), {.piece_bytes = bytes, .max_batches = 610});
+    CHECK(some.batches == 32);
+    CHECK(all.batches == 610);
+    CHECK(some.microseconds == doctest::Approx(all.microseconds).epsilon(0.001));
+    CHECK(some.sent_bytes == all.sent_bytes);
+  }
+}
+
+TEST_CASE("in a row of calls, a rank begins the next one when it has ended its part") {
+  const Prediction prediction = predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1, .calls = 3});
+  CHECK(prediction.microseconds == doctest::Approx(2 * (100 + 5) + 1).epsilon(0.001));
+  CHECK(prediction.repeated_us == doctest::Approx(100 + 5 + 1).epsilon(0.001));  // rank 0, and every other one
+}
+
+// Two ranks that send to each other.
+const std::string exchange = R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [
+    {"kind": "ring", "depth": 1, "from": 0, "to": 1}, {"kind": "ring", "depth": 1, "from": 1, "to": 0}],
+  "ranks": [{"groups": [
+      {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]}]},
+      {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]}]}]},
+    {"groups": [
+      {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 1}]}]},
+      {"steps": [{"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
+
+TEST_CASE("responses use the other direction of a link") {
+  const Machine machine =
+      machine_with({{"\"link_packets_gbps\"", "\"link_response_share\": 0.25, \"link_packets_gbps\""}});
+  const Options options{.piece_bytes = million, .max_batches = 1};
+  CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
+  CHECK(predict(plan_of(exchange), options, machine).microseconds == doctest::Approx(12.5 + 2 + 1).epsilon(0.001));
+}
+
+TEST_CASE("messages that a group sends in a row use all links alike if there are many micro-batches") {
+  // Ranks 0 and 1 send to rank 2 first, then to rank 3: one after another they would share the link of rank 2.
+  std::string ranks, channels;
+  for (int rank = 0; rank < 4; ++rank) {
+    std::string steps;
+    for (int peer = 2; peer < 4; ++peer)
+      if (rank < 2)
+        steps += (steps.empty() ? "" : ", ") +
+                 (R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" +
+                  std::to_string(2 * rank + peer - 2)) +
+                 "}]}";
+      else
+        steps += (steps.empty() ? "" : ", ") +
+                 (R"({"step": "copy", "from": [{"channel": )" + std::to_string(2 * (peer - 2) + rank - 2)) +
+                 R"(}], "to": [{"buffer": "output", "chunk": )" + std::to_string(peer - 2) + "}]}";
+    ranks += (rank == 0 ? "" : ", ") + ("{\"groups\": [{\"steps\": [" + steps) + "]}]}";
+    channels += (rank == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 4, "from": )" + std::to_string(rank / 2)) +
+                ", \"to\": " + std::to_string(2 + rank % 2) + "}";
+  }
+  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [)" + channels +
+                            "], \"ranks\": [" + ranks + "]}");
+  const Machine machine =
+      machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}});
+  CHECK(predict(plan, {.piece_bytes = 10 * million}, machine).microseconds ==
+        doctest::Approx(200 + 2 + 1).epsilon(0.001));
+}
+
+TEST_CASE("plans with reductions have their own rates of codecs, and latencies for every source") {
+  const std::string text = R"({"narrowcast_plan": 1, "operation": "reduce", "channels": [
+      {"kind": "ring", "depth": 1, "from": 0, "to": 2}, {"kind": "ring", "depth": 1, "from": 1, "to": 2}],
+    "root": 2, "ranks": [
+      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
+                              "to": [{"channel": 0, "codec": "window"}]}]}]},
+      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
+                              "to": [{"channel": 1, "codec": "window"}]}]}]},
+      {"groups": [{"steps": [{"step": "reduce", "from": [{"channel": 0, "codec": "window"},
+          {"channel": 1, "codec": "window"}, {"buffer": "input", "chunk": 0}],
+          "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
+  const Plan plan = plan_of(text);
+  const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
+  const std::pair<std::string, std::string> one_host[] = {{"\"hosts\": 2", "\"hosts\": 1"},
+                                                          {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}};
+  const auto us = [&](const std::string& old, const std::string& by) {
+    return predict(plan, options, machine_with({one_host[0], one_host[1], {old, by}})).microseconds;
+  };
+  CHECK(us("\"ctas\": 10", "\"ctas\": 10") == doctest::Approx(2 + 1).epsilon(0.001));
+  CHECK(us("\"coded_latency_us\": 0", "\"coded_latency_us\": 7") == doctest::Approx(3 * 7 + 2 + 1).epsilon(0.001));
+  CHECK(us("\"slot_latency_us\": 0", "\"slot_latency_us\": 7") == doctest::Approx(3 * 7 + 2 + 1).epsilon(0.001));
+  CHECK(us("\"step_us\": 0", "\"step_us\": 0, \"reduce_latency_us\": 7") == doctest::Approx(7 + 2 + 1).epsilon(0.001));
+  CHECK(us("\"step_us\": 0", "\"step_us\": 0, \"slots_launch_us\": 7") == doctest::Approx(7 + 2 + 1).epsilon(0.001));
+  // 1 MB / (10 CTAs * half of 2 GB/s)
+  CHECK(us("\"cta_encode_gbps\": 1e9", "\"reducing_codec_share\": 0.5, \"cta_encode_gbps\": 2") ==
+        doctest::Approx(100 + 2 + 1).epsilon(0.001));
 }
 
 TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
@@ -109,8 +211,7 @@ TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
       {"groups": [{"steps": [
         {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]},
         {"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
-  Plan plan;
-  REQUIRE(json::read(text, &plan) == NCAST_OK);
+  const Plan plan = plan_of(text);
   const Prediction prediction = predict(plan, {.piece_bytes = million, .max_batches = 1, .records_timeline = true});
   CHECK(prediction.microseconds == doctest::Approx(20 + 2 + 1).epsilon(0.001));
   REQUIRE(prediction.groups.size() == 3);
@@ -118,15 +219,13 @@ TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
   CHECK(prediction.timeline.size() == 4);
 }
 
-TEST_CASE("the CTAs of a group limit its rate") {
-  std::string text(machine_text);
-  text.replace(text.find("\"cta_move_gbps\": 1e9"), 20, "\"cta_move_gbps\": 2.0");
-  const Machine machine = machine_of(text);
+TEST_CASE("the CTAs of a group limit its rate, before it transfers") {
+  const Machine machine = machine_with({{"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 2.0"}});
   // A load and two stores for the sender, a load and a store for the receiver: 1 MB / (10 CTAs * 2 GB/s) for each.
   CHECK(predict(relay({0, 1}), {.piece_bytes = million, .max_batches = 1}, machine).microseconds ==
-        doctest::Approx(150 + 2 + 100 + 1).epsilon(0.001));
+        doctest::Approx(150 + 10 + 2 + 100 + 1).epsilon(0.001));
   CHECK(predict(relay({0, 1}), {.piece_bytes = million, .max_batches = 1, .ctas_per_group = 5}, machine).microseconds ==
-        doctest::Approx(300 + 2 + 200 + 1).epsilon(0.001));
+        doctest::Approx(300 + 10 + 2 + 200 + 1).epsilon(0.001));
 }
 
 TEST_CASE("semaphores, barriers and dependences are waited for") {
@@ -138,8 +237,7 @@ TEST_CASE("semaphores, barriers and dependences are waited for") {
         {"steps": [{"step": "barrier", "barrier": 0}, {"step": "signal", "channels": [0]}]}]},
       {"groups": [{"steps": [{"step": "wait", "channels": [0]}]},
                   {"steps": [{"step": "sync", "after": [[0, 0]]}]}]}]})";
-  Plan plan;
-  REQUIRE(json::read(text, &plan) == NCAST_OK);
+  const Plan plan = plan_of(text);
   CHECK(predict(plan, {.piece_bytes = million, .max_batches = 1}).microseconds ==
         doctest::Approx(10 + 2 + 1).epsilon(0.001));
 }
@@ -172,6 +270,8 @@ TEST_CASE("a machine's description is checked") {
         "machine: link_gbps must be a number greater than 0");
   CHECK(error_of(changed("\"step_us\": 0", "\"steps_us\": 0")) == "machine: step_us must be a number, 0 or more");
   CHECK(error_of(changed("\"step_us\": 0", "\"step_us\": 0, \"colour\": 1")) == "machine: unknown key 'colour'");
+  CHECK(error_of(changed("\"step_us\": 0", "\"step_us\": 0, \"link_response_share\": -1")) ==
+        "machine: link_response_share must be a number, 0 or more");
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ def simulate(
     table = Table(
         Column("bytes", is_number=True),
         Column("time, us", is_number=True),
+        Column("in a row, us", is_number=True),
         Column("busbw, GB/s", is_number=True),
         Column("sent per rank", is_number=True),
         Column("groups work", is_number=True, rank=1),
@@ -73,6 +74,7 @@ def simulate(
         table.add_row(
             bytes_text(one.nbytes),
             f"{one.microseconds:.1f}",
+            f"{one.repeated_us:.1f}",
             f"{one.busbw_gb_per_s:.1f}",
             bytes_text(max(one.sent_bytes)),
             f"{100 * share:.0f}%",
@@ -85,6 +87,7 @@ def _row(one: Simulation) -> dict[str, object]:
         "bytes": one.nbytes,
         "machine": one.machine,
         "microseconds": one.microseconds,
+        "repeated_us": one.repeated_us,
         "busbw_gb_per_s": one.busbw_gb_per_s,
         "sent_bytes": list(one.sent_bytes),
         "busy": [{"rank": rank, "thread_block": group, "share": share} for (rank, group), share in one.busy.items()],

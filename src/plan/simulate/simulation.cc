@@ -1,0 +1,368 @@
+#include "plan/simulate/simulation.h"
+
+#include <algorithm>
+#include <queue>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "plan/simulate/program.h"
+#include "plan/simulate/run.h"
+
+namespace narrowcast::plan::simulate {
+namespace {
+
+class Simulation {
+ public:
+  Simulation(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
+      : plan_(plan),
+        options_(options),
+        batches_(batches.count),
+        workers_(std::clamp(options.workers, 1u, batches.count)),
+        launch_us_(machine.launch_us + (uses_slots(plan) ? machine.slots_launch_us : 0)),
+        programs_(plan, machine, options, batches),
+        busy_(programs_.all.size()),
+        active_(programs_.capacities.size()),
+        left_(programs_.capacities),
+        sharing_(programs_.capacities.size()) {
+    at_work_.resize(plan.ranks.size());
+    rank_ends_.resize(plan.ranks.size());
+    for (uint32_t program = 0; program < programs_.all.size(); ++program)
+      for (uint32_t worker = 0; worker < workers_; ++worker) {
+        runs_.push_back({.program = program, .worker = worker, .batch = worker});
+        ++at_work_[programs_.all[program].rank];
+      }
+    for (uint32_t worker = 0; worker < workers_; ++worker) states_.emplace_back(plan, programs_);
+  }
+
+  // Whether all programs ended.
+  bool run(Prediction* prediction) {
+    for (uint32_t i = 0; i < runs_.size(); ++i) schedule(launch_us_, i);
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      Run& run = runs_[event.run];
+      if (event.version != run.version) continue;
+      now_ = event.time;
+      switch (run.phase) {
+        case Phase::starting: start(event.run); break;
+        case Phase::working:
+        case Phase::transferring: end_loads(event.run); break;
+        case Phase::ending: complete(event.run); break;
+        case Phase::done: break;
+      }
+    }
+    prediction->microseconds = first_end_;
+    prediction->repeated_us = options_.calls > 1 ? (end_ - first_end_) / (options_.calls - 1) : first_end_;
+    prediction->batches = batches_;
+    prediction->sent_bytes = programs_.sent_bytes;
+    prediction->timeline = std::move(timeline_);
+    for (size_t i = 0; i < busy_.size(); ++i) {
+      const Program& program = programs_.all[i];
+      prediction->groups.push_back(
+          {program.rank, program.group, busy_[i].total / options_.calls, busy_[i].first, busy_[i].last});
+    }
+    return std::ranges::all_of(runs_, [](const Run& run) { return run.phase == Phase::done; });
+  }
+
+ private:
+  // What the workers of one number share, who communicate with each other only.
+  struct State {
+    State(const Plan& plan, const Programs& programs)
+        : messages(plan.channels.size()), credits(plan.channels.size()), in_flight(plan.channels.size()) {
+      for (size_t i = 0; i < plan.channels.size(); ++i)
+        if (plan.channels[i].kind != ChannelKind::ring) messages[i].arrivals.assign(plan.channels[i].initial, 0);
+      for (const Program& program : programs.all) completed.emplace_back(program.tasks.back().number + 1);
+      for (const Rank& rank : plan.ranks) barriers.emplace_back(rank.barriers.size());
+    }
+
+    std::vector<Awaited> messages;                             // by channel: messages, or signals
+    std::vector<Awaited> credits;                              // by channel; without arrivals
+    std::vector<uint32_t> in_flight;                           // by channel
+    std::vector<std::vector<Awaited>> completed;               // by program and step: one arrival per micro-batch
+    std::vector<std::vector<std::vector<uint32_t>>> barriers;  // by rank and barrier: the runs that reached it
+    std::unordered_map<PacketCell, Awaited> packets;           // one arrival per micro-batch
+  };
+
+  // A run among those that share a resource.
+  struct Member {
+    uint32_t before;  // how many runs of the program have earlier micro-batches
+    uint32_t program, batches, worker, index;
+  };
+
+  const Program& program(const Run& run) const { return programs_.all[run.program]; }
+  const Task& task(const Run& run) const { return program(run).tasks[run.task]; }
+  State& state(const Run& run) { return states_[run.worker]; }
+
+  void schedule(double time, uint32_t index) { events_.push({time, index, runs_[index].version}); }
+
+  void wake(Awaited& awaited, double time) {
+    for (uint32_t index : awaited.waiting) {
+      // It can have been woken by something else, and be at work.
+      if (runs_[index].phase != Phase::starting) continue;
+      ++runs_[index].version;
+      schedule(std::max(time, now_), index);
+    }
+    awaited.waiting.clear();
+  }
+
+  // When an arrival is there. Registers the run if it is not on its way yet.
+  static double arrival(Awaited& awaited, uint32_t index, size_t number = 0) {
+    if (number < awaited.arrivals.size()) return awaited.arrivals[number];
+    awaited.waiting.push_back(index);
+    return never;
+  }
+
+  // When the current task of a run can start; `never` if something has yet to happen.
+  double ready(uint32_t index) {
+    const Run& run = runs_[index];
+    const Task& current = task(run);
+    const Step& step = *current.step;
+    State& own = state(run);
+    double time = now_;
+    for (const Operand& operand : step.from)
+      if (operand.place == Place::message) time = std::max(time, arrival(own.messages[operand.channel], index));
+    for (const Operand& operand : step.to) {
+      if (operand.place != Place::message || own.in_flight[operand.channel] < plan_.channels[operand.channel].depth)
+        continue;
+      own.credits[operand.channel].waiting.push_back(index);
+      time = never;
+    }
+    if (step.kind == StepKind::wait)
+      for (uint32_t channel : step.channels) time = std::max(time, arrival(own.messages[channel], index));
+    for (const StepId& id : step.after) {
+      const uint32_t awaited = programs_.program_of()[program(run).rank][id.group];
+      time = std::max(time, arrival(own.completed[awaited][id.step], index, run.batches));
+    }
+    for (PacketCell cell : current.reads_packets) time = std::max(time, arrival(own.packets[cell], index, run.batches));
+    return time;
+  }
+
+  void start(uint32_t index) {
+    Run& run = runs_[index];
+    const double time = ready(index);
+    if (time == never) return;  // woken later
+    if (time > now_) {
+      ++run.version;
+      return schedule(time, index);
+    }
+    const Step& step = *task(run).step;
+    if (step.kind == StepKind::barrier && !run.at_barrier) return reach_barrier(index);
+    State& own = state(run);
+    for (const Operand& operand : step.from)
+      if (operand.place == Place::message) own.messages[operand.channel].arrivals.pop_front();
+    if (step.kind == StepKind::wait)
+      for (uint32_t channel : step.channels) own.messages[channel].arrivals.pop_front();
+    for (const Operand& operand : step.to)
+      if (operand.place == Place::message) ++own.in_flight[operand.channel];
+    run.begin = now_;
+    run.at_barrier = false;
+    begin_loads(index, Phase::working);
+  }
+
+  void reach_barrier(uint32_t index) {
+    const Run& run = runs_[index];
+    const uint32_t rank = program(run).rank, barrier = task(run).step->barrier;
+    std::vector<uint32_t>& reached = state(run).barriers[rank][barrier];
+    reached.push_back(index);
+    if (reached.size() < plan_.ranks[rank].barriers[barrier].size()) return;
+    for (uint32_t member : std::exchange(reached, {})) {
+      runs_[member].at_barrier = true;
+      ++runs_[member].version;
+      schedule(now_, member);
+    }
+  }
+
+  // What a run uses: first CTAs, then links.
+  const std::vector<Load>& loads(const Run& run) const {
+    return run.phase == Phase::working ? task(run).work : task(run).transfer;
+  }
+
+  void begin_loads(uint32_t index, Phase phase) {
+    Run& run = runs_[index];
+    run.phase = phase;
+    run.updated = now_;
+    run.left = 1;
+    const std::vector<Load>& used = loads(run);
+    if (used.empty()) return end_phase(index);
+    Busy& busy = busy_[run.program];
+    if (busy.working++ == 0) busy.since = now_;
+    busy.first = std::min(busy.first, now_);
+    for (const Load& load : used) active_[load.resource].push_back(index);
+    share(used);
+  }
+
+  void end_loads(uint32_t index) {
+    Run& run = runs_[index];
+    ++run.version;
+    Busy& busy = busy_[run.program];
+    if (--busy.working == 0) busy.total += now_ - busy.since;
+    if (run.call == 0) busy.last = now_;
+    const std::vector<Load>& used = loads(run);
+    for (const Load& load : used) {
+      left_[load.resource] += run.rate * load.amount;
+      std::erase(active_[load.resource], index);
+    }
+    run.rate = 0;
+    share(used);
+    end_phase(index);
+  }
+
+  void end_phase(uint32_t index) {
+    Run& run = runs_[index];
+    if (run.phase == Phase::working) return begin_loads(index, Phase::transferring);
+    run.phase = Phase::ending;
+    ++run.version;
+    schedule(now_ + task(run).fixed_us, index);
+  }
+
+  // Divides resources among the runs that use them: first among the earliest micro-batches of all
+  // programs, then what they leave among the next ones.
+  void share(const std::vector<Load>& used) {
+    members_.clear();
+    for (const Load& load : used)
+      for (uint32_t index : active_[load.resource]) {
+        const Run& run = runs_[index];
+        members_.push_back({0, run.program, run.batches, run.worker, index});
+      }
+    std::ranges::sort(members_, {},
+                      [](const Member& one) { return std::tuple(one.program, one.batches, one.worker, one.index); });
+    members_.erase(std::ranges::unique(members_, {}, &Member::index).begin(), members_.end());
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (i != 0 && members_[i - 1].program == members_[i].program) members_[i].before = members_[i - 1].before + 1;
+      stop(members_[i].index);
+    }
+    std::ranges::sort(members_, {}, [](const Member& one) { return std::tuple(one.before, one.index); });
+    for (auto first = members_.begin(); first != members_.end();) {
+      const auto last =
+          std::find_if(first, members_.end(), [&](const Member& one) { return one.before != first->before; });
+      share_equally(std::span(first, last));
+      first = last;
+    }
+  }
+
+  // Takes back what a run has of its resources.
+  void stop(uint32_t index) {
+    Run& run = runs_[index];
+    for (const Load& load : loads(run)) left_[load.resource] += run.rate * load.amount;
+    run.left = std::max(0.0, run.left - run.rate * (now_ - run.updated));
+    run.updated = now_;
+    run.rate = 0;
+    ++run.version;
+  }
+
+  // Gives runs equal shares of what is left.
+  void share_equally(std::span<const Member> members) {
+    for (const Member& one : members)
+      for (const Load& load : loads(runs_[one.index])) ++sharing_[load.resource];
+    for (const Member& member : members) {
+      const uint32_t index = member.index;
+      Run& run = runs_[index];
+      double rate = never;
+      for (const Load& load : loads(run)) {
+        const double free = left_[load.resource];
+        const bool none_left = free <= 1e-9 * programs_.capacities[load.resource];
+        if (load.amount > 0) rate = std::min(rate, none_left ? 0 : free / sharing_[load.resource] / load.amount);
+        --sharing_[load.resource];
+      }
+      if (rate == never) {
+        schedule(now_, index);
+        continue;
+      }
+      run.rate = rate;
+      for (const Load& load : loads(run)) left_[load.resource] -= rate * load.amount;
+      if (rate > 0) schedule(now_ + run.left / rate, index);
+    }
+  }
+
+  void complete(uint32_t index) {
+    Run& run = runs_[index];
+    const Task& current = task(run);
+    const Step& step = *current.step;
+    State& own = state(run);
+    double arrival = now_;  // of what it stored on other ranks
+    for (const Operand& operand : step.to)
+      if (operand.has_channel()) arrival = std::max(arrival, now_ + programs_.latencies[operand.channel]);
+    end_ = std::max(end_, arrival);
+    if (run.call == 0) first_end_ = std::max(first_end_, arrival);
+    double& rank_end = rank_ends_[program(run).rank];
+    rank_end = std::max(rank_end, arrival);
+    if (options_.records_timeline && run.call == 0)
+      timeline_.push_back({program(run).rank, program(run).group, current.number, run.batch, run.begin, now_});
+    for (uint32_t channel : current.sends) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
+    for (const Operand& operand : step.from) {
+      if (operand.place != Place::message) continue;
+      --own.in_flight[operand.channel];
+      wake(own.credits[operand.channel], now_);
+    }
+    for (PacketCell cell : current.writes_packets) deliver(own.packets[cell], arrival);
+    if (step.kind == StepKind::signal)
+      for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
+    if (current.is_last_part) deliver(own.completed[run.program][current.number], now_);
+    next_task(index);
+  }
+
+  void deliver(Awaited& awaited, double time) {
+    awaited.arrivals.push_back(time);
+    wake(awaited, time);
+  }
+
+  void next_task(uint32_t index) {
+    Run& run = runs_[index];
+    ++run.version;
+    run.phase = Phase::starting;
+    if (++run.task == program(run).tasks.size()) {
+      run.task = 0;
+      ++run.batches;
+      run.batch += workers_;
+      if (run.batch >= batches_) return end_call(index);
+    }
+    schedule(now_, index);
+  }
+
+  // A rank begins its next call when it has ended this one, whether or not other ranks have.
+  void end_call(uint32_t index) {
+    Run& run = runs_[index];
+    run.phase = Phase::done;
+    const uint32_t rank = program(run).rank;
+    uint32_t& at_work = at_work_[rank];
+    if (--at_work != 0 || run.call + 1 == options_.calls) return;
+    for (uint32_t i = 0; i < runs_.size(); ++i) {
+      Run& next = runs_[i];
+      if (program(next).rank != rank) continue;
+      next.phase = Phase::starting;
+      next.batch = next.worker;
+      ++next.call;
+      ++at_work;
+      schedule(rank_ends_[rank] + launch_us_, i);
+    }
+  }
+
+  const Plan& plan_;
+  const Options& options_;
+  const uint32_t batches_, workers_;
+  const double launch_us_;
+  Programs programs_;
+  std::vector<Run> runs_;
+  std::vector<Busy> busy_;                     // by program
+  std::vector<State> states_;                  // by worker
+  std::vector<std::vector<uint32_t>> active_;  // by resource, the runs that use it
+  std::vector<double> left_;                   // by resource, of its capacity
+  std::vector<uint32_t> sharing_;              // by resource; scratch of share_equally()
+  std::vector<Member> members_;                // scratch of share()
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Interval> timeline_;
+  std::vector<uint32_t> at_work_;             // by rank, runs that have not ended their call
+  std::vector<double> rank_ends_;             // by rank, of what has ended
+  double now_ = 0, end_ = 0, first_end_ = 0;  // first_end_: of the first call
+};
+
+}  // namespace
+
+bool simulate_batches(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches,
+                      Prediction* prediction) {
+  return Simulation(plan, machine, options, batches).run(prediction);
+}
+
+}  // namespace narrowcast::plan::simulate
