@@ -7,6 +7,8 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "narrowcast/types.h"
 
@@ -30,6 +32,38 @@ void for_each(size_t count, size_t threads, Work work) {
     for (size_t at = next++; at < count; at = next++) work(at);
   });
 }
+
+// Threads that wait between loops. Starting them takes tens of microseconds each, which matters for loops of a few
+// milliseconds. Calls follow each other.
+class Team {
+ public:
+  // threads: of a loop, the caller's included. They are started by the first loop; fewer if the system has no more.
+  explicit Team(size_t threads);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  // As above.
+  template <typename Work>
+  void for_each(size_t count, Work work) {
+    std::atomic<size_t> next{0};
+    run(count, [&] {
+      for (size_t at = next++; at < count; at = next++) work(at);
+    });
+  }
+
+ private:
+  // Calls work() on all threads, or only on the caller's if there is one item.
+  void run(size_t items, const std::function<void()>& work);
+  void follow(int round);
+
+  size_t threads_;
+  int process_;
+  std::vector<std::jthread> others_;
+  const std::function<void()>* work_ = nullptr;  // of the round; NULL: the threads end
+  std::atomic<int> round_{0};
+  std::atomic<int> busy_{0};  // of the others
+};
 
 // The error of the first item that has one. Threads may use it at the same time.
 class FirstError {
