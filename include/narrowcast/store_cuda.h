@@ -28,7 +28,8 @@ typedef struct {
 //   options: may be NULL.
 //   reader: destroy it with ncast_store_reader_destroy, before the store is closed.
 // Errors: CUDA_ERROR, also if there is no GPU or the memory cannot be registered; CORRUPT if the store was opened with
-// damage; TOO_SMALL if the store has 1024 readers already.
+// damage; TOO_SMALL if the store has 1024 readers already; UNSUPPORTED if no kernel decodes the table's codec, or if
+// this GPU has too little shared memory for a row.
 NCAST_API ncast_status ncast_store_reader_create(ncast_store* store, const ncast_store_reader_options* options,
                                                  ncast_store_reader** reader);
 
@@ -124,8 +125,10 @@ typedef struct {
 // Makes gathers of a reader keep rows in GPU memory, encoded as in the table. Replaces the reader's cache, if any.
 // Rows that have been updated are read again. Waits for `stream`, on which the reader's calls are made. Graphs that
 // were captured before must not run any more.
+// While the call runs, the GPU has memory for both caches: to replace one that takes most of it, remove it first.
 //   options: NULL: only remove the cache.
 // Errors: UNSUPPORTED for the layout blocks, and for 2^31 or more rows. TOO_SMALL if there is no room for 16 rows.
+// CUDA_ERROR. After an error the reader has the cache that it had before.
 NCAST_API ncast_status ncast_store_reader_set_cache(ncast_store_reader* reader,
                                                     const ncast_store_cache_options* options, ncast_stream stream);
 

@@ -71,7 +71,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   format_ = format.row;
   kernel_ = kernel_of(model);
   if (kernel_.function == nullptr)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: there is no kernel for this table's codec", function);
+    return fail(NCAST_UNSUPPORTED, "%s: there is no kernel for this table's codec", function);
   RETURN_IF_CUDA_FAILED(function, find_gather_machine(&machine_));
   sms_ = options.sms != 0 ? options.sms : default_sms;
 
@@ -80,7 +80,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   most_bytes_ = is_coded ? RowModel::raw(model.shape).bound() : format_.row_bytes;
   base_.shape = shape_of(slot_bytes, table.stride != 0 ? table.stride : table.unit_bytes);
   if (base_.shape.warps == 0)
-    return fail(NCAST_INVALID_ARGUMENT,
+    return fail(NCAST_UNSUPPORTED,
                 "%s: rows of %" PRIu32 " bytes do not fit into the %zu bytes of shared memory of this GPU", function,
                 format_.row_bytes, machine_.shared_bytes);
   RETURN_IF_CUDA_FAILED(function, prepare_gather(kernel_, machine_));
@@ -307,18 +307,28 @@ ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm,
   if (shape.bytes < RowCache::set_bytes(shape))
     return fail(NCAST_TOO_SMALL, "%s: a cache needs at least %" PRIu64 " bytes, but may have %" PRIu64, function,
                 RowCache::set_bytes(shape), shape.bytes);
-  cached_shape_ = shape_of(options.slot_bytes, lowest_bit(options.slot_bytes | 128));
-  if (cached_shape_.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
-  if (const ncast_status status = remove_cache(function, stream); status != NCAST_OK) return status;
+  GatherShape gather_shape = shape_of(options.slot_bytes, lowest_bit(options.slot_bytes | 128));
+  if (gather_shape.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
   auto cache = std::make_unique<RowCache>();
   const uint64_t changes =
       table_.changes != nullptr ? std::atomic_ref(*const_cast<uint64_t*>(table_.changes)).load() : 0;
   RETURN_IF_CUDA_FAILED(function, cache->allocate(shape, changes));
   RETURN_IF_CUDA_FAILED(function, learn_rows(rows, stream));
-  cache_ = std::move(cache);
+  // The cache before stays until the new one is complete.
+  std::swap(cache_, cache);
+  std::swap(cached_shape_, gather_shape);
+  cudaError_t error = warm_cache(warm, options.policy == CachePolicy::fixed ? rows : 0, stream);
+  if (error == cudaSuccess && cache != nullptr) error = cache->counters(&past_, stream);
+  if (error == cudaSuccess) return NCAST_OK;
+  std::swap(cache_, cache);
+  std::swap(cached_shape_, gather_shape);
+  return failed(function, error);
+}
+
+// first_rows: how many rows of the table are taken if there are no others.
+cudaError_t Reader::warm_cache(const Indices& warm, uint64_t first_rows, cudaStream_t stream) {
   // Twice the rows that fit, because sets fill up at different times.
-  const uint64_t candidates = warm.data != nullptr ? warm.count : options.policy == CachePolicy::fixed ? rows : 0;
-  const uint64_t most = std::min(candidates, 2 * cache_->ways());
+  const uint64_t most = std::min(warm.data != nullptr ? warm.count : first_rows, 2 * cache_->ways());
   const uint64_t at_a_time = std::min(max_rows_, warmed_at_a_time(cache_->ways()));
   for (uint64_t first = 0; first < most; first += at_a_time) {
     CacheCall call = cache_call();
@@ -327,12 +337,11 @@ ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm,
     if (warm.data != nullptr) {
       const char* const piece = static_cast<const char*>(warm.data) + first * warm.index_bytes;
       call.index_bytes = warm.index_bytes;
-      RETURN_IF_CUDA_FAILED(function, index_copies_.copy(piece, call.count * warm.index_bytes, stream, &call.indices));
+      RETURN_CUDA_ERROR(index_copies_.copy(piece, call.count * warm.index_bytes, stream, &call.indices));
     }
-    RETURN_IF_CUDA_FAILED(function, fill_cache(call, stream));
+    RETURN_CUDA_ERROR(fill_cache(call, stream));
   }
-  RETURN_IF_CUDA_FAILED(function, cache_->forget_misses(stream));
-  return NCAST_OK;
+  return cache_->forget_misses(stream);
 }
 
 ncast_status Reader::remove_cache(const char* function, cudaStream_t stream) {

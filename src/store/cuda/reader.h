@@ -66,6 +66,7 @@ class Reader {
   ncast_status fetch(uint64_t first, uint64_t count, int64_t step, uint64_t rows, const RowTarget& target);
   // Gathers use a cache of encoded rows from now on. It is filled with `warm`: rows in host memory, which may include
   // some that do not exist; without any, with the first rows of the table if the policy is `fixed`. Waits for `stream`.
+  // After an error the reader has the cache that it had before.
   ncast_status set_cache(const CacheOptions& options, const Indices& warm, uint64_t rows, cudaStream_t stream);
   ncast_status remove_cache(const char* function, cudaStream_t stream);
   // Waits for `stream`. Of all caches so far.
@@ -89,6 +90,7 @@ class Reader {
   cudaError_t gather_piece(const Indices& indices, char* out, const RowTarget& target);
   CacheCall cache_call() const;
   cudaError_t gather_cached(const GatherArguments& call, const RowTarget& target);
+  cudaError_t warm_cache(const Indices& warm, uint64_t first_rows, cudaStream_t stream);
   cudaError_t fill_cache(const CacheCall& call, cudaStream_t stream);
   cudaError_t fetch_by_copy_engine(uint64_t first, uint64_t count, bool has_head, const RowTarget& target);
 

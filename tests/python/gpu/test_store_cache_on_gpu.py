@@ -10,6 +10,7 @@ import pytest
 from gpu_store import ROWS, Array, Versions, empty, same, table, update_under_readers, version_of
 from narrowcast import store
 from narrowcast._native.cuda_driver import Stream
+from narrowcast.errors import CudaError, TooSmallError
 from narrowcast.store import RowIndexError
 
 POLICIES = ["static", "lru", "lfu"]
@@ -57,6 +58,22 @@ def test_cached_gathers_are_indexing(policy, layout, codec, stream):
         made.check()
         assert made.cache(stream=stream).bytes == 0
         assert same(gathered(made, picked, stream), rows[picked])
+
+
+def test_a_cache_that_cannot_be_replaced_stays(stream):
+    rows = table()
+    with store.build(rows, codec="window") as made:
+        made.prepare(4000, stream=stream)
+        made.cache(600, "lru", stream=stream)
+        picked = zipf(3000, 1)
+        gathered(made, picked, stream)
+        before = made.cache_info(stream=stream)
+        for size_bytes, error in ((1, TooSmallError), (1 << 50, CudaError)):
+            with pytest.raises(error):
+                made.cache(size_bytes=size_bytes, policy="lfu", stream=stream)
+            assert made.cache_info(stream=stream) == before
+        assert same(gathered(made, picked, stream), rows[picked])
+        assert made.cache_info(stream=stream).hits > before.hits
 
 
 def test_rows_that_were_gathered_are_hits(stream):
