@@ -52,10 +52,11 @@ struct PlaceArguments {
   uint32_t payload_pitch;
   uint32_t count;
   const uint32_t* lengths;
-  uint32_t slot_bytes;    // a multiple of 16; 0: layout packed
-  uint32_t unit_bytes;    // a multiple of 16: what is stored end to end begins at multiples of it
-  uint32_t* tile_units;   // one for every 32 rows: their units, then those of the rows before
-  uint32_t* piece_units;  // stored end to end since the piece began
+  uint32_t slot_bytes;      // a multiple of 16; 0: layout packed
+  uint32_t unit_bytes;      // a multiple of 16: what is stored end to end begins at multiples of it
+  uint32_t warps_per_tile;  // 1 to 32
+  uint32_t* tile_units;     // one for every 32 rows: their units, then those of the rows before
+  uint32_t* piece_units;    // stored end to end since the piece began
   PackedRun* run;
   char* slots;
   char* packed;
@@ -70,6 +71,6 @@ struct CopyOutArguments {
   char* to;  // mapped host memory, where the piece begins; 16-byte aligned
 };
 
-inline constexpr uint32_t rows_per_tile = 32;  // whose payloads a warp places
+inline constexpr uint32_t rows_per_tile = 32;  // whose places a warp finds
 
 }  // namespace narrowcast::store::cuda

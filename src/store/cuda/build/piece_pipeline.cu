@@ -9,10 +9,14 @@ namespace narrowcast::store::cuda {
 namespace {
 
 constexpr const char* function = "ncast_store_builder";
-constexpr uint64_t chunk_bytes = 4u << 20;  // of rows
+// A chunk of rows has 4 MiB, or more if rows are long: a warp encodes one, and a GPU needs many.
+constexpr uint64_t least_chunk_bytes = 4u << 20, most_chunk_bytes = 32u << 20, wanted_chunk_rows = 512;
 constexpr uint64_t most_chunk_rows = 65536;
-constexpr uint64_t most_packed_chunk_bytes = 32u << 20;  // payloads of a chunk, if units are large
-constexpr uint64_t chunks_per_piece = 33;                // Python's blocks of 128 MiB are 32, or a few rows more
+constexpr uint64_t most_packed_chunk_bytes = 36u << 20;  // payloads of a chunk, if units are large
+constexpr uint64_t raw_piece_bytes = 132u << 20;         // Python's blocks have 128 MiB, or a few rows more
+constexpr uint64_t chunks_per_piece = 33;                // at most
+// Warps that share the places of 32 rows. Short rows: finding the places takes longer than copying a row.
+constexpr uint32_t warps_per_tile = 32, warps_per_short_tile = 8, short_row_bytes = 256;
 constexpr uint64_t overflow_unit_bytes = 16;
 constexpr uint32_t ctas_per_sm = 4;
 
@@ -94,8 +98,12 @@ cudaError_t PiecePipeline::create_streams() {
   int sms = 0;
   RETURN_CUDA_ERROR(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device_));
   ctas_ = static_cast<uint32_t>(sms) * ctas_per_sm;
-  for (cudaStream_t* stream : {&in_, &work_, &out_})
+  for (cudaStream_t* stream : {&in_, &work_})
     RETURN_CUDA_ERROR(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+  // Kernels that take payloads to the host need few SMs, and would wait for those that encode the next chunk.
+  int lowest = 0, highest = 0;
+  RETURN_CUDA_ERROR(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  RETURN_CUDA_ERROR(cudaStreamCreateWithPriority(&out_, cudaStreamNonBlocking, highest));
   for (Buffers& buffers : buffers_)
     for (cudaEvent_t* event : {&buffers.arrived, &buffers.encoded, &buffers.placed, &buffers.left})
       RETURN_CUDA_ERROR(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
@@ -153,9 +161,11 @@ ncast_status PiecePipeline::begin(const RowModel& row_model, const PayloadLayout
   encode_.payload_pitch = place_.payload_pitch = static_cast<uint32_t>(rounded_up(bound, 16));
   const uint64_t packed_bytes = rounded_up(bound, place_.unit_bytes);
   longest_bytes_ = layout.slot_bytes != 0 ? layout.slot_bytes : packed_bytes;
+  place_.warps_per_tile = row_bytes_ < short_row_bytes ? warps_per_short_tile : warps_per_tile;
+  const uint64_t chunk_bytes = std::clamp(wanted_chunk_rows * row_bytes_, least_chunk_bytes, most_chunk_bytes);
   chunk_rows_ = std::max<uint64_t>(
       std::min({chunk_bytes / row_bytes_, most_packed_chunk_bytes / packed_bytes, most_chunk_rows}), 1);
-  piece_rows_ = chunk_rows_ * chunks_per_piece;
+  piece_rows_ = std::max(chunk_rows_, std::min(raw_piece_bytes / row_bytes_, chunk_rows_ * chunks_per_piece));
   const OnDevice guard(device_);
   cudaError_t error = guard.error();
   if (error == cudaSuccess) error = allocate(model);

@@ -8,8 +8,8 @@
 namespace narrowcast::store::cuda {
 namespace {
 
-// The link, not the SMs, limits copies to host memory.
-constexpr uint32_t copy_out_ctas = 16;
+// The link, not the SMs, limits copies to host memory. Few CTAs find room next to those that encode.
+constexpr uint32_t copy_out_ctas = 8;
 
 __global__ void __launch_bounds__(encode_warps * 32) sum(const __grid_constant__ PlaceArguments arguments) {
   sum_tiles(arguments);
@@ -32,11 +32,11 @@ cudaError_t launch_encode(const EncodeKernel& kernel, const EncodeArguments& arg
 }
 
 cudaError_t launch_place(const PlaceArguments& arguments, uint32_t ctas, cudaStream_t stream) {
-  constexpr uint32_t rows_per_cta = rows_per_tile * encode_warps;
-  const uint32_t useful = std::min((arguments.count + rows_per_cta - 1) / rows_per_cta, ctas);
-  sum<<<useful, encode_warps * 32, 0, stream>>>(arguments);
+  const uint32_t tiles = (arguments.count + rows_per_tile - 1) / rows_per_tile;
+  const auto useful = [&](uint32_t warps) { return std::min((warps + encode_warps - 1) / encode_warps, ctas); };
+  sum<<<useful(tiles), encode_warps * 32, 0, stream>>>(arguments);
   scan<<<1, 32, 0, stream>>>(arguments);
-  place<<<useful, encode_warps * 32, 0, stream>>>(arguments);
+  place<<<useful(tiles * arguments.warps_per_tile), encode_warps * 32, 0, stream>>>(arguments);
   return cudaGetLastError();
 }
 

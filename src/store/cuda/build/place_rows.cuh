@@ -1,5 +1,5 @@
-// Moves payloads from where they were encoded to where they are stored. A warp takes 32 rows, a tile; a prefix sum over
-// the tiles says where it begins, so no atomic operations are needed.
+// Moves payloads from where they were encoded to where they are stored. A tile is 32 rows; a prefix sum over the tiles
+// says where it begins, so no atomic operations are needed.
 #pragma once
 
 #include <cstdint>
@@ -48,34 +48,41 @@ __device__ inline void sum_tiles(const PlaceArguments& arguments) {
   }
 }
 
-// One warp.
+// One warp. Each lane takes a run of tiles, whose loads do not wait for each other.
 __device__ inline void scan_tiles(const PlaceArguments& arguments) {
-  const uint32_t lane = device::lane_id(), tiles = tiles_of(arguments);
-  uint32_t before = 0;
-  for (uint32_t first = 0; first < tiles; first += 32) {
-    const uint32_t tile = first + lane, units = tile < tiles ? arguments.tile_units[tile] : 0;
-    const uint32_t up_to = device::inclusive_scan(units);
-    if (tile < tiles) arguments.tile_units[tile] = before + up_to - units;
-    before += __shfl_sync(device::all_lanes, up_to, 31);
+  const uint32_t lane = device::lane_id(), tiles = tiles_of(arguments), run = (tiles + 31) / 32;
+  const uint32_t begin = min(lane * run, tiles), end = min(begin + run, tiles);
+  uint32_t* const units = arguments.tile_units;
+  uint32_t own = 0;
+#pragma unroll 8
+  for (uint32_t tile = begin; tile < end; ++tile) own += units[tile];
+  const uint32_t up_to = device::inclusive_scan(own);
+  uint32_t before = up_to - own;
+#pragma unroll 8
+  for (uint32_t tile = begin; tile < end; ++tile) {
+    const uint32_t here = units[tile];
+    units[tile] = before;
+    before += here;
   }
-  if (lane == 0) {
-    *arguments.run = {*arguments.piece_units, before};
-    *arguments.piece_units += before;
+  if (lane == 31) {
+    *arguments.run = {*arguments.piece_units, up_to};
+    *arguments.piece_units += up_to;
   }
 }
 
-// Any number of CTAs.
+// Any number of CTAs. warps_per_tile warps share a tile: each finds the places of all its rows, and moves some of them.
 __device__ inline void place_rows(const PlaceArguments& arguments) {
-  const uint32_t lane = device::lane_id(), warps = blockDim.x / 32, tiles = tiles_of(arguments);
-  const uint32_t piece_begin = arguments.run->begin;
-  for (uint32_t tile = blockIdx.x * warps + threadIdx.x / 32; tile < tiles; tile += gridDim.x * warps) {
+  const uint32_t lane = device::lane_id(), warps = blockDim.x / 32, step = arguments.warps_per_tile;
+  const uint32_t piece_begin = arguments.run->begin, items = tiles_of(arguments) * step;
+  for (uint32_t item = blockIdx.x * warps + threadIdx.x / 32; item < items; item += gridDim.x * warps) {
+    const uint32_t tile = item / step, part = item % step;
     const uint32_t first = tile * rows_per_tile, own_row = first + lane;
     const uint32_t own_units = packed_units(arguments, own_row);
     const uint32_t own_end = arguments.tile_units[tile] + device::inclusive_scan(own_units);
     const uint32_t own_bytes = own_row < arguments.count ? arguments.lengths[own_row] : 0;
-    if (own_row < arguments.count) arguments.ends[own_row] = piece_begin + own_end;
+    if (part == 0 && own_row < arguments.count) arguments.ends[own_row] = piece_begin + own_end;
     const uint32_t rows = min(arguments.count - first, rows_per_tile);
-    for (uint32_t i = 0; i < rows; ++i) {
+    for (uint32_t i = part; i < rows; i += step) {
       const uint32_t units = __shfl_sync(device::all_lanes, own_units, i);
       const uint32_t end = __shfl_sync(device::all_lanes, own_end, i);
       const uint32_t bytes = __shfl_sync(device::all_lanes, own_bytes, i);
@@ -93,14 +100,23 @@ __device__ inline void place_rows(const PlaceArguments& arguments) {
 
 // Any number of CTAs. Stores whole 128-byte lines of the host's memory, so that the link carries few partial ones.
 __device__ inline void copy_out(const CopyOutArguments& arguments) {
+  constexpr uint64_t at_a_time = 4;  // vectors that a thread loads before it stores them
   const uint64_t bytes = uint64_t{arguments.run->units} * arguments.unit_bytes;
   char* const to = arguments.to + uint64_t{arguments.run->begin} * arguments.unit_bytes;
-  const uint64_t in_line = reinterpret_cast<uintptr_t>(to) % 128;
-  const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
-  for (uint64_t at = (uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 16; at < in_line + bytes; at += threads * 16)
-    if (at >= in_line)
-      *reinterpret_cast<uint4*>(to + (at - in_line)) =
-          *reinterpret_cast<const uint4*>(arguments.packed + (at - in_line));
+  const uint64_t in_line = reinterpret_cast<uintptr_t>(to) % 128, end = in_line + bytes;
+  const uint64_t step = uint64_t{gridDim.x} * blockDim.x * 16;
+  for (uint64_t first = (uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 16; first < end;
+       first += at_a_time * step) {
+    uint4 vectors[at_a_time];
+#pragma unroll
+    for (uint64_t i = 0; i < at_a_time; ++i)
+      if (const uint64_t at = first + i * step; at >= in_line && at < end)
+        vectors[i] = *reinterpret_cast<const uint4*>(arguments.packed + (at - in_line));
+#pragma unroll
+    for (uint64_t i = 0; i < at_a_time; ++i)
+      if (const uint64_t at = first + i * step; at >= in_line && at < end)
+        *reinterpret_cast<uint4*>(to + (at - in_line)) = vectors[i];
+  }
 }
 
 }  // namespace narrowcast::store::cuda
