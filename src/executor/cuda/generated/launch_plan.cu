@@ -50,7 +50,7 @@ ncast_status GeneratedPlan::check_buffers(const Call& call, uint64_t piece_bytes
 ncast_status GeneratedPlan::run(const Call& call) {
   const uint64_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t piece_bytes = call.count * value_bytes;
-  const uint64_t chunk_bytes = chunk_bytes_of(call.count, program().chunks, value_bytes);
+  const uint64_t chunk_bytes = chunk_bytes_of(compiled_, call.count);
   const uint64_t all_blocks = (chunk_bytes + program().block_bytes - 1) / program().block_bytes;
   if (all_blocks >= UINT32_MAX / 4)
     return fail(NCAST_UNSUPPORTED, "count is %llu, too many for a plan", static_cast<unsigned long long>(call.count));
@@ -71,7 +71,7 @@ ncast_status GeneratedPlan::run(const Call& call) {
 cudaError_t GeneratedPlan::launch(const Call& call) {
   const uint64_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t piece_bytes = call.count * value_bytes;
-  const uint64_t chunk_bytes = chunk_bytes_of(call.count, program().chunks, value_bytes);
+  const uint64_t chunk_bytes = chunk_bytes_of(compiled_, call.count);
   bool lines = false;
   const PlanPacketShape packets = packet_shape(call, chunk_bytes, &lines);
   const cudaError_t error = packets.ctas != 0         ? launch_packets(call, packets, lines, piece_bytes, chunk_bytes)

@@ -12,10 +12,15 @@
 
 namespace narrowcast::executor::cuda::generated {
 
-// Distance between the chunks of a piece of `count` values, in bytes: docs/design/plans.md, "Buffers".
-constexpr uint64_t chunk_bytes_of(uint64_t count, uint32_t chunks, uint64_t value_bytes) {
-  const uint64_t bytes = (count + chunks - 1) / chunks * value_bytes;
-  return (bytes + 15) / 16 * 16;
+// Distance between the chunks of a piece of `count` values, in bytes: docs/design/plans.md, "Buffers". Kernels of the
+// operations get whole blocks of encoded values, as from the operations: only those are encoded, and a call of one block
+// has fewer messages.
+inline uint64_t chunk_bytes_of(const CompiledPlan& plan, uint64_t count) {
+  const Program& program = plan.program;
+  const uint64_t bytes = (count + program.chunks - 1) / program.chunks * ncast_dtype_bytes(program.dtype);
+  const bool is_coded = program.codec != NCAST_CODEC_RAW;
+  const uint64_t unit = plan.blocks.pieces && is_coded ? program.block_bytes : 16;
+  return (bytes + unit - 1) / unit * unit;
 }
 // Bytes of the values of a chunk.
 constexpr uint64_t bytes_of_chunk(uint64_t piece_bytes, uint64_t chunk_bytes, uint32_t chunk) {
