@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace narrowcast::plan::verify {
@@ -13,7 +14,8 @@ class Contributions {
   // A set is a list of entries in the order of their chunks: the chunk, then a bit for each rank.
   using Set = uint32_t;
 
-  explicit Contributions(int ranks) : words_((static_cast<size_t>(ranks) + 63) / 64), table_(1024, empty) {}
+  explicit Contributions(int ranks)
+      : ranks_(ranks), words_((static_cast<size_t>(ranks) + 63) / 64), table_(1024, empty) {}
 
   Set single(uint32_t chunk, int rank);
   // Of all ranks.
@@ -35,6 +37,16 @@ class Contributions {
 
   // Whether the first chunk of the set comes from all ranks.
   bool is_of_all(Set set, int ranks) const;
+  bool contains(Set set, uint32_t chunk, int rank) const;
+  struct Contribution {
+    uint32_t chunk;
+    int rank;  // -1: there is none
+  };
+  // The first contribution of a that b lacks.
+  Contribution first_missing(Set a, Set b) const;
+  bool is_subset(Set a, Set b) const { return first_missing(a, b).rank < 0; }
+  // What distinguishes a set from the wanted one: "lacks input chunk 1 of rank 2".
+  std::string difference(Set found, Set wanted) const;
   int lowest_rank(Set set) const { return bounds_[set].lowest; }
   int highest_rank(Set set) const { return bounds_[set].highest; }
 
@@ -49,6 +61,7 @@ class Contributions {
   uint64_t hash(const uint64_t* words, size_t count) const;
   void grow();
 
+  int ranks_;
   size_t words_;  // of the ranks of an entry
   std::vector<uint64_t> storage_;
   std::vector<size_t> starts_{0};

@@ -9,12 +9,11 @@
 #include "codec/codec.h"
 #include "plan/steps.h"
 #include "plan/verify/contributions.h"
+#include "plan/verify/value_history.h"
 
 namespace narrowcast::plan::verify {
 
 namespace {
-
-constexpr size_t max_trace = 24;
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t hash = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu;
@@ -25,7 +24,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
 struct Value {
   Contributions::Set set = none;  // none: undefined
   uint32_t doubled = none;        // the flat step that added a contribution for the second time
-  uint32_t history = none;        // in History, if there is one
+  uint32_t history = none;        // in ValueHistory, if there is one
   uint16_t roundings = 0, inexact_encodings = 0;
   bool is_ordered = true;  // its ranks were combined in ascending order
   bool has_packets = false;
@@ -33,19 +32,9 @@ struct Value {
   uint64_t expression = 0;              // a hash of how it was computed
 };
 
-// How each value came about. Kept only when a fault must be explained.
-struct History {
-  struct Node {
-    uint32_t flat;
-    Contributions::Set set;
-    std::vector<uint32_t> sources;
-  };
-  std::vector<Node> nodes;
-};
-
 class Execution {
  public:
-  Execution(const Program& program, const MemoryMap& map, History* history)
+  Execution(const Program& program, const MemoryMap& map, ValueHistory* history)
       : program_(program),
         plan_(*program.plan),
         map_(map),
@@ -192,21 +181,15 @@ class Execution {
     ++sum.roundings;
     sum.expression = mix(sum.expression, operands_.size() - begin);
     if (history_ != nullptr) {
-      History::Node node{flat, sum.set, {}};
-      for (size_t i = begin; i < operands_.size(); ++i)
-        if (operands_[i].history != none) node.sources.push_back(operands_[i].history);
-      sum.history = static_cast<uint32_t>(history_->nodes.size());
-      history_->nodes.push_back(std::move(node));
+      std::vector<uint32_t> sources;
+      for (size_t i = begin; i < operands_.size(); ++i) sources.push_back(operands_[i].history);
+      sum.history = history_->add(flat, sum.set, sources);
     }
     return sum;
   }
 
   void note(uint32_t flat, Value& value) {
-    if (history_ == nullptr) return;
-    History::Node node{flat, value.set, {}};
-    if (value.history != none) node.sources.push_back(value.history);
-    value.history = static_cast<uint32_t>(history_->nodes.size());
-    history_->nodes.push_back(std::move(node));
+    if (history_ != nullptr) value.history = history_->add(flat, value.set, {&value.history, 1});
   }
 
   void store(const FlatStep& step, const Operand& to) {
@@ -289,50 +272,20 @@ class Execution {
       return false;
     }
     uint32_t history = value.history;
-    if (value.set == wanted || is_subset(wanted, value.set)) {
+    if (value.set == wanted || contributions_.is_subset(wanted, value.set)) {
       if (value.doubled != none) {
         finding.message = place + " contains a contribution twice: " + twice_text(value.doubled);
         history = none;
         explain_double(value);
       }
     }
-    if (finding.message.empty()) finding.message = place + " " + difference(value.set, wanted);
+    if (finding.message.empty()) finding.message = place + " " + contributions_.difference(value.set, wanted);
     explain(history, value.set, wanted);
     if (!finding.trace.empty()) {
       const Where last = finding.trace.back().where;
       if (last.rank == rank) finding.where = last;
     }
     return false;
-  }
-
-  static std::string contribution(uint32_t chunk, int rank) {
-    return "input chunk " + std::to_string(chunk) + " of rank " + std::to_string(rank);
-  }
-
-  // The first contribution of a that b lacks; rank -1 if there is none.
-  std::pair<uint32_t, int> first_missing(Contributions::Set a, Contributions::Set b) const {
-    for (size_t i = 0; i < contributions_.entries(a); ++i) {
-      const Contributions::Entry entry = contributions_.entry(a, i);
-      for (int rank = 0; rank < plan_.rank_count(); ++rank)
-        if (entry.has(rank) && !contains(b, entry.chunk, rank)) return {entry.chunk, rank};
-    }
-    return {0, -1};
-  }
-  bool contains(Contributions::Set set, uint32_t chunk, int rank) const {
-    for (size_t i = 0; i < contributions_.entries(set); ++i)
-      if (contributions_.entry(set, i).chunk == chunk) return contributions_.entry(set, i).has(rank);
-    return false;
-  }
-  bool is_subset(Contributions::Set a, Contributions::Set b) const { return first_missing(a, b).second < 0; }
-
-  std::string difference(Contributions::Set found, Contributions::Set wanted) const {
-    const auto missing = first_missing(wanted, found), extra = first_missing(found, wanted);
-    std::string text;
-    if (missing.second >= 0) text += "lacks " + contribution(missing.first, missing.second);
-    if (extra.second >= 0)
-      text += std::string(text.empty() ? "contains " : " and contains ") + contribution(extra.first, extra.second) +
-              (text.empty() ? ", which does not belong there" : " instead");
-    return text;
   }
 
   std::string twice_text(uint32_t flat) const { return describe(program_.where(flat)) + " adds it again"; }
@@ -342,30 +295,14 @@ class Execution {
   // The steps that the value went through, the last one last.
   void explain(uint32_t history, Contributions::Set found, Contributions::Set wanted) {
     if (history_ == nullptr || history == none) return;
-    const auto extra = first_missing(found, wanted);
-    std::vector<uint32_t> path;
-    while (history != none && path.size() < max_trace) {
-      const History::Node& node = history_->nodes[history];
-      path.push_back(node.flat);
-      uint32_t next = none;
-      for (const uint32_t source : node.sources) {
-        const Contributions::Set set = history_->nodes[source].set;
-        if (extra.second < 0 || contains(set, extra.first, extra.second)) next = source;
-      }
-      history = next;
-    }
-    for (size_t i = path.size(); i-- > 0;) add_trace(path[i]);
+    for (const uint32_t flat : history_->path_to(history, contributions_, contributions_.first_missing(found, wanted)))
+      add_trace(flat);
   }
 
   // Where the two summands that overlap come from, and the step that combines them.
   void explain_double(const Value& value) {
     if (history_ == nullptr) return;
-    for (const History::Node& node : history_->nodes) {
-      if (node.flat != value.doubled) continue;
-      for (const uint32_t source : node.sources) add_trace(history_->nodes[source].flat);
-      add_trace(node.flat);
-      return;
-    }
+    for (const uint32_t flat : history_->sum_of(value.doubled)) add_trace(flat);
   }
 
   void report_undefined(uint32_t flat, const Operand& operand, uint32_t cell) {
@@ -405,7 +342,7 @@ class Execution {
   const Program& program_;
   const Plan& plan_;
   const MemoryMap& map_;
-  History* history_;
+  ValueHistory* history_;
   Contributions contributions_;
   std::vector<Value> memory_;
   std::vector<Ring> rings_;
@@ -420,7 +357,7 @@ class Execution {
 Values compute_values(const Program& program, std::span<const uint32_t> order, const MemoryMap& map) {
   Values values = Execution(program, map, nullptr).run(order);
   if (!values.finding.found()) return values;
-  History history;
+  ValueHistory history;
   return Execution(program, map, &history).run(order);
 }
 
