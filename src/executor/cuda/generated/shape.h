@@ -13,7 +13,7 @@
 namespace narrowcast::executor::cuda::generated {
 
 // Distance between the chunks of a piece of `count` values, in bytes: docs/design/plans.md, "Buffers". Kernels of the
-// operations get whole blocks of encoded values, as from the operations: only those are encoded, and a call of one block
+// operations get whole blocks of encoded values, as the operations do: only those are encoded, and a call of one block
 // has fewer messages.
 inline uint64_t chunk_bytes_of(const CompiledPlan& plan, uint64_t count) {
   const Program& program = plan.program;
