@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/kernel_table.h"
 #include "doctest/doctest.h"
 #include "executor/cuda/generated/compile.h"
 #include "executor/cuda/generated/kernel_sources.h"
@@ -95,6 +96,34 @@ TEST_CASE("plans whose steps are those of the operations get instances of their 
   for (plan::Step& step : plan.ranks[1].groups[1].steps)
     if (step.from[0].channel == channel) step.from[0].codec = NCAST_CODEC_WINDOW;
   CHECK_FALSE(pieces(plan));
+}
+
+TEST_CASE("direct exchanges of which the library has the kernel are not compiled") {
+  using codec::KernelKind;
+  const auto kernel_of = [](KernelKind kind) {  // a stand-in, if this program contains no kernels
+    if (codec::find_kernel(kind, NCAST_CODEC_WINDOW, NCAST_BFLOAT16) == nullptr)
+      codec::add_kernel(kind, NCAST_CODEC_WINDOW, NCAST_BFLOAT16, {nullptr, 5, 5, 0, 1000});
+    return codec::find_kernel(kind, NCAST_CODEC_WINDOW, NCAST_BFLOAT16);
+  };
+  const auto check = [](const Plan& plan, const codec::Kernel* kernel) {
+    CompiledPlan made;
+    REQUIRE_MESSAGE(compile(plan, {NCAST_BFLOAT16, NCAST_SUM, 90}, "", &made) == NCAST_OK, ncast_last_error());
+    CHECK(made.built_in == kernel);
+    CHECK(made.blocks.warps == kernel->max_warps);
+    CHECK(made.blocks.shared_bytes == kernel->cta_bytes);
+    for (const std::string& cubin : made.cubins) CHECK(cubin.empty());
+  };
+  check(test::all_gather_plan(3, NCAST_CODEC_WINDOW), kernel_of(KernelKind::move));
+  check(test::all_reduce_plan(3, NCAST_CODEC_WINDOW), kernel_of(KernelKind::reduce_sum));
+}
+
+TEST_CASE("encoded direct exchanges are cut into whole blocks") {
+  const auto chunk_bytes = [](const Plan& plan, bool by_steps) {
+    return chunk_bytes_of(generated(plan, NCAST_BFLOAT16, NCAST_SUM, by_steps), 1000);
+  };
+  CHECK(chunk_bytes(test::all_reduce_plan(4, NCAST_CODEC_WINDOW), false) == 4096);
+  CHECK(chunk_bytes(test::all_reduce_plan(4, NCAST_CODEC_RAW), false) == 512);
+  CHECK(chunk_bytes(test::all_reduce_plan(4, NCAST_CODEC_WINDOW), true) == 512);
 }
 
 TEST_CASE("reductions that do not follow the order of the ranks are executed by steps") {
