@@ -1,0 +1,123 @@
+// Measures what bounds the kernels of the store on a GPU, without them: reads of pages of host memory, of which each
+// costs an address translation, and stores of whole rows. Writes JSON (bench/results/README.md). Needs 9 GiB of memory.
+//
+//   nvcc -std=c++20 -O2 -arch=sm_90 -Isrc -o store_limits tools/gpu/store_limits.cu
+//   ./store_limits > store_limits.json
+#include <cuda_runtime.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "store/cuda/row_output.cuh"
+
+namespace {
+
+void check(cudaError_t error, int line) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "line %d: %s\n", line, cudaGetErrorString(error));
+  std::exit(1);
+}
+#define CHECK_RESULT(call) check(call, __LINE__)
+
+// The median of some runs.
+double seconds(const std::function<void()>& run) {
+  cudaEvent_t begin, end;
+  CHECK_RESULT(cudaEventCreate(&begin));
+  CHECK_RESULT(cudaEventCreate(&end));
+  std::vector<float> times;
+  run();
+  for (int i = 0; i < 3; ++i) {
+    CHECK_RESULT(cudaEventRecord(begin));
+    run();
+    CHECK_RESULT(cudaEventRecord(end));
+    CHECK_RESULT(cudaEventSynchronize(end));
+    CHECK_RESULT(cudaEventElapsedTime(&times.emplace_back(), begin, end));
+  }
+  CHECK_RESULT(cudaEventDestroy(begin));
+  CHECK_RESULT(cudaEventDestroy(end));
+  std::ranges::sort(times);
+  return times[times.size() / 2] / 1e3;
+}
+
+// Reads 4 bytes at `each` places of every page, page after page or in another order. Threads have four reads on their
+// way, and no two passes read the same sector.
+__global__ void __launch_bounds__(1024) read_pages(const char* base, uint64_t pages, uint64_t page_bytes, uint32_t each,
+                                                   uint32_t passes, bool is_shuffled, uint32_t* sink) {
+  const uint64_t threads = uint64_t{gridDim.x} * blockDim.x, own = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const uint64_t apart = page_bytes / each;
+  uint32_t sum = 0;
+  for (uint32_t pass = 0; pass < passes; ++pass)
+    for (uint64_t i = own; i < pages * each; i += 4 * threads) {
+      uint32_t values[4] = {};
+#pragma unroll
+      for (uint32_t k = 0; k < 4; ++k) {
+        const uint64_t at = i + k * threads, number = at / each;
+        if (at >= pages * each) continue;
+        const uint64_t page = is_shuffled ? number * 2654435761u % pages : number;
+        const uint64_t offset = at % each * apart + (pass * 128 + (page * 640 & 4095)) % apart;
+        values[k] = __ldcv(reinterpret_cast<const uint32_t*>(base + page * page_bytes + offset));
+      }
+      for (const uint32_t value : values) sum += value;
+    }
+  if (sum == 12345) *sink = sum;  // the compiler must not remove the loads
+}
+
+// Each warp stores every so many-th row.
+__global__ void __launch_bounds__(512) store_rows(char* out, uint64_t rows, uint32_t row_bytes, uint64_t stride) {
+  const narrowcast::store::cuda::Tile tile(32, static_cast<int>(threadIdx.x % 32));
+  const uint32_t warps = blockDim.x / 32;
+  for (uint64_t row = threadIdx.x / 32 * gridDim.x + blockIdx.x; row < rows; row += uint64_t{gridDim.x} * warps)
+    narrowcast::store::cuda::store_zeros(tile, out + row * stride, row_bytes);
+}
+
+}  // namespace
+
+int main() {
+  constexpr size_t memory_bytes = size_t{8} << 30, page_bytes = 65536, rows = 100000;
+  constexpr uint32_t row_bytes = 5732;
+  void* const memory = mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK_RESULT(cudaHostRegister(memory, memory_bytes, cudaHostRegisterMapped | cudaHostRegisterPortable));
+  uint32_t* sink = nullptr;
+  char* out = nullptr;
+  CHECK_RESULT(cudaMalloc(&sink, sizeof *sink));
+  CHECK_RESULT(cudaMalloc(&out, rows * 6000));
+  cudaDeviceProp device;
+  CHECK_RESULT(cudaGetDeviceProperties(&device, 0));
+  std::printf("{\"device\": \"%s\", \"command\": \"store_limits\",\n \"million_reads_per_s\": [", device.name);
+  bool is_first = true;
+  for (const uint64_t gib : {1, 2, 4, 8})
+    for (const uint32_t each : {1u, 8u})
+      for (const bool is_shuffled : {false, true}) {
+        const uint64_t pages = (gib << 30) / page_bytes;
+        std::printf(
+            "%s\n  {\"table_gib\": %d, \"page_bytes\": %zu, \"reads_of_a_page\": %u, \"order\": \"%s\", \"by_sms\": {",
+            is_first ? "" : ",", static_cast<int>(gib), page_bytes, each, is_shuffled ? "shuffled" : "ascending");
+        is_first = false;
+        for (const uint32_t sms : {4u, 8u, 16u, 64u}) {
+          const auto passes = static_cast<uint32_t>(std::max<uint64_t>(1, 262144 / (pages * each)));
+          const double time = seconds([&] {
+            read_pages<<<sms, 1024>>>(static_cast<char*>(memory), pages, page_bytes, each, passes, is_shuffled, sink);
+          });
+          std::printf("%s\"%u\": %.1f", sms == 4 ? "" : ", ", sms,
+                      static_cast<double>(pages * each * passes) / time / 1e6);
+        }
+        std::printf("}}");
+      }
+  std::printf("],\n \"stored_gb_per_s\": [");
+  for (const uint64_t stride : {5732, 5888}) {
+    std::printf("%s\n  {\"row_bytes\": %u, \"stride\": %d, \"by_sms\": {", stride == 5732 ? "" : ",", row_bytes,
+                static_cast<int>(stride));
+    for (const uint32_t sms : {1u, 2u, 4u, 8u, 16u, 32u}) {
+      const double time = seconds([&] { store_rows<<<sms, 512>>>(out, rows, row_bytes, stride); });
+      std::printf("%s\"%u\": %.0f", sms == 1 ? "" : ", ", sms, rows * row_bytes / time / 1e9);
+    }
+    std::printf("}}");
+  }
+  std::printf("]}\n");
+  return 0;
+}
