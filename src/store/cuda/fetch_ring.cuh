@@ -60,7 +60,9 @@ class FetchRing {
     batch_rows_ = 32;
     while (batch_rows_ > rows_ && 4 * teams * batch_rows_ > count_) batch_rows_ /= 2;
     batches_apart_ = teams * batch_rows_;
-    first_ = (static_cast<uint64_t>(team.number()) * gridDim.x + blockIdx.x) * batch_rows_;
+    // The teams of a CTA take batches that follow each other: an SM reads neighbouring pages at the same time, which
+    // shares translations, and its L1 cache has the rows that are asked for often.
+    first_ = (uint64_t{blockIdx.x} * (blockDim.x / 32 / team.warps()) + team.number()) * batch_rows_;
     look_at_ = first_ + lane_;
     // The positions are known three batches, the indices two, and the places one before the fetch begins, so that none
     // of these loads is waited for.

@@ -12,8 +12,6 @@ struct Pages {
   uint32_t count;  // 1 to max_pages; indices that are out of range count as the last page
 };
 inline constexpr uint32_t max_pages = 4096;
-// The order has this many segments, of which batches of rows follow each other in turns (page_order.cuh).
-inline constexpr uint32_t order_segments = 8, order_batch = 32;
 
 // Pages of at least `page_rows` rows, for a table of `rows` rows.
 constexpr Pages pages_of(uint64_t rows, uint64_t page_rows) {

@@ -18,16 +18,6 @@ __device__ inline uint32_t page_of(const OrderArguments& arguments, uint64_t pos
   return static_cast<uint32_t>(min(index >> arguments.pages.shift, uint64_t{arguments.pages.count - 1}));
 }
 
-// Where the position with number `rank` in the order of pages is written. The warps of a gather take the batches of the
-// order in turns, so batches of all segments follow each other: warps work on different pages at the same time, because
-// reads of one row wait for each other, and a page may have a row that is asked for thousands of times. The pages of
-// the segments have fewer translations than the GPU keeps.
-__device__ inline uint64_t place_in_order(uint64_t rank, uint64_t count) {
-  const uint64_t batches = count / order_batch / order_segments, batch = rank / order_batch;
-  if (batch >= batches * order_segments) return rank;
-  return (batch % batches * order_segments + batch / batches) * order_batch + rank % order_batch;
-}
-
 // Adds the number of this CTA's indices in each page to `counts`. shared: one word for each page.
 __device__ inline void count_pages(const OrderArguments& arguments, uint32_t* shared) {
   const uint32_t pages = arguments.pages.count;
@@ -80,8 +70,7 @@ __device__ inline void place_positions(const OrderArguments& arguments, uint32_t
 #pragma unroll
   for (uint32_t i = 0; i < most; ++i) {
     const uint64_t position = first + i * order_threads;
-    if (position < arguments.count)
-      arguments.order[place_in_order(begin[page[i]] + place[i], arguments.count)] = static_cast<uint32_t>(position);
+    if (position < arguments.count) arguments.order[begin[page[i]] + place[i]] = static_cast<uint32_t>(position);
   }
 }
 
