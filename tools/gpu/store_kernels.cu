@@ -5,7 +5,7 @@
 // *registered_memory*, *cuda/build*):
 //
 //   nvcc -std=c++20 -O2 -arch=sm_90 -Iinclude -Isrc -Itests -o store_kernels tools/gpu/store_kernels.cu OBJECTS
-//   ./store_kernels COMMIT > store_kernels.json
+//   ./store_kernels COMMIT [TABLE...] > store_kernels.json    numbers of tables (see main), from 0; all without any
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
@@ -211,7 +211,10 @@ int main(int argc, char** argv) {
       {"bfloat16, window", window(NCAST_BFLOAT16, 8192), normal_bfloat16(), 60, middle, 20000},
       {"bfloat16, window", window(NCAST_BFLOAT16, 32768), normal_bfloat16(), 60, middle, 5000},
   };
-  for (const Work& work : all) measure(work, &work == &all[0]);
+  std::vector<size_t> chosen;
+  for (int i = 2; i < argc; ++i) chosen.push_back(std::strtoul(argv[i], nullptr, 10));
+  for (size_t i = 0; argc <= 2 && i < all.size(); ++i) chosen.push_back(i);
+  for (size_t i = 0; i < chosen.size(); ++i) measure(all.at(chosen[i]), i == 0);
   std::printf("\n]}\n");
   return 0;
 }
