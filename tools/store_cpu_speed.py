@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""GB/s of encoding, decoding and gathering rows of a store on CPUs, beside numpy.take of the same rows.
+
+    tools/store_cpu_speed.py --threads 1,16 -o store.json
+
+`encode` is a block of rows that a builder encodes with the checksums of the file, which is /dev/null. `decode` is a
+slice of an open table, and `gather` rows of it in random order. All rows are compared with the input. The machine
+should be otherwise idle: the load before the measurements is in the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from narrowcast import store
+from narrowcast._store.handle import Builder
+from narrowcast._store.sources import source_of
+from narrowcast.cli.bench.codec import processor
+from narrowcast.cli.bench.report import commit
+from narrowcast.types import value_type
+
+CASES = [  # value type, bytes of a row, share of zeros, codec, layout
+    ("bfloat16", 512, 0.0, "window", "stride"),
+    ("bfloat16", 2048, 0.0, "window", "stride"),
+    ("bfloat16", 512, 0.0, "window", "packed"),
+    ("float32", 512, 0.0, "window", "stride"),
+    ("float32", 2048, 0.0, "window", "stride"),
+    ("bfloat16", 512, 0.0, "invariant", "stride"),
+    ("float32", 2048, 0.8, "invariant", "stride"),
+    ("float32", 512, 0.8, "zeros+trim+window", "stride"),
+    ("float32", 2048, 0.95, "zeros+trim+window", "packed"),
+]
+GATHERED_ROWS = 100_000
+
+Table = npt.NDArray[Any]
+
+
+def table(kind: str, row_bytes: int, zeros: float, size: int) -> Table:
+    """Normally distributed rows, of which a sixteenth is different."""
+    rng = np.random.default_rng(1)
+    rows = size // 16 // row_bytes
+    values = rng.standard_normal((rows, row_bytes // (2 if kind == "bfloat16" else 4)), np.float32) * np.float32(0.02)
+    values[rng.random(values.shape) < zeros] = 0
+    if kind == "bfloat16":
+        values = (values.view(np.uint32) >> 16).astype(np.uint16)
+    return np.concatenate([values] * 16)
+
+
+def rate(size: int, run: Callable[[], object], repeats: int) -> float:
+    """GB/s of the median call, after one more."""
+    times = []
+    for _ in range(repeats + 1):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return round(size / statistics.median(times[1:]) / 1e9, 2)
+
+
+def encode_rate(rows: Table, kind: str, codec: str, layout: str, threads: int, repeats: int) -> float:
+    source = source_of(rows, value_type(kind), None)
+    file = os.open(os.devnull, os.O_RDWR)
+    builder = Builder(
+        file,
+        source.kind,
+        source.row_shape,
+        codec=codec,
+        layout=layout,
+        rows=source.rows,
+        capacity=None,
+        spare=None,
+        metadata="",
+        threads=threads,
+        device=None,
+    )
+    builder.sample(source.sample)
+    blocks = list(source.blocks)
+
+    def encode() -> None:
+        for block in blocks:
+            builder.add(block)
+
+    found = rate(rows.nbytes, encode, repeats)
+    builder.close()
+    os.close(file)
+    return found
+
+
+def measure(
+    case: tuple[str, int, float, str, str], size: int, thread_counts: list[int], repeats: int
+) -> dict[str, Any]:
+    kind, row_bytes, zeros, codec, layout = case
+    rows = table(kind, row_bytes, zeros, size)
+    picked = np.random.default_rng(2).integers(0, len(rows), GATHERED_ROWS)
+    gathered, taken = np.empty_like(rows, shape=(GATHERED_ROWS, rows.shape[1])), np.take(rows, picked, axis=0)
+    whole = np.empty_like(rows)
+    result: dict[str, Any] = {
+        "rows": f"{kind}, {row_bytes} bytes, {zeros:.0%} zeros",
+        "codec": codec,
+        "layout": layout,
+        "threads": {},
+    }
+    made = store.build(rows, codec, layout, dtype=kind)
+    assert made is not None
+    with made:
+        result["ratio"] = round(made.ratio, 4)
+        for threads in thread_counts:
+            decode = partial(made.fetch, 0, len(rows), 1, whole, threads=threads)
+            gather = partial(made.gather, picked, gathered, threads=threads)
+            result["threads"][threads] = {
+                "encode": encode_rate(rows, kind, codec, layout, threads, repeats),
+                "decode": rate(rows.nbytes, decode, repeats),
+                "gather": rate(taken.nbytes, gather, repeats),
+            }
+        result["exact"] = bool(
+            np.array_equal(whole.view(np.uint8), rows.view(np.uint8))
+            and np.array_equal(gathered.view(np.uint8), taken.view(np.uint8))
+        )
+    result["numpy_take"] = rate(taken.nbytes, lambda: np.take(rows, picked, axis=0, out=gathered, mode="clip"), repeats)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, help="write the results to this file")
+    parser.add_argument("--mib", type=int, default=256, help="size of a table")
+    parser.add_argument("--threads", default="1", help="numbers of threads, separated by commas")
+    parser.add_argument("--runs", type=int, default=3)
+    arguments = parser.parse_args()
+    cpus = len(os.sched_getaffinity(0))
+    results: dict[str, Any] = {
+        "machine": f"{processor()}, {cpus} of {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "commit": commit(),
+        "command": shlex.join(["tools/store_cpu_speed.py", *sys.argv[1:]]),
+        "load_before": os.getloadavg()[0],
+        "unit": "GB/s of raw bytes",
+        "tables": [],
+    }
+    threads = [int(one) for one in arguments.threads.split(",")]
+    for case in CASES:
+        results["tables"].append(measure(case, arguments.mib << 20, threads, arguments.runs))
+        print(json.dumps(results["tables"][-1]), file=sys.stderr, flush=True)
+        if arguments.output:
+            arguments.output.write_text(json.dumps(results, indent=1) + "\n")
+    if not arguments.output:
+        print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
