@@ -119,6 +119,12 @@ def test_tables_of_short_rows_have_the_bytes_of_the_cpu(tmp_path):
     check_same(dense(2_000_001, 2, "int32", 0.5), tmp_path, codec="zeros+trim", layout="packed")
 
 
+def test_tables_of_long_rows_have_the_bytes_of_the_cpu(tmp_path):
+    rows = dense(700, 32000, "bfloat16")  # more than a chunk
+    for layout in ("stride", "packed"):
+        check_same(rows, tmp_path, codec="window", layout=layout, dtype="bfloat16")
+
+
 def test_a_table_that_a_gpu_built_can_be_read_and_changed(tmp_path):
     rows = dense(5003, 128)
     table = store.build(Array(rows), capacity=6000)
