@@ -93,6 +93,8 @@ class Reading:
             if count is None:
                 if step == 0:
                     raise ValueError("step is 0: give a count")
+                if not 0 <= begin <= rows:
+                    raise RowIndexError(f"row {begin} is not among the {rows} rows")
                 count = len(range(begin, rows if step > 0 else -1, step))
             count = as_index(count, "count")
         if count < 0 or not -(1 << 62) < step < 1 << 62:
@@ -127,6 +129,8 @@ class Reading:
             return self[:]
         if isinstance(index, slice):
             return self.fetch(index)
+        if isinstance(index, (bool, np.bool_)):
+            raise TypeError("a single bool is not an index of rows")
         if isinstance(index, (int, np.integer)):
             row, rows = int(index), len(self)
             if not -rows <= row < rows:

@@ -286,8 +286,10 @@ class Store:
 
         Waits for calls on GPUs. Graphs with captured calls must not run afterwards.
         """
-        self._readers.close()
-        self._handle.close()
+        try:
+            self._readers.close()
+        finally:
+            self._handle.close()
 
     def __len__(self) -> int:
         return len(self._reading)

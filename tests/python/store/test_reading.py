@@ -56,6 +56,19 @@ def test_a_bad_index_is_named_and_nothing_is_written(opened, picked, bad, data):
     assert (out == 7).all()
 
 
+def test_a_slice_to_the_end_begins_in_the_table_or_at_its_end(opened):
+    assert len(opened.fetch(len(opened))) == 0
+    for first in (-1, len(opened) + 1):
+        with pytest.raises(IndexError, match="not among"):
+            opened.fetch(first)
+
+
+@pytest.mark.parametrize("index", [True, np.False_])
+def test_a_single_bool_is_not_an_index(opened, index):
+    with pytest.raises(TypeError, match="bool"):
+        opened[index]
+
+
 def test_slices_out_of_range_are_errors(opened):
     for first, count, step in ((ROWS, 1, 1), (0, ROWS + 1, 1), (5, 7, -1), (-1, 1, 1)):
         with pytest.raises((IndexError, ValueError)):
