@@ -44,17 +44,25 @@ const codec::Kernel* find_built_in(const Program& program, const BlockSource& bl
   return codec::find_kernel(codec::KernelKind::reduce_sum, program.codec, program.dtype);
 }
 
-ncast_status compile_source(const std::string& generated, int architecture, const std::string& folder,
-                            std::string* cubin) {
-  const std::string source = with_included_sources(generated);
-  const CubinKey key{source + "\nsm_" + std::to_string(architecture), find_nvrtc().identity};
-  return CubinCache(folder).find_or_compile(
-      key, [&](std::string* made) { return compile_by_nvrtc(source, architecture, made); }, cubin);
+// The sources of the kernels, by CompiledKernel, with the headers that they include. Empty: there is no such kernel.
+std::array<std::string, compiled_kernels> sources_of(const CompiledPlan& plan) {
+  std::array<std::string, compiled_kernels> sources;
+  const auto add = [&](CompiledKernel number, const std::string& source, const char* only = nullptr) {
+    sources[static_cast<size_t>(number)] = only == nullptr ? source : std::string("#define ") + only + "\n" + source;
+  };
+  if (plan.built_in == nullptr) add(CompiledKernel::blocks, with_included_sources(plan.blocks.text));
+  if (plan.packets.straight.text.empty()) return sources;
+  const std::string straight = with_included_sources(plan.packets.straight.text);
+  add(CompiledKernel::packets, straight, only_packets);
+  add(CompiledKernel::lines, straight, only_lines);
+  const std::string in_phases = with_included_sources(plan.packets.in_phases.text);
+  add(CompiledKernel::packets_in_phases, in_phases, only_packets);
+  add(CompiledKernel::lines_in_phases, in_phases, only_lines);
+  return sources;
 }
 
 }  // namespace
 
-// The kernels are compiled at the same time.
 ncast_status compile(const plan::Plan& plan, const Target& target, const std::string& folder, CompiledPlan* compiled) {
   if (ncast_status status = generate(plan, target, compiled)) return status;
   compiled->built_in = find_built_in(compiled->program, compiled->blocks);
@@ -62,32 +70,37 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
     compiled->blocks.warps = compiled->built_in->max_warps;
     compiled->blocks.shared_bytes = compiled->built_in->cta_bytes;
   }
-  const auto part = [](const PacketKernels& kernels, const char* only) {
-    return kernels.text.empty() ? "" : std::string("#define ") + only + "\n" + kernels.text;
-  };
-  const std::array<std::string, compiled_kernels> texts = {
-      compiled->built_in == nullptr ? compiled->blocks.text : "", part(compiled->packets.straight, only_packets),
-      part(compiled->packets.straight, only_lines), part(compiled->packets.in_phases, only_packets),
-      part(compiled->packets.in_phases, only_lines)};
-  struct Result {
-    ncast_status status = NCAST_OK;
+  const std::array<std::string, compiled_kernels> sources = sources_of(*compiled);
+  const CubinCache cache(folder);
+  const std::string compiler = find_nvrtc().identity;
+  struct Job {
+    const std::string& source;
+    CubinKey key;
+    std::string* cubin;
+    ncast_status status;
     std::string message;
   };
-  std::array<Result, texts.size()> results;
-  const auto run = [&](size_t i) {
-    if (texts[i].empty()) return;
-    results[i].status = guarded("compiling a plan", [&] {
-      return compile_source(texts[i], target.architecture, folder, &compiled->cubins[i]);
+  std::vector<Job> jobs;  // kernels that are not in the cache
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].empty()) continue;
+    CubinKey key{sources[i] + "\nsm_" + std::to_string(target.architecture), compiler};
+    if (!cache.find(key, &compiled->cubins[i]))
+      jobs.push_back({sources[i], std::move(key), &compiled->cubins[i], NCAST_OK, ""});
+  }
+  const auto run = [&](Job& job) {
+    job.status = guarded("compiling a plan", [&] {
+      const auto make = [&](std::string* made) { return compile_by_nvrtc(job.source, target.architecture, made); };
+      return cache.find_or_compile(job.key, make, job.cubin);
     });
-    if (results[i].status != NCAST_OK) results[i].message = ncast_last_error();
+    if (job.status != NCAST_OK) job.message = ncast_last_error();
   };
   {
-    std::vector<std::jthread> others;
-    for (size_t i = 1; i < texts.size(); ++i) others.emplace_back(run, i);
-    run(0);
+    std::vector<std::jthread> others;  // the kernels are compiled at the same time
+    for (size_t i = 1; i < jobs.size(); ++i) others.emplace_back([&, i] { run(jobs[i]); });
+    if (!jobs.empty()) run(jobs[0]);
   }
-  for (const Result& result : results)
-    if (result.status != NCAST_OK) return fail(result.status, "%s", result.message.c_str());
+  for (const Job& job : jobs)
+    if (job.status != NCAST_OK) return fail(job.status, "%s", job.message.c_str());
   return NCAST_OK;
 }
 

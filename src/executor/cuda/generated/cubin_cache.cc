@@ -77,12 +77,16 @@ std::string CubinCache::path_of(const CubinKey& key) const {
   return folder_ + "/" + hex(key.kernel, 32) + "-" + hex(key.compiler, 16) + ".cubin";
 }
 
+bool CubinCache::find(const CubinKey& key, std::string* cubin) const {
+  if (folder_.empty()) return false;
+  return read(path_of(key), cubin) || (key.compiler.empty() && read_of_any_compiler(key, cubin));
+}
+
 ncast_status CubinCache::find_or_compile(const CubinKey& key, const std::function<ncast_status(std::string*)>& compile,
                                          std::string* cubin) const {
   if (folder_.empty()) return compile(cubin);
+  if (find(key, cubin)) return NCAST_OK;
   const std::string path = path_of(key);
-  if (read(path, cubin)) return NCAST_OK;
-  if (key.compiler.empty() && read_of_any_compiler(key, cubin)) return NCAST_OK;
   std::error_code ignored;
   files::create_directories(folder_, ignored);
   const FileLock lock(path + ".lock");
@@ -97,8 +101,12 @@ bool CubinCache::read(const std::string& path, std::string* cubin) const {
   Header header;
   if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return false;
   if (std::memcmp(header.magic, magic, sizeof magic) != 0) return false;
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (content.size() != header.bytes) return false;
+  file.seekg(0, std::ios::end);
+  const auto bytes = static_cast<uint64_t>(file.tellg());
+  if (bytes != sizeof header + header.bytes) return false;
+  std::string content(header.bytes, '\0');
+  file.seekg(sizeof header);
+  if (!file.read(content.data(), static_cast<std::streamsize>(content.size()))) return false;
   const XXH128_canonical_t checksum = hash_of(content);
   if (std::memcmp(&checksum, &header.checksum, sizeof checksum) != 0) return false;
   *cubin = std::move(content);

@@ -21,9 +21,10 @@ class CubinCache {
   // The folder that NARROWCAST_PLAN_CACHE names ("off": none), or narrowcast/plans in XDG_CACHE_HOME or ~/.cache.
   static std::string default_folder();
 
+  // Whether the cache has the cubin.
+  bool find(const CubinKey& key, std::string* cubin) const;
   // Returns the cubin from the cache, or from compile(), which one process at a time calls for a key; the others wait
-  // for
-  // it. A file that is damaged, or cannot be read or written, is ignored. Errors: those of compile().
+  // for it. A file that is damaged, or cannot be read or written, is ignored. Errors: those of compile().
   ncast_status find_or_compile(const CubinKey& key, const std::function<ncast_status(std::string*)>& compile,
                                std::string* cubin) const;
 
