@@ -1,16 +1,12 @@
-"""Building tables: killed builders, tables larger than memory, and real text."""
+"""Building tables: killed builders, and tables larger than memory."""
 
 from __future__ import annotations
 
-import hashlib
 import random
-import re
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
-from pathlib import Path
 
 import narrowcast
 import numpy as np
@@ -97,25 +93,6 @@ def test_a_source_may_be_larger_than_the_memory_of_the_process(tmp_path, codec, 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def bag_of_words(limit: int, columns: int) -> np.ndarray:
-    """Whether words occur in modules of the standard library, hashed to columns; and how often."""
-    paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[:limit]
-    counts = np.zeros((len(paths), columns), np.int64)
-    for row, path in enumerate(paths):
-        for word in re.findall(rb"[a-zA-Z_]{3,}", path.read_bytes()):
-            counts[row, int.from_bytes(hashlib.blake2b(word, digest_size=4).digest(), "little") % columns] += 1
-    return counts
-
-
-@pytest.mark.parametrize(("kind", "most"), [("float32", 0.25), ("int64", 0.15)])
-def test_features_of_text_shrink_and_keep_their_bits(kind, most):
-    counts = bag_of_words(60, 1433)
-    features = (counts != 0).astype(np.float32) if kind == "float32" else counts
-    with store.build(features) as table:
-        assert np.array_equal(table[:].view(np.uint8), features.view(np.uint8))
-        assert table.ratio < most
 
 
 def test_the_number_of_threads_does_not_change_the_file(tmp_path):
