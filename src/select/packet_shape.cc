@@ -33,6 +33,8 @@ uint64_t one_shot_capacity(int ranks, bool lines) {
 uint64_t two_shot_capacity(int ranks, bool lines) {
   return static_cast<uint64_t>(ranks) * one_shot_capacity(ranks, lines) / 2;
 }
+// What all warps reduce if each has one row of the larger packets.
+uint64_t one_turn_bytes() { return row_bytes(true) * channel::max_packet_ctas * most_packet_warps(true); }
 bool takes_two_shots(uint64_t bytes, int ranks, bool may_be_lines, Shots shots) {
   if (shots == Shots::one && bytes <= one_shot_capacity(ranks, may_be_lines)) return false;
   if (shots == Shots::two && bytes >= least_two_shot_bytes) return true;
@@ -69,7 +71,9 @@ uint64_t most_packet_bytes(Operation operation, int ranks, bool may_be_lines) {
 }
 
 uint64_t most_one_shot_bytes(int ranks) {
-  if (ranks <= 2) return one_shot_capacity(ranks, true);
+  // Two ranks send the same number of bytes in both, but reduce half as many in two. This pays where a warp would have
+  // to reduce more than one row (bench/results/2xh100/2026-11-25_shots.json).
+  if (ranks <= 2) return std::min(one_turn_bytes(), one_shot_capacity(ranks, true));
   // A rank sends ranks - 1 times the data in one shot, and 2 (ranks - 1) / ranks times in two.
   const auto n = static_cast<uint64_t>(ranks);
   return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, one_shot_capacity(ranks, false));

@@ -41,6 +41,17 @@ TEST_CASE("a call that fits the packet buffers has a possible shape, with lines 
   }
 }
 
+TEST_CASE("two ranks take two shots where a warp would reduce several rows in one") {
+  constexpr uint64_t one_turn = uint64_t{channel::LinePacket::row_bytes} * channel::max_packet_ctas * 16;
+  CHECK(most_one_shot_bytes(2) == one_turn);
+  for (const uint64_t bytes : {uint64_t{65536}, one_turn, one_turn + 2, uint64_t{1} << 22}) {
+    CAPTURE(bytes);
+    const PacketShape shape = choose_packet_shape(Operation::all_reduce, bytes, 2, true, 0, Shots::fastest);
+    CHECK(shape.two_shot == (bytes > one_turn));
+    CHECK_FALSE(choose_packet_shape(Operation::all_reduce, bytes, 2, true, 0, Shots::one).two_shot);
+  }
+}
+
 TEST_CASE("all ranks together send the bytes that the operation delivers") {
   for (const Operation operation : testing::packet_operations()) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
