@@ -93,7 +93,7 @@ $(VENV)/package.stamp: build/libnarrowcast.so pyproject.toml CMakeLists.txt $(wi
 
 package: $(VENV)/package.stamp
 
-# The host code and its tests under sanitizers. clang-tidy uses these compile commands, so lint needs no CUDA.
+# The host code and its tests under sanitizers.
 build-sanitize/build.ninja: $(VENV)/build.stamp $(VENV)/werror.$(WERROR)
 	cmake --preset sanitize -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
@@ -146,9 +146,11 @@ lint-format: $(VENV)/lint.stamp
 	@echo clang-format --dry-run --Werror
 	@clang-format --dry-run --Werror $(CXX_FILES)
 
-lint-tidy: $(VENV)/lint.stamp build-sanitize/build.ninja
-	@echo clang-tidy -p build-sanitize
-	@printf '%s\0' $(TIDY_FILES) | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build-sanitize \
+# Without precompiled headers, so that clang-tidy finds headers that are used, but not included.
+lint-tidy: $(VENV)/lint.stamp $(VENV)/build.stamp
+	cmake --preset lint --log-level=WARNING
+	@echo clang-tidy -p build-lint
+	@printf '%s\0' $(TIDY_FILES) | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build-lint \
 	  --extra-arg=-Wno-unknown-warning-option
 
 format: $(VENV)/lint.stamp
