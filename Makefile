@@ -8,6 +8,8 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 # 1: compiler warnings are errors.
 WERROR ?= 0
+# 1: some kernels are compiled quickly and run slowly, for checks on machines without a GPU.
+UNOPTIMIZED_KERNELS ?= 0
 # Seconds per target of `make fuzz`.
 FUZZ_SECONDS ?= 60
 
@@ -67,18 +69,20 @@ $(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh $(NVCC_IS_GONE) | $(
 	@tools/cuda_toolchain.sh >$@.new && mv $@.new $@
 	@echo "nvcc: $$(cat $@)"
 
-# A new file for each value of WERROR, so that a change reconfigures the builds.
-$(VENV)/werror.$(WERROR): | $(VENV)/bin/python
-	@rm -f $(VENV)/werror.* && touch $@
+# A new file for each value of the options, so that a change reconfigures the builds.
+OPTIONS := $(VENV)/options.$(WERROR)$(UNOPTIMIZED_KERNELS)
+$(OPTIONS): | $(VENV)/bin/python
+	@rm -f $(VENV)/options.* && touch $@
 
 setup: $(VENV)/build.stamp $(VENV)/nvcc
 
 # --- build ----------------------------------------------------------------------------------------------------------
 
 # Ninja reconfigures by itself when a CMake file or the list of sources changes. Another compiler needs a fresh cache.
-build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(VENV)/werror.$(WERROR)
+build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(OPTIONS)
 	cmake --preset release $(shell grep -sq "=$$(cat $(VENV)/nvcc)$$" build/CMakeCache.txt || echo --fresh) \
-	  -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR)
+	  -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR) \
+	  -DNARROWCAST_UNOPTIMIZED_KERNELS=$(UNOPTIMIZED_KERNELS)
 	@touch $@
 
 build/libnarrowcast.so: build/build.ninja FORCE
@@ -94,7 +98,7 @@ $(VENV)/package.stamp: build/libnarrowcast.so pyproject.toml CMakeLists.txt $(wi
 package: $(VENV)/package.stamp
 
 # The host code and its tests under sanitizers.
-build-sanitize/build.ninja: $(VENV)/build.stamp $(VENV)/werror.$(WERROR)
+build-sanitize/build.ninja: $(VENV)/build.stamp $(OPTIONS)
 	cmake --preset sanitize -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
 

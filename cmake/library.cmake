@@ -1,5 +1,11 @@
 # libnarrowcast.so: the host code, the kernels and the static CUDA runtime behind the C ABI.
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
+if(NARROWCAST_UNOPTIMIZED_KERNELS)
+  # The sources that take longest. Kernels of the store do not compile without optimization: their stack is too large.
+  set(slow_sources ${cuda_sources})
+  list(FILTER slow_sources INCLUDE REGEX "/src/(instances/(raw|window)|executor/cuda/packets/(reduce|short))\\.cu$")
+  set_source_files_properties(${slow_sources} PROPERTIES COMPILE_OPTIONS -Ofc=max)
+endif()
 set(objects $<TARGET_OBJECTS:narrowcast_host> $<TARGET_OBJECTS:narrowcast_codecs>)
 if(cuda_sources)
   add_library(narrowcast_cuda OBJECT ${cuda_sources})
