@@ -43,6 +43,23 @@ __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
   return value;
 }
 
+// The same over the lower lanes of this lane's tile. lanes: of a tile, a power of two.
+__device__ __forceinline__ uint32_t inclusive_scan(uint32_t value, uint32_t lanes) {
+  const uint32_t segments = (32 - lanes) << 8;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2)
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        ".reg .u32 below;\n"
+        "shfl.sync.up.b32 below|exists, %0, %1, %2, 0xffffffff;\n"
+        "@exists add.u32 %0, %0, below;\n"
+        "}"
+        : "+r"(value)
+        : "r"(step), "r"(segments));
+  return value;
+}
+
 // The `value` of lane `lane_id() + lanes`, or 0 if there is no such lane.
 __device__ __forceinline__ uint32_t shuffle_down_or_zero(uint32_t value, int lanes) {
   uint32_t above;

@@ -15,11 +15,10 @@ inline constexpr uint32_t line_bytes = 128, line_parts = line_bytes / 16;
 
 inline constexpr uint32_t skew_shift = 24;
 
-// What is known of a row before its payload is there.
-struct FetchedRow {
-  uint64_t number;   // of the row in the table
+// What is known of a row before its payload is there. Aligned so that it is loaded at once.
+struct alignas(8) FetchedRow {
   uint32_t output;   // position in the output; no_row if there is none in this tile
-  uint32_t payload;  // bytes | skew << skew_shift; no bytes: the index is out of range
+  uint32_t payload;  // bytes | skew << skew_shift; no bytes: the index is out of range, or there is no row
 
   __device__ uint32_t bytes() const { return payload & ((1u << skew_shift) - 1); }  // at most
   // The payload's distance from the multiple of 16 before it, where the fetch began.
@@ -36,66 +35,76 @@ struct Payload {
 template <typename Team>
 class FetchRing {
  public:
-  // memory: shared memory of the team, 16-byte aligned. Teams of several warps have one row in a step.
+  // memory: shared memory of the team, 16-byte aligned. Teams of several warps have one row in a step. Counts rows and
+  // their bytes.
   __device__ FetchRing(const GatherArguments& arguments, uint64_t row_count, bool has_redirects, char* memory,
                        const Team& team, int lane)
       : team_(team),
         places_(arguments.places),
         selection_(arguments.selection),
         shape_(arguments.shape),
+        counters_(*arguments.counters),
         row_count_(row_count),
         has_redirects_(has_redirects),
         memory_(memory),
         lane_(static_cast<uint32_t>(lane)),
         count_(count_of(arguments.selection)),
+        left_(count_),
         rows_(Team::is_alone ? arguments.shape.rows : 1) {
     constexpr uint32_t groups = 32 / line_parts;
-    rows_at_a_time_ = min(rows_, groups);
+    // Opaque, so that they are not computed again in each step.
+    rows_at_a_time_ = device::opaque(min(rows_, groups));
     const uint32_t shift = device::highest_bit(rows_at_a_time_), group = team.warp() * groups + lane_ / line_parts;
-    lines_at_a_time_ = (team.warps() * groups) >> shift;
-    group_row_ = group & (rows_at_a_time_ - 1);
-    group_offset_ = (group >> shift) * line_bytes + lane_ % line_parts * 16;
+    lines_at_a_time_ = device::opaque((team.warps() * groups) >> shift);
+    group_row_ = device::opaque(group & (rows_at_a_time_ - 1));
+    group_offset_ = device::opaque((group >> shift) * line_bytes + lane_ % line_parts * 16);
     // Large batches cost less, but each team should have several.
-    const uint64_t teams = uint64_t{gridDim.x} * (blockDim.x / 32 / team.warps());
+    const uint32_t teams_of_cta = blockDim.x / 32 / team.warps(), teams = gridDim.x * teams_of_cta;
     batch_rows_ = 32;
-    while (batch_rows_ > rows_ && 4 * teams * batch_rows_ > count_) batch_rows_ /= 2;
+    while (batch_rows_ > rows_ && uint64_t{4} * teams * batch_rows_ > left_) batch_rows_ /= 2;
     batches_apart_ = teams * batch_rows_;
     // The teams of a CTA take batches that follow each other: an SM reads neighbouring pages at the same time, which
     // shares translations, and its L1 cache has the rows that are asked for often.
-    first_ = (uint64_t{blockIdx.x} * (blockDim.x / 32 / team.warps()) + team.number()) * batch_rows_;
-    look_at_ = first_ + lane_;
+    skip(left_, (blockIdx.x * teams_of_cta + team.number()) * batch_rows_);
+    look_left_ = left_;
+    skip(look_left_, lane_ < batch_rows_ ? lane_ : ~0u);
     // The positions are known three batches, the indices two, and the places one before the fetch begins, so that none
     // of these loads is waited for.
     look_ahead();
     look_ahead();
     look_ahead();
-    for (uint32_t stage = 0; stage < shape_.stages; ++stage) fetch(stage);
+    for (uint32_t stage = 0; stage < shape_.stages; ++stage) fetch(stage * shape_.stage_bytes);
   }
 
-  __device__ bool has_step() const { return first_ < count_; }
+  __device__ bool has_step() const { return left_ != 0; }
   // Waits for the current step.
   __device__ void wait() const {
     device::wait_for_all_but(shape_.stages - 1);
     team_.sync();
   }
   // The current step's row number `row`.
-  __device__ const FetchedRow& row(uint32_t row) const { return records(stage_)[row]; }
-  __device__ const char* slot(uint32_t row) const {
-    return slots(stage_) + row * shape_.slot_area + records(stage_)[row].skew();
+  __device__ FetchedRow row(uint32_t row) const { return records(at_)[row]; }
+  // Where its slot is, which it may not fill. fetched: the row.
+  __device__ const char* slot(uint32_t row, const FetchedRow& fetched) const {
+    return memory_ + (at_ + row * shape_.slot_area + fetched.skew());
   }
+  // The number in the table of the row at `output`.
+  __device__ uint64_t number_of(uint32_t output) const { return index_at(output); }
   // Coder raw: the header word of a row.
-  __device__ uint32_t header(uint32_t row) const { return has_redirects_ ? headers(stage_)[row] : 0; }
-  // Ends the current step, when all lanes have read what they need, and starts another fetch.
+  __device__ uint32_t header(uint32_t row) const { return has_redirects_ ? headers(at_)[row] : 0; }
+  // Ends the current step, of which all threads of the team have read what they need, and starts another fetch.
   __device__ void advance() {
-    team_.sync();
-    fetch(stage_);
-    first_ += rows_;
+    fetch(at_);
+    at_ += shape_.stage_bytes;
+    // Opaque, so that addresses are derived from this one value.
+    at_ = device::opaque(at_ == shape_.stages * shape_.stage_bytes ? 0 : at_);
     in_batch_ += rows_;
+    uint32_t rows = rows_;
     if (in_batch_ == batch_rows_) {
       in_batch_ = 0;
-      first_ += batches_apart_ - batch_rows_;
+      rows += batches_apart_ - batch_rows_;
     }
-    stage_ = stage_ + 1 == shape_.stages ? 0 : stage_ + 1;
+    skip(left_, rows);
   }
 
   // The payload of an existing row, without redirects. Any lane may call it.
@@ -112,34 +121,50 @@ class FetchRing {
   static_assert(max_payload_bytes < 1u << skew_shift);
 
  private:
-  __device__ char* slots(uint32_t stage) const { return memory_ + stage * (rows_ * shape_.slot_area); }
+  // stage: where it begins in the memory. It consists of the slots of its rows, their records, and header words.
   __device__ FetchedRow* records(uint32_t stage) const {
-    return reinterpret_cast<FetchedRow*>(slots(shape_.stages)) + stage * rows_;
+    return reinterpret_cast<FetchedRow*>(memory_ + (stage + shape_.records_at));
   }
-  __device__ uint32_t* headers(uint32_t stage) const {
-    return reinterpret_cast<uint32_t*>(records(shape_.stages)) + stage * rows_;
-  }
+  __device__ uint32_t* headers(uint32_t stage) const { return reinterpret_cast<uint32_t*>(records(stage) + rows_); }
 
   // Moves what is known of later batches one batch on. Lane i has row i of each.
   __device__ void look_ahead() {
     // From the index to the place.
     next_output_ = index_output_;
     next_number_ = index_;
-    next_payload_ = {0, 0};
-    if (index_output_ != no_row && index_ < row_count_) next_payload_ = payload_of(index_);
+    Payload payload = {0, 0};
+    if (index_output_ != no_row && index_ < row_count_) payload = payload_of(index_);
+    const auto skew = static_cast<uint32_t>(payload.address % 16);
+    const uint32_t bytes = min(payload.bytes, shape_.slot_bytes);
+    next_begin_ = payload.address - skew;
+    next_payload_ = payload.bytes | skew << skew_shift;
+    next_end_ = bytes != 0 ? bytes + skew : 0;
+    count(bytes);
     // From the position to the index.
     index_output_ = position_;
     if (position_ != no_row) index_ = index_at(position_);
     // The next position.
     position_ = no_row;
-    if (lane_ < batch_rows_ && look_at_ < count_)
-      position_ = selection_.order != nullptr ? selection_.order[look_at_] : static_cast<uint32_t>(look_at_);
-    look_at_ += batches_apart_;
+    if (look_left_ != 0) {
+      const uint32_t place = count_ - look_left_;
+      position_ = selection_.order != nullptr ? selection_.order[place] : place;
+      skip(look_left_, batches_apart_);
+    }
   }
+  // bytes: fetched for the lane's row, or 0 if there is none.
+  __device__ void count(uint32_t bytes) const {
+    const uint32_t rows = __popc(__ballot_sync(device::all_lanes, bytes != 0));
+    bytes = __reduce_add_sync(device::all_lanes, bytes);
+    if (lane_ != 0 || team_.warp() != 0 || rows == 0) return;
+    atomicAdd(&counters_.rows, static_cast<unsigned long long>(rows));
+    atomicAdd(&counters_.fetched_bytes, static_cast<unsigned long long>(bytes));
+  }
+  // left: of the rows, down to none.
+  __device__ static void skip(uint32_t& left, uint32_t rows) { left -= min(left, rows); }
 
-  __device__ static uint64_t count_of(const Selection& selection) {
-    if (selection.device_count == nullptr) return selection.count;
-    return min(selection.count, uint64_t{*selection.device_count});
+  __device__ static uint32_t count_of(const Selection& selection) {
+    const auto count = static_cast<uint32_t>(selection.count);
+    return selection.device_count == nullptr ? count : min(count, *selection.device_count);
   }
 
   // Out of range for an index that is negative.
@@ -153,32 +178,48 @@ class FetchRing {
   // Starts the fetch of the next step into `stage`. Empty steps count, too, so that wait() need not count.
   __device__ void fetch(uint32_t stage) {
     const uint32_t own = lane_ - fetched_;  // of this lane's row in the step, if it has one
-    const uint32_t bytes = min(next_payload_.bytes, shape_.slot_bytes);
     if (own < rows_ && team_.warp() == 0) {
-      records(stage)[own] = {next_number_, next_output_,
-                             next_payload_.bytes | static_cast<uint32_t>(next_payload_.address % 16) << skew_shift};
-      if (has_redirects_ && bytes != 0)
+      records(stage)[own] = {next_output_, next_payload_};
+      if (has_redirects_ && next_end_ != 0)
         device::start_copy_of_4_bytes(&headers(stage)[own], places_.headers + next_number_);
     }
     // Groups of lanes copy whole lines in 16-byte parts, so that no line is requested twice.
     for (uint32_t first = 0; first < rows_; first += rows_at_a_time_) {
-      const uint32_t row = first + group_row_;
-      const uint64_t address = shuffle(next_payload_.address, fetched_ + row), begin = address & ~uint64_t{15};
-      const uint32_t size = __shfl_sync(device::all_lanes, bytes, static_cast<int>(fetched_ + row));
-      const uint32_t end = size != 0 ? size + static_cast<uint32_t>(address % 16) : 0;
-      char* const to = slots(stage) + row * shape_.slot_area;
+      const uint32_t row = first + group_row_, from = fetched_ + row;
+      const uint64_t begin = shuffle(next_begin_, from);
+      const uint32_t end = __shfl_sync(device::all_lanes, next_end_, static_cast<int>(from));
       // Wraps around for parts before the row.
-      uint32_t offset = group_offset_ - static_cast<uint32_t>(begin % line_bytes);
-      for (uint32_t line = 0; line < shape_.slot_lines;
-           line += lines_at_a_time_, offset += lines_at_a_time_ * line_bytes)
-        if (offset < end)
-          device::start_copy_of_16_bytes_by_line(to + offset, reinterpret_cast<const void*>(begin + offset));
+      const uint32_t offset = group_offset_ - static_cast<uint32_t>(begin % line_bytes);
+      const uint32_t to = stage + row * shape_.slot_area;
+      if (lines_at_a_time_ == 4)
+        copy_lines<4>(to, begin, offset, end);
+      else
+        copy_lines<0>(to, begin, offset, end);
     }
     device::commit_copies();
     fetched_ += rows_;
     if (fetched_ == batch_rows_) {
       fetched_ = 0;
       look_ahead();
+    }
+  }
+  // Starts to copy every so many-th part of a row: at_a_time lines apart, or lines_at_a_time_ if it is 0.
+  template <uint32_t at_a_time>
+  __device__ void copy_lines(uint32_t slot, uint64_t from, uint32_t offset, uint32_t end) const {
+    const uint32_t lines = at_a_time != 0 ? at_a_time : lines_at_a_time_;
+    constexpr uint32_t unrolled = at_a_time != 0 ? 4 : 1;
+    // Addresses are not computed for each part: they are constant distances apart.
+    char* to = memory_ + static_cast<int32_t>(slot + offset);
+    from += static_cast<uint64_t>(int64_t{static_cast<int32_t>(offset)});
+    for (uint32_t line = 0; line < shape_.slot_lines; line += unrolled * lines) {
+#pragma unroll
+      for (uint32_t i = 0; i < unrolled; ++i)
+        if (offset + i * lines * line_bytes < end)
+          device::start_copy_of_16_bytes_by_line(to + i * lines * line_bytes,
+                                                 reinterpret_cast<const void*>(from + i * lines * line_bytes));
+      offset += unrolled * lines * line_bytes;
+      to += unrolled * lines * line_bytes;
+      from += unrolled * lines * line_bytes;
     }
   }
   __device__ static uint64_t shuffle(uint64_t value, uint32_t from) {
@@ -190,23 +231,28 @@ class FetchRing {
   const RowPlaces& places_;
   const Selection& selection_;
   const GatherShape& shape_;
+  GatherCounters& counters_;
   uint64_t row_count_;
   bool has_redirects_;
   char* memory_;
+  uint32_t at_ = 0;  // the current stage
   uint32_t lane_;
-  uint64_t count_;
+  uint32_t count_;
+  uint32_t left_;        // rows from the current step on, down to 0: of this team, and those of others between
   uint32_t rows_;        // of a step
   uint32_t batch_rows_;  // a multiple of it
   // How lanes copy lines: rows and lines of each at a time, and where this lane begins.
   uint32_t rows_at_a_time_, lines_at_a_time_, group_row_, group_offset_;
-  uint64_t batches_apart_;  // rows from one batch of the team to the next
-  uint64_t first_;          // row of the current step
-  uint64_t look_at_;        // this lane's row in the next batch to look at
+  uint32_t batches_apart_;  // rows from one batch of the team to the next
+  uint32_t look_left_;      // rows from this lane's in the next batch to look at
   // Rows of the current batch, and of the one that is fetched, that come before the current and the next step.
-  uint32_t in_batch_ = 0, fetched_ = 0, stage_ = 0;
+  uint32_t in_batch_ = 0, fetched_ = 0;
   uint32_t position_ = no_row, index_output_ = no_row, next_output_ = no_row;
   uint64_t index_ = 0, next_number_ = 0;
-  Payload next_payload_ = {0, 0};
+  // Of this lane's row in the batch that is fetched: where the fetch begins, what the record says, and where the fetch
+  // ends, from its begin.
+  uint64_t next_begin_ = 0;
+  uint32_t next_payload_ = 0, next_end_ = 0;
 };
 
 }  // namespace narrowcast::store::cuda

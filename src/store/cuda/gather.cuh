@@ -51,15 +51,27 @@ class Gather {
         scratch_(memory + team.warp() * shape_.staged_bytes),
         staged_(scratch_ + tile_.number * shape_.staged_area),
         spare_(memory + team.warps() * shape_.staged_bytes + shape_.sums_bytes),
+        usual_bytes_(usual_bytes(arguments)),
         ring_(arguments, state.row_count, !Coder::has_header && state.has_redirects != 0,
               spare_ + shape_.spare_rows * shape_.spare_area, team_, lane) {}
 
   __device__ void run() {
     for (; ring_.has_step(); ring_.advance()) {
       ring_.wait();
-      step();
+      const FetchedRow fetched = ring_.row(tile_.number);
+      const char* const slot = ring_.slot(tile_.number, fetched);
+      char* const out = arguments_.selection.out + fetched.output * arguments_.selection.out_stride;
+      if constexpr (Coder::has_header) {
+        const uint32_t header = *reinterpret_cast<const uint32_t*>(slot);  // of tiles without a row, too
+        if (__all_sync(device::all_lanes, is_usual(fetched.bytes(), header))) {
+          const bool ok = decode_to_output(header, slot, fetched.bytes(), out);
+          if (!team_.all(ok)) reject({true, header, slot, fetched.bytes(), out, fetched.output}, ok);
+          continue;
+        }
+      }
+      step(fetched, slot, out);
+      team_.sync();
     }
-    count();
   }
 
  private:
@@ -71,52 +83,50 @@ class Gather {
     uint32_t payload_bytes;  // at most
     char* out;
     uint32_t output;  // position in the output
-    uint64_t number;
   };
 
-  __device__ void step() {
-    const FetchedRow fetched = ring_.row(tile_.number);
-    char* const out = arguments_.selection.out + fetched.output * arguments_.selection.out_stride;
+  // Most rows are in their slots and not raw, and their elements go straight to the output, because nothing remains to
+  // be done to them. They have a path of their own.
+  __device__ bool is_usual(uint32_t payload_bytes, uint32_t header) const {
+    return payload_bytes - uint32_t{header_bytes} < usual_bytes_ && (header & (place_mask | raw_bit)) == 0;
+  }
+  // Usual payloads are shorter than a header word and this; 0: there are none.
+  __device__ static uint32_t usual_bytes(const GatherArguments& arguments) {
+    const RowFormat& format = arguments.format;
+    const bool is_direct = arguments.selection.unit_bytes == 16 && !format.has_zeros && !format.has_trim;
+    return device::opaque(is_direct ? arguments.shape.slot_bytes - header_bytes + 1 : 0);
+  }
+
+  __device__ void step(const FetchedRow& fetched, const char* slot, char* out) {
     const uint32_t payload_bytes = fetched.bytes(), slot_bytes = min(payload_bytes, shape_.slot_bytes);
-    const bool is_selected = fetched.output != no_row, exists = is_selected && payload_bytes != 0;
-    const char* const slot = ring_.slot(tile_.number);
-    const uint32_t header = !exists ? 0 : Coder::has_header ? header_of(slot, slot_bytes) : ring_.header(tile_.number);
-    if (exists) {
-      ++rows_read_;
-      fetched_bytes_ += slot_bytes;
-    }
-    Row row{exists, header, slot, slot_bytes, out, fetched.output, fetched.number};
-    // Most rows are in their slots, and not raw.
-    const bool is_usual = exists && payload_bytes <= shape_.slot_bytes && (header & (place_mask | raw_bit)) == 0;
-    const bool all_usual = __all_sync(device::all_lanes, is_usual);
-    uint32_t far = 0;
-    if (!all_usual) {
-      const bool is_redirected = exists && (header & place_mask) == place_redirect;
-      const bool is_far = is_redirected || payload_bytes > shape_.slot_bytes;
-      const bool is_bad = is_selected && !exists;
-      store_zeros(tile_, out, is_bad && team_.warp() == 0 ? format_.row_bytes : 0);
-      count_rows(arguments_.counters->bad_indices, is_bad);
-      count_rows(arguments_.counters->redirected_rows, is_redirected);
-      row.exists = exists && !is_far;
-      far = __ballot_sync(device::all_lanes, exists && is_far && tile_.lane == 0);
-    }
+    const bool exists = payload_bytes != 0;
+    uint32_t header = 0;
+    if (exists) header = Coder::has_header ? header_of(slot, slot_bytes) : ring_.header(tile_.number);
+    const bool is_redirected = exists && (header & place_mask) == place_redirect;
+    const bool is_far = is_redirected || payload_bytes > shape_.slot_bytes;
+    const bool is_bad = fetched.output != no_row && !exists;
+    store_zeros(tile_, out, is_bad && team_.warp() == 0 ? format_.row_bytes : 0);
+    count_rows(arguments_.counters->bad_indices, is_bad);
+    count_rows(arguments_.counters->redirected_rows, is_redirected);
+    Row row{exists && !is_far, header, slot, slot_bytes, out, fetched.output};
+    uint32_t far = __ballot_sync(device::all_lanes, exists && is_far && tile_.lane == 0);
     while (true) {
-      decode(row, all_usual && row.payload == slot);
+      decode(row);
       if (far == 0) return;
       team_.sync();
       row.exists = false;
       for (uint32_t place = 0; place < shape_.spare_rows && far != 0; ++place, far &= far - 1) {
         const int from = __ffs(static_cast<int>(far)) - 1;
-        const uint64_t number = shuffle(fetched.number, from);
         const uint32_t its_header = __shfl_sync(device::all_lanes, header, from);
-        const Payload payload = far_payload(number, its_header);
+        const uint32_t its_output = __shfl_sync(device::all_lanes, fetched.output, from);
+        const Payload payload = far_payload(its_output, its_header);
         char* const to = spare_ + place * shape_.spare_area;
         if (team_.warp() == 0)
           device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
         char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
-        const uint32_t its_output = __shfl_sync(device::all_lanes, fetched.output, from);
-        if (tile_.number == place) row = {true, 0, to, payload.bytes, its_out, its_output, number};
-        if (lane_ == 0) fetched_bytes_ += payload.bytes;
+        if (tile_.number == place) row = {true, 0, to, payload.bytes, its_out, its_output};
+        if (lane_ == 0 && team_.warp() == 0)
+          atomicAdd(&arguments_.counters->fetched_bytes, static_cast<unsigned long long>(payload.bytes));
       }
       team_.sync();
       if (Coder::has_header && row.exists) row.header = header_of(row.payload, row.payload_bytes);
@@ -124,9 +134,9 @@ class Gather {
   }
 
   // Where a row is that is not, or not entirely, in its slot. No bytes if the redirect is invalid.
-  __device__ Payload far_payload(uint64_t number, uint32_t header) const {
+  __device__ Payload far_payload(uint32_t output, uint32_t header) const {
     if ((header & place_mask) != place_redirect) {
-      const Payload payload = ring_.payload_of(number);
+      const Payload payload = ring_.payload_of(ring_.number_of(output));
       return {payload.address, min(payload.bytes, shape_.spare_area)};
     }
     const RowPlaces& places = arguments_.places;
@@ -135,8 +145,7 @@ class Gather {
     return {reinterpret_cast<uintptr_t>(places.entries) + entry * places.entry_stride, shape_.spare_area};
   }
 
-  // are_usual: all rows exist, and none is raw.
-  __device__ void decode(const Row& row, bool are_usual) {
+  __device__ void decode(const Row& row) {
     bool ok = true;
     if constexpr (!Coder::has_header) {
       ok = !row.exists || row.payload_bytes >= format_.row_bytes;
@@ -144,23 +153,25 @@ class Gather {
     } else {
       const uint32_t header = row.header;
       const bool is_coded = row.exists && (header & (raw_bit | place_mask)) == place_here;
-      if (!are_usual) {
-        const bool is_raw = row.exists && (header & raw_bit) != 0;
-        ok = !is_raw || (header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
-        copy_row(tile_, row.out, row.payload + 4, is_raw && ok && team_.warp() == 0 ? format_.row_bytes : 0,
-                 arguments_.selection.unit_bytes);
-        ok = ok && row.exists == (is_raw || is_coded);
-      }
+      const bool is_raw = row.exists && (header & raw_bit) != 0;
+      ok = !is_raw || (header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
+      copy_row(tile_, row.out, row.payload + 4, is_raw && ok && team_.warp() == 0 ? format_.row_bytes : 0,
+               arguments_.selection.unit_bytes);
+      ok = ok && row.exists == (is_raw || is_coded);
       if (__any_sync(device::all_lanes, is_coded)) {
-        const bool follows_format = decode_coded(row, is_coded);
+        const bool follows_format = decode_in_pieces(row, is_coded);
         ok = ok && (!is_coded || follows_format);
       }
     }
-    if (team_.all(ok)) return;
+    if (!team_.all(ok)) reject(row, ok);
+  }
+
+  // ok: false in any lane of a row that is not. Such rows become zeros.
+  __device__ void reject(const Row& row, bool ok) {
     // The rows of the tiles of a warp, or the only row of a team.
     ok = Team::is_alone ? tile_.all(ok) : team_.warp() != 0;
     store_zeros(tile_, row.out, ok ? 0 : format_.row_bytes);
-    if (tile_.lane == 0 && !ok) reject(row);
+    if (tile_.lane == 0 && !ok) count_rejected(row);
   }
 
   // Counts the tiles where `condition` holds.
@@ -168,30 +179,24 @@ class Gather {
     if (condition && tile_.lane == 0 && team_.warp() == 0) atomicAdd(&counter, 1ull);
   }
 
-  __device__ void reject(const Row& row) {
+  __device__ void count_rejected(const Row& row) {
     const Retries& retries = arguments_.selection.retries;
     if (retries.positions == nullptr) {
       atomicAdd(&arguments_.counters->corrupt_rows, 1ull);
       return;
     }
     retries.positions[atomicAdd(retries.count, 1u)] = row.output;
-    retries.cached_rows[row.number] = -1;
+    retries.cached_rows[ring_.number_of(row.output)] = -1;
     atomicAdd(retries.total, 1ull);
   }
 
-  __device__ bool decode_coded(const Row& row, bool is_coded) {
-    // Elements go straight to the output if nothing remains to be done to them.
-    const bool is_direct = arguments_.selection.unit_bytes == 16 && !format_.has_zeros && !format_.has_trim;
-    return is_direct ? decode_to_output(row, is_coded) : decode_in_pieces(row, is_coded);
-  }
-
-  __device__ bool decode_to_output(const Row& row, bool is_coded) {
-    Coder coder(tile_, team_, format_, arguments_.coder, row.header, row.payload, is_coded ? row.payload_bytes : 0,
-                header_bytes, is_coded ? format_.elems : 0, scratch_);
+  __device__ bool decode_to_output(uint32_t header, const char* payload, uint32_t payload_bytes, char* out) {
+    Coder coder(tile_, team_, format_, arguments_.coder, header, payload, payload_bytes, header_bytes, format_.elems,
+                scratch_);
     for (uint32_t first_of_team = 0; first_of_team < format_.elems;
          first_of_team += team_.warps() * Coder::piece_elems) {
       const uint32_t first = first_of_team + team_.warp() * Coder::piece_elems;
-      coder.template decode<true>(first / Coder::piece_elems, row.out + first * sizeof(typename Coder::Staged));
+      coder.template decode<true>(first / Coder::piece_elems, out + first * sizeof(typename Coder::Staged));
     }
     return coder.ok();
   }
@@ -242,18 +247,6 @@ class Gather {
     return __shfl_sync(device::all_lanes, static_cast<unsigned long long>(value), from);
   }
 
-  __device__ void count() {
-    GatherCounters& counters = *arguments_.counters;
-    const auto add = [&](unsigned long long& to, uint32_t own) {
-      const uint32_t sum = __reduce_add_sync(device::all_lanes, own);
-      if (lane_ == 0 && sum != 0) atomicAdd(&to, static_cast<unsigned long long>(sum));
-    };
-    // All lanes of a tile, and all warps of a team, have counted its rows.
-    const bool counts = tile_.lane == 0 && team_.warp() == 0;
-    add(counters.rows, counts ? rows_read_ : 0);
-    if (counts && fetched_bytes_ != 0) atomicAdd(&counters.fetched_bytes, fetched_bytes_);
-  }
-
   const GatherArguments& arguments_;
   const RowFormat& format_;
   const GatherShape& shape_;
@@ -263,9 +256,8 @@ class Gather {
   char* scratch_;  // of the warp: where the elements of all tiles are staged
   char* staged_;
   char* spare_;
+  uint32_t usual_bytes_;
   FetchRing<Team> ring_;
-  uint32_t rows_read_ = 0;
-  unsigned long long fetched_bytes_ = 0;
 };
 
 // The last CTA tells the writer that the call has ended.

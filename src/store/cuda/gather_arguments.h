@@ -100,6 +100,8 @@ struct GatherShape {
   uint32_t slot_bytes;    // fetched ahead for each row; a multiple of 16
   uint32_t slot_lines;    // the most 128-byte lines that they touch
   uint32_t slot_area;     // shared memory of a slot
+  uint32_t records_at;    // where the records of a stage's rows are
+  uint32_t stage_bytes;   // shared memory of a stage
   uint32_t stages;        // 2 to max_stages: steps that are fetched ahead, the current one included
   uint32_t spare_rows;    // redirected or long rows that are fetched at a time
   uint32_t spare_area;    // shared memory of one of them

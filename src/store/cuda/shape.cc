@@ -7,17 +7,18 @@ namespace narrowcast::store::cuda {
 namespace {
 
 constexpr uint32_t line_bytes = 128, piece_elems = 1024;
-constexpr uint32_t record_bytes = 16 + 4;  // of a row in a stage: FetchedRow and the header word
+constexpr uint32_t record_bytes = 8 + 4;  // of a row in a stage: FetchedRow and the header word
 // A lane decodes up to 32 elements, and copies 64 bytes of rows that are not coded.
 constexpr uint32_t lane_elems = 32, lane_bytes = 64;
 // Redirected rows are rare; more of them than fit here take several turns.
-constexpr uint32_t spare_bytes = 2048;
+constexpr uint32_t spare_bytes = 512;
+// Lines that are fetched pass through the L1 cache, which has what CTAs leave of the memory that both share. With less
+// than this, fewer are fetched at a time.
+constexpr size_t l1_bytes = 32 << 10;
 
 constexpr uint32_t rounded(uint32_t bytes, uint32_t to) { return (bytes + to - 1) / to * to; }
 
-}  // namespace
-
-GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
+GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   GatherShape shape = {};
   const uint32_t lanes = input.is_coded ? input.elems / lane_elems : (input.row_bytes + lane_bytes - 1) / lane_bytes;
   shape.tile_lanes = std::bit_ceil(std::clamp(lanes, 1u, 32u));
@@ -36,7 +37,8 @@ GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
   // The exponents of a piece's escapes are in the same memory before its elements. Loads may go beyond the last one.
   const uint32_t exponent_bytes = piece_elems * (input.staged_bytes == 8 ? 2 : 1) + 16;
   if (input.is_coded) shape.staged_bytes = rounded(std::max(rows * shape.staged_area, exponent_bytes), 16);
-  const uint32_t stage_bytes = rows * (shape.slot_area + record_bytes);
+  shape.records_at = rows * shape.slot_area;
+  const uint32_t stage_bytes = shape.stage_bytes = rounded(shape.records_at + rows * record_bytes, 16);
   const uint32_t most_warps = input.is_coded ? max_coded_warps : max_raw_warps;
   const uint32_t pieces = (input.elems + piece_elems - 1) / piece_elems;
   // The smallest teams that make the most warps busy.
@@ -54,6 +56,14 @@ GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
     }
   }
   return shape;
+}
+
+}  // namespace
+
+GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
+  const GatherShape largest = shape_within(input, shared_bytes),
+                    modest = shape_within(input, shared_bytes - std::min(shared_bytes, l1_bytes));
+  return modest.warps == largest.warps && modest.team_warps == largest.team_warps ? modest : largest;
 }
 
 }  // namespace narrowcast::store::cuda

@@ -17,10 +17,7 @@ struct Tile {
       : lanes(lanes), lane(static_cast<uint32_t>(lane_of_warp) % lanes), number(lane_of_warp / lanes) {}
 
   // The sum of `value` over this lane and the lower lanes of its tile.
-  __device__ uint32_t inclusive_scan(uint32_t value) const {
-    const uint32_t sum = device::inclusive_scan(value);
-    return sum - __shfl_sync(device::all_lanes, sum - value, static_cast<int>(first_lane()));
-  }
+  __device__ uint32_t inclusive_scan(uint32_t value) const { return device::inclusive_scan(value, lanes); }
   // The `value` of lane `from` of this tile.
   __device__ uint32_t broadcast(uint32_t value, uint32_t from) const {
     return __shfl_sync(device::all_lanes, value, first_lane() + from);

@@ -1,6 +1,6 @@
-// Escapes of the coder `window` of rows (docs/format/rows.md). Their tokens are expanded to a list of exponents in
-// shared memory; then each lane picks those of its elements with byte permutations, all in the same number of
-// instructions whatever the number of its escapes.
+// Escapes of the coder `window` of rows (docs/format/rows.md). Each lane picks the exponents of its elements with byte
+// permutations, all in the same number of instructions whatever the number of its escapes: from its tokens, or from a
+// list in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,19 @@ namespace window = codec::window;
 // 0xff in the bytes that are negative, and 0 in the others.
 __device__ __forceinline__ uint32_t signs(uint32_t bytes) { return device::permute_bytes(bytes, 0, 0xba98); }
 
-// Up to eight bytes of a list in shared memory, which is 4-byte aligned.
 struct EightBytes {
   uint32_t low, high;
 
-  // May load up to eleven bytes after the first.
-  __device__ EightBytes(const char* list, uint32_t at) {
-    const auto* const words = reinterpret_cast<const uint32_t*>(list + (at & ~3u));
-    const uint32_t middle = words[1];
-    low = __funnelshift_r(words[0], middle, at * 8);
-    high = __funnelshift_r(middle, words[2], at * 8);
-  }
   // The byte that each of the lower four nibbles of `numbers` says.
   __device__ uint32_t pick(uint32_t numbers) const { return device::permute_bytes(low, high, numbers); }
 };
+
+// Eight bytes of a list in shared memory, which is 4-byte aligned. May load up to eleven bytes after the first.
+__device__ inline EightBytes listed_bytes(const char* list, uint32_t at) {
+  const auto* const words = reinterpret_cast<const uint32_t*>(list + (at & ~3u));
+  const uint32_t middle = words[1];
+  return {__funnelshift_r(words[0], middle, at * 8), __funnelshift_r(middle, words[2], at * 8)};
+}
 
 // Which of a lane's 32 elements are escapes. Escapes are numbered by byte (a column of the eight words), then word.
 class LaneEscapes {
@@ -57,31 +56,37 @@ class LaneEscapes {
     return ((in_columns_ + (in_columns_ >> 8)) + device::bytes4(0x80 - 9) & 0x00800080) == 0;
   }
 
-  // Calls visit(word, bytes) for all words; bytes: those of `list` that belong to the word's escapes, and anything in
-  // other bytes. at: of the lane's first byte in the list. `by_halves`: few() is true for this lane.
-  template <bool by_halves, typename Visit>
-  __device__ void for_each_word(const char* list, uint32_t at, Visit visit) const {
-    const uint32_t second = at + (in_columns_ & 0xff), third = second + (in_columns_ >> 8 & 0xff);
-    const EightBytes first_bytes(list, at), third_bytes(list, third);
-    if constexpr (by_halves) {
-      const uint32_t before = (in_columns_ << 8 & 0xff00ff00) * 17;
+  // The number of escapes in the columns before `column`.
+  __device__ uint32_t before_column(int column) const {
+    uint32_t sum = 0;
 #pragma unroll
-      for (int pair = 0; pair < words / 2; ++pair) {
-        const uint32_t numbers = ranks_[pair] + before;
-        const uint32_t a = first_bytes.pick(numbers), b = third_bytes.pick(numbers >> 16);
-        visit(2 * pair, __byte_perm(a, b, 0x6420));
-        visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
-      }
-    } else {
-      const EightBytes second_bytes(list, second), fourth_bytes(list, third + (in_columns_ >> 16 & 0xff));
+    for (int i = 0; i < column; ++i) sum += in_columns_ >> 8 * i & 0xff;
+    return sum;
+  }
+
+  // Calls visit(word, bytes) for all words; bytes: those that belong to the word's escapes, and anything in other
+  // bytes. lower, upper: from the first escape of each half of the columns on; few() is true for this lane.
+  template <typename Visit>
+  __device__ void for_each_word(const EightBytes& lower, const EightBytes& upper, Visit visit) const {
+    const uint32_t before = (in_columns_ << 8 & 0xff00ff00) * 17;
 #pragma unroll
-      for (int pair = 0; pair < words / 2; ++pair) {
-        const uint32_t numbers = ranks_[pair], above = numbers >> 16;
-        const uint32_t a = __byte_perm(first_bytes.pick(numbers), second_bytes.pick(numbers), 0x7610);
-        const uint32_t b = __byte_perm(third_bytes.pick(above), fourth_bytes.pick(above), 0x7610);
-        visit(2 * pair, __byte_perm(a, b, 0x6420));
-        visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
-      }
+    for (int pair = 0; pair < words / 2; ++pair) {
+      const uint32_t numbers = ranks_[pair] + before;
+      const uint32_t a = lower.pick(numbers), b = upper.pick(numbers >> 16);
+      visit(2 * pair, __byte_perm(a, b, 0x6420));
+      visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
+    }
+  }
+  // The same for any number of escapes. columns: from the first escape of each on.
+  template <typename Visit>
+  __device__ void for_each_word(const EightBytes (&columns)[4], Visit visit) const {
+#pragma unroll
+    for (int pair = 0; pair < words / 2; ++pair) {
+      const uint32_t numbers = ranks_[pair], above = numbers >> 16;
+      const uint32_t a = __byte_perm(columns[0].pick(numbers), columns[1].pick(numbers), 0x7610);
+      const uint32_t b = __byte_perm(columns[2].pick(above), columns[3].pick(above), 0x7610);
+      visit(2 * pair, __byte_perm(a, b, 0x6420));
+      visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
     }
   }
 
@@ -124,6 +129,31 @@ class Tokens {
       exponents[0] = __byte_perm(halves[0], halves[1], 0x6420) & ~is_zero;
       exponents[1] = __byte_perm(halves[0], halves[1], 0x7531) & ~is_zero;
     }
+  }
+
+  // Of eight tokens, in order. rare: gets bits if any of them is far or zero; their exponents are undefined. Bytes are
+  // selected from a table of numbers, where 0 is exponent base - below_tokens.
+  __device__ EightBytes eight_exponents(uint32_t tokens, uint32_t* rare) const
+    requires(planes == 1)
+  {
+    using device::bytes4;
+    constexpr uint32_t mark = 0x40, mask = (1u << Type.exponent_bits) - 1;
+    static_assert(window::below_tokens == 10 && window::zero_token == 14);
+    // The nibbles that are not in a table's half have their highest bit set there: the byte is a sign, 0.
+    const uint32_t flipped = tokens ^ 0x88888888;
+    const uint32_t from_8 = 0x0b0a0908 + (escape_code_ & 0xffff0000),
+                   from_12 = (mark << 24 | mark << 16 | 0x0d0c) + (escape_code_ & 0xffff);
+    const auto number = [&](uint32_t shift) {
+      return device::permute_bytes(0x03020100, 0x07060504, tokens >> shift) +
+             device::permute_bytes(from_8, from_12, flipped >> shift);
+    };
+    const uint32_t low = number(0), high = number(16);
+    *rare |= (low | high) & bytes4(mark);
+    // The top bits are added by themselves, so that nothing is carried to the next element.
+    const auto exponents = [&](uint32_t numbers) {
+      return ((numbers + bytes4(add_ & 0x7f)) ^ bytes4(add_ & 0x80)) & bytes4(mask);
+    };
+    return {exponents(low), exponents(high)};
   }
 
  private:

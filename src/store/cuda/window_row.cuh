@@ -40,21 +40,25 @@ class WindowRow {
       : tile_(tile), team_(team), coder_(coder), list_(scratch + tile.number * tile.lanes * 32) {
     body_ = payload + before_body;
     available_ = payload_bytes - min(payload_bytes, before_body);
+    last_word_ = max(available_, 4u) - 4;
     width_ = header >> row_width_shift & row_width_mask;
     base_ = header >> row_base_shift & row_base_mask;
     escapes_ = header >> row_escapes_shift;
     rest_at_ = elems / 32 * lane_bytes();
     tokens_at_ = rest_at_ + elems % 32 * coded_bytes();
-    ok_ = payload_bytes == 0 || (payload_bytes >= before_body && width_ >= 1 && width_ <= Type.max_width() &&
-                                 base_ <= (1u << Type.exponent_bits) - (1u << width_) && far_at() <= available_);
-    elems_ = ok_ && payload_bytes != 0 ? elems : 0;
+    // No branches: every row takes this path.
+    ok_ = static_cast<int>(payload_bytes >= before_body) & static_cast<int>(width_ - 1 < Type.max_width()) &
+          static_cast<int>(base_ + (1u << width_) <= 1u << Type.exponent_bits) &
+          static_cast<int>(far_at() <= available_);
+    elems_ = ok_ ? elems : 0;
+    lanes_ = elems_ / 32;
   }
   __device__ uint32_t elems() const { return elems_; }
 
   // Decodes the elements of group `piece` to `to`: to the output, or to shared memory.
   template <bool is_output>
   __device__ void decode(uint32_t piece, char* to) {
-    const uint32_t left = elems_ / 32 - min(elems_ / 32, piece * 32), lanes = min(left, 32u);
+    const uint32_t lanes = min(lanes_ - min(lanes_, piece * 32), 32u);
     const bool has_elems = tile_.lane < lanes;
     const char* const group = body_ + piece * 32 * lane_bytes();
     uint32_t rest_bits[words] = {}, codes[words] = {};
@@ -123,20 +127,40 @@ class WindowRow {
         exponents[2 * word + 1] = __byte_perm(codes[word], 0, 0x4342) + device::halves2(base_);
       }
     }
-    const uint32_t own = escapes.count();
-    if (Team::is_alone && !__any_sync(device::all_lanes, own != 0)) return;
-    const uint32_t at = expand_tokens(own);
-    if (__all_sync(device::all_lanes, escapes.few()))
-      replace_exponents<true>(escapes, at, exponents);
-    else
-      replace_exponents<false>(escapes, at, exponents);
+    const uint32_t own = escapes.count(), up_to = tile_.inclusive_scan(own);
+    const uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1);
+    const uint32_t begin = begin_of_piece(total), at = begin + up_to - own;
+    const Tokens<Type> to(base_, escape_code());
+    if constexpr (planes == 1) {
+      const auto replace = [&](int word, uint32_t bytes) {
+        exponents[word] = device::select_bits(escapes.mask(word), bytes, exponents[word]);
+      };
+      EightBytes columns[4];
+      uint32_t rare = 0;
+      const auto load_column = [&](int column) {
+        columns[column] = to.eight_exponents(tokens_from(at + escapes.before_column(column)), &rare);
+      };
+      load_column(0);
+      load_column(2);
+      if (!__any_sync(device::all_lanes, rare != 0 || !escapes.few())) {
+        escapes.for_each_word(columns[0], columns[2], replace);
+        return;
+      }
+      load_column(1);
+      load_column(3);
+      if (!__any_sync(device::all_lanes, rare != 0)) {
+        escapes.for_each_word(columns, replace);
+        return;
+      }
+    }
+    list_exponents(to, begin, ok_ ? total : 0);
+    replace_exponents(escapes, at - begin, exponents);
     __syncwarp();  // the list is in the memory of staged elements
   }
 
-  // Lists the exponents of the tile's escapes in this piece, of which this lane has `own`. Returns where its own begin.
-  __device__ uint32_t expand_tokens(uint32_t own) {
-    const uint32_t up_to = tile_.inclusive_scan(own);
-    uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1), begin = escapes_done_;
+  // total: escapes of the tile in this piece. Returns the number of those in the pieces before.
+  __device__ uint32_t begin_of_piece(uint32_t total) {
+    uint32_t begin = escapes_done_;
     if constexpr (Team::is_alone) {
       escapes_done_ += total;
     } else {
@@ -144,11 +168,12 @@ class WindowRow {
       begin += sums.before;
       escapes_done_ += sums.total;
     }
-    if (begin + total > escapes_) {
-      ok_ = false;
-      total = 0;
-    }
-    const Tokens<Type> expand(base_, escape_code());
+    if (begin + total > escapes_) ok_ = false;
+    return begin;
+  }
+
+  // Lists the exponents of tokens [begin, begin + total).
+  __device__ void list_exponents(const Tokens<Type>& to, uint32_t begin, uint32_t total) {
     uint32_t far = 0;
     for (uint32_t first = tile_.lane * 8; first < total; first += tile_.lanes * 8) {
       const uint32_t tokens = tokens_from(begin + first);
@@ -156,20 +181,20 @@ class WindowRow {
       // Even and odd ones, put in order.
       const uint32_t even = tokens & device::bytes4(0xf), odd = tokens >> 4 & device::bytes4(0xf);
       uint32_t low[planes], high[planes];
-      expand.to_exponents(__byte_perm(even, odd, 0x5140), low);
-      expand.to_exponents(__byte_perm(even, odd, 0x7362), high);
+      to.to_exponents(__byte_perm(even, odd, 0x5140), low);
+      to.to_exponents(__byte_perm(even, odd, 0x7362), high);
 #pragma unroll
       for (int plane = 0; plane < planes; ++plane)
         store(list_ + plane * plane_bytes + first, uint2{low[plane], high[plane]});
     }
     __syncwarp();
     if (__any_sync(device::all_lanes, far != 0)) list_far_exponents(begin, total);
-    return up_to - own;
   }
   // Tokens first, first + 1, ..., first + 7 of the row, and anything after the last one.
   __device__ uint32_t tokens_from(uint32_t first) const {
     const uint32_t bit = tokens_at_ * 8 + first * 4, at = bit / 32 * 4;
-    return __funnelshift_r(load<uint32_t>(body_ + at), load<uint32_t>(body_ + min(at + 4, available_ - 4)), bit);
+    return __funnelshift_r(load<uint32_t>(body_ + min(at, last_word_)), load<uint32_t>(body_ + min(at + 4, last_word_)),
+                           bit);
   }
   // The far ones of tokens first, ..., first + 7 that come before token `end`, as bits 4 i.
   __device__ uint32_t far_tokens(uint32_t first, uint32_t end) const {
@@ -209,16 +234,22 @@ class WindowRow {
     __syncwarp();
   }
   // The exponents of this lane's escapes, which begin at `at` in the list.
-  template <bool by_halves>
   __device__ void replace_exponents(const LaneEscapes& escapes, uint32_t at, Exponents& exponents) const {
+    const auto columns_of = [&](int plane, EightBytes(&columns)[4]) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) columns[i] = listed_bytes(list_ + plane * plane_bytes, at + escapes.before_column(i));
+    };
+    EightBytes columns[4];
+    columns_of(0, columns);
     if constexpr (planes == 1) {
-      escapes.template for_each_word<by_halves>(list_, at, [&](int word, uint32_t bytes) {
+      escapes.for_each_word(columns, [&](int word, uint32_t bytes) {
         exponents[word] = device::select_bits(escapes.mask(word), bytes, exponents[word]);
       });
     } else {
       uint32_t low[words];
-      escapes.template for_each_word<by_halves>(list_, at, [&](int word, uint32_t bytes) { low[word] = bytes; });
-      escapes.template for_each_word<by_halves>(list_ + plane_bytes, at, [&](int word, uint32_t bytes) {
+      escapes.for_each_word(columns, [&](int word, uint32_t bytes) { low[word] = bytes; });
+      columns_of(1, columns);
+      escapes.for_each_word(columns, [&](int word, uint32_t bytes) {
         const uint32_t mask = escapes.mask(word);
         uint32_t& first = exponents[2 * word];
         uint32_t& second = exponents[2 * word + 1];
@@ -346,7 +377,7 @@ class WindowRow {
   const CoderFormat& coder_;
   char* list_;  // of exponents, in shared memory: one plane after the other
   const char* body_;
-  uint32_t available_, elems_, width_, base_, escapes_;
+  uint32_t available_, last_word_, elems_, lanes_, width_, base_, escapes_;
   uint32_t rest_at_, tokens_at_;  // offsets in the body
   uint32_t escapes_done_ = 0;     // by the team
   bool ok_;

@@ -1,6 +1,8 @@
 // Models and rows for the tests of gather kernels.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -54,6 +56,17 @@ inline Fill floats(ncast_dtype dtype, const Trim& trim) {
     const uint64_t value =
         (random() & 1) << (bits - 1) | exponent << mantissa | (random() & ((uint64_t{1} << mantissa) - 1));
     return (value >> trim.low_bits << trim.low_bits) | trim.low;
+  };
+}
+// Values whose exponents all have codes or tokens: some of the latter are above the window. None is zero or far.
+inline Fill near_floats(ncast_dtype dtype) {
+  const codec::window::ValueType type = codec::window::value_type(dtype);
+  const int bits = 8 * type.value_bytes, mantissa = bits - 1 - type.exponent_bits;
+  return [=](std::mt19937_64& random) {
+    const auto middle = (int64_t{1} << type.exponent_bits) / 2;
+    const int below = std::countr_zero(random() | 1 << 8);
+    const auto exponent = static_cast<uint64_t>(random() % 24 == 0 ? middle + 1 : std::max(middle - below, int64_t{1}));
+    return (random() & 1) << (bits - 1) | exponent << mantissa | (random() & ((uint64_t{1} << mantissa) - 1));
   };
 }
 inline Fill sparse(const Fill& fill, uint64_t one_in) {

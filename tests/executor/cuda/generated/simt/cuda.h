@@ -181,6 +181,13 @@ inline uint32_t inclusive_scan(uint32_t value) {
   for (int i = 0; i <= lane_id(); ++i) sum += static_cast<uint32_t>(values[i]);
   return sum;
 }
+inline uint32_t inclusive_scan(uint32_t value, uint32_t lanes) {
+  const uint64_t* const values = simt::exchange(value);
+  uint32_t sum = 0;
+  for (auto i = static_cast<uint32_t>(lane_id()) & -lanes; i <= static_cast<uint32_t>(lane_id()); ++i)
+    sum += static_cast<uint32_t>(values[i]);
+  return sum;
+}
 inline uint32_t shuffle_down_or_zero(uint32_t value, int by) {
   const uint64_t* const values = simt::exchange(value);
   return lane_id() + by < 32 ? static_cast<uint32_t>(values[lane_id() + by]) : 0;
