@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* function = "ncast_store_builder";
 // Raw bytes of a piece: rows that are encoded while those before are written.
-constexpr uint64_t piece_bytes_per_thread = 4u << 20, least_piece_bytes = 8u << 20, most_piece_bytes = 64u << 20;
+constexpr uint64_t piece_bytes_per_thread = 4u << 20, least_piece_bytes = 8u << 20, most_piece_bytes = 128u << 20;
 constexpr uint64_t task_bytes = 64u << 10;   // raw bytes that a thread encodes at a time
 constexpr uint64_t segments_at_a_time = 16;  // that a thread writes
 constexpr uint64_t frames_at_a_time = 64;
@@ -104,7 +104,7 @@ ncast_status Builder::encode_and_write(uint64_t tasks, Encode encode) {
   const file::DataRun& run = waiting_piece_.run;
   const uint64_t parts = (run.segments + segments_at_a_time - 1) / segments_at_a_time;
   threads::FirstError error;
-  threads::for_each(parts + tasks, threads::count_of(options_.threads), [&](uint64_t task) {
+  team_.for_each(parts + tasks, [&](uint64_t task) {
     if (task >= parts) return encode(task - parts);
     const uint64_t first = task * segments_at_a_time;
     error.note(task, writer_.write_data(run, first, std::min(segments_at_a_time, run.segments - first)));
@@ -125,48 +125,39 @@ void Builder::end_piece(uint64_t bytes) {
 }
 
 ncast_status Builder::add_slots(const RowBlock& rows) {
-  const uint64_t stride = plan_.header.stride, bytes = row_bytes();
+  const uint64_t stride = plan_.header.stride, bytes = row_bytes(), bound = plan_.model->bound();
   const RowModel& model = *plan_.model;
   const bool uncoded = plan_.header.uncoded != 0;
   const uint64_t task_rows = std::max<uint64_t>(1, task_bytes / bytes);
-  struct Overflow {
-    uint64_t row;  // of the block
-    std::vector<uint8_t> payload;
-  };
   const uint64_t tasks = (rows.count + task_rows - 1) / task_rows;
-  std::vector<std::vector<Overflow>> overflows(tasks);
+  std::vector<Overflow> overflows(tasks);
   if (!encoded_.bytes)
     encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * stride);
   uint8_t* const slots = encoded_.bytes.get() + file::segment_bytes;
   const ncast_status written = encode_and_write(tasks, [&](uint64_t task) {
-    std::vector<uint8_t> payload(uncoded ? 0 : model.bound());
-    for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i) {
+    const uint64_t end = std::min(rows.count, (task + 1) * task_rows);
+    std::vector<uint8_t> last(uncoded ? 0 : bound);
+    for (uint64_t i = task * task_rows; i < end; ++i) {
       const uint8_t* const row = rows.rows + i * rows.stride;
       uint8_t* const slot = slots + i * stride;
       if (uncoded) {
         std::memcpy(slot, row, bytes);
         continue;
       }
-      size_t length = model.encode(row, payload.data());
+      // Up to bound() bytes are written: over the slots behind, which are written later, but not over other tasks'.
+      uint8_t* const payload = i * stride + bound <= end * stride ? slot : last.data();
+      size_t length = model.encode(row, payload);
       if (length > stride) {
-        overflows[task].push_back({i, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}});
+        overflows[task].add(rows_ + i, payload, length, plan_.header.entry_stride);
         length = 0;
       }
-      std::memcpy(slot, payload.data(), length);
+      if (payload != slot) std::memcpy(slot, payload, length);
       std::memset(slot + length, 0, stride - length);
     }
   });
   if (written != NCAST_OK) return written;
-  for (const std::vector<Overflow>& of_task : overflows) {
-    for (const Overflow& overflow : of_task) {
-      uint64_t entry;
-      if (ncast_status status =
-              writer_.append_entry(rows_ + overflow.row, overflow.payload.data(), overflow.payload.size(), &entry))
-        return status;
-      const uint32_t word = redirect_to(entry);
-      std::memcpy(slots + overflow.row * stride, &word, sizeof word);
-    }
-  }
+  for (const Overflow& overflow : overflows)
+    if (ncast_status status = redirect(overflow, slots)) return status;
   end_piece(rows.count * stride);
   return NCAST_OK;
 }
@@ -177,30 +168,49 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
   const uint64_t task_rows = std::max<uint64_t>(1, task_bytes / row_bytes());
   const uint64_t tasks = (rows.count + task_rows - 1) / task_rows;
   const uint64_t longest = file::aligned(model.bound(), unit);
-  std::vector<std::vector<uint8_t>> payloads(tasks);
-  std::vector<uint32_t> units(rows.count);
+  for (std::unique_ptr<uint8_t[]>* const memory : {&encoded_.bytes, &payloads_})
+    if (!*memory) *memory = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * longest);
+  std::vector<uint32_t> ends(rows.count);  // of the payloads, in units of the task
   const ncast_status written = encode_and_write(tasks, [&](uint64_t task) {
-    std::vector<uint8_t>& own = payloads[task];
-    std::vector<uint8_t> payload(model.bound());
+    uint8_t* const begin = payloads_.get() + task * task_rows * longest;
+    uint64_t at = 0;
     for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i) {
-      const size_t length = model.encode(rows.rows + i * rows.stride, payload.data());
-      own.insert(own.end(), payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length));
-      own.resize(file::aligned(own.size(), unit));
-      units[i] = static_cast<uint32_t>(file::aligned(length, unit) / unit);
+      const uint64_t end = at + model.encode(rows.rows + i * rows.stride, begin + at);
+      at = file::aligned(end, unit);
+      std::memset(begin + end, 0, at - end);
+      ends[i] = static_cast<uint32_t>(at / unit);
     }
   });
   if (written != NCAST_OK) return written;
-  uint32_t end = 0;
-  for (uint32_t& row : units) row = end += row;
-  if (!encoded_.bytes)
-    encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * longest);
-  uint64_t at = file::segment_bytes;
-  for (const std::vector<uint8_t>& own : payloads) {
-    std::memcpy(encoded_.bytes.get() + at, own.data(), own.size());
-    at += own.size();
+  std::vector<uint64_t> begins(tasks + 1);  // of the tasks, in units of the piece
+  for (uint64_t task = 0; task < tasks; ++task)
+    begins[task + 1] = begins[task] + ends[std::min(rows.count, (task + 1) * task_rows) - 1];
+  uint8_t* const to = encoded_.bytes.get() + file::segment_bytes;
+  team_.for_each(tasks, [&](uint64_t task) {
+    std::memcpy(to + begins[task] * unit, payloads_.get() + task * task_rows * longest,
+                (begins[task + 1] - begins[task]) * unit);
+    for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i)
+      ends[i] += static_cast<uint32_t>(begins[task]);
+  });
+  end_piece(begins[tasks] * unit);
+  return end_payloads(std::move(ends));
+}
+
+void Builder::Overflow::add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride) {
+  rows.push_back(row);
+  entries.resize(rows.size() * entry_stride);
+  std::memcpy(entries.data() + (rows.size() - 1) * entry_stride, payload, bytes);
+}
+
+// Appends the entries, and stores words that refer to them in the slots of the piece that is being encoded.
+ncast_status Builder::redirect(const Overflow& overflow, uint8_t* slots) {
+  uint64_t entry = 0;
+  if (ncast_status status = writer_.append_entries(overflow.rows, overflow.entries, &entry)) return status;
+  for (const uint64_t row : overflow.rows) {
+    const uint32_t word = redirect_to(entry++);
+    std::memcpy(slots + (row - rows_) * plan_.header.stride, &word, sizeof word);
   }
-  end_piece(at - file::segment_bytes);
-  return end_payloads(std::move(units));
+  return NCAST_OK;
 }
 
 // Appends the offsets of payloads that end at these units of their piece.

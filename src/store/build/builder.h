@@ -11,6 +11,7 @@
 #include "store/build/row_block.h"
 #include "store/file/writer.h"
 #include "store/rows/fit.h"
+#include "threads/parallel.h"
 
 namespace narrowcast::store {
 
@@ -40,7 +41,8 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
 
 class Builder {
  public:
-  Builder(int file, BuildOptions options) : options_(std::move(options)), writer_(file) {}
+  Builder(int file, BuildOptions options)
+      : options_(std::move(options)), writer_(file), team_(threads::count_of(options_.threads)) {}
 
   // Has rows encoded by `encoder`, except for the layout blocks and the coder raw. Before the first rows, and once.
   ncast_status encode_with(std::unique_ptr<PieceEncoder> encoder);
@@ -56,6 +58,13 @@ class Builder {
     std::unique_ptr<uint8_t[]> bytes;
     file::DataRun run;
   };
+  // Payloads that are longer than a slot.
+  struct Overflow {
+    std::vector<uint64_t> rows;
+    std::vector<uint8_t> entries;  // with zeros behind the payloads
+
+    void add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride);
+  };
 
   ncast_status begin(const RowBlock& sample);
   // Whether encoder_ encodes the table.
@@ -66,6 +75,7 @@ class Builder {
   ncast_status end_payloads(std::vector<uint32_t> ends);
   ncast_status add_slots(const RowBlock& rows);
   ncast_status add_payloads(const RowBlock& rows);
+  ncast_status redirect(const Overflow& overflow, uint8_t* slots);
   uint64_t piece_rows() const;
   // Calls encode(task) for all tasks on several threads, while others write the piece before.
   template <typename Encode>
@@ -80,12 +90,14 @@ class Builder {
   TablePlan plan_;
   bool begun_ = false, finished_ = false, failed_ = false;
   uint64_t rows_ = 0;
-  Piece encoded_, waiting_piece_;  // being encoded; being written
-  uint64_t units_ = 0;             // layout packed: the end of the last payload
-  std::vector<uint8_t> waiting_;   // layout blocks: values that do not fill a frame yet
-  uint64_t frames_end_ = 0;        // layout blocks: bytes of the frames
+  Piece encoded_, waiting_piece_;        // being encoded; being written
+  std::unique_ptr<uint8_t[]> payloads_;  // layout packed: of a piece, those of each task at their place at the latest
+  uint64_t units_ = 0;                   // layout packed: the end of the last payload
+  std::vector<uint8_t> waiting_;         // layout blocks: values that do not fill a frame yet
+  uint64_t frames_end_ = 0;              // layout blocks: bytes of the frames
   // Destroyed before the pieces, which it may be using.
   std::unique_ptr<PieceEncoder> encoder_;
+  threads::Team team_;
 };
 
 }  // namespace narrowcast::store

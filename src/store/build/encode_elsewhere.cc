@@ -61,17 +61,13 @@ ncast_status Builder::encode_elsewhere(const RowBlock& rows) {
     end_piece(piece.packed_units * plan_.header.unit);
     return end_payloads({piece.ends, piece.ends + rows.count});
   }
+  Overflow overflow;
   uint64_t before = 0;
-  for (uint64_t row = 0; row < rows.count; before = piece.ends[row++]) {
-    const uint64_t units = piece.ends[row] - before;
-    if (units == 0) continue;
-    uint64_t entry;
-    if (ncast_status status = writer_.append_entry(rows_ + row, piece.overflow + before * piece.overflow_unit_bytes,
-                                                   units * piece.overflow_unit_bytes, &entry))
-      return status;
-    const uint32_t word = redirect_to(entry);
-    std::memcpy(to + row * plan_.header.stride, &word, sizeof word);
-  }
+  for (uint64_t row = 0; row < rows.count; before = piece.ends[row++])
+    if (const uint64_t units = piece.ends[row] - before; units != 0)
+      overflow.add(rows_ + row, piece.overflow + before * piece.overflow_unit_bytes, units * piece.overflow_unit_bytes,
+                   plan_.header.entry_stride);
+  if (ncast_status status = redirect(overflow, to)) return status;
   end_piece(rows.count * plan_.header.stride);
   return NCAST_OK;
 }

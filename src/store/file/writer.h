@@ -58,8 +58,8 @@ class Writer {
   ncast_status write_data(const DataRun& run, uint64_t first_segment, uint64_t segments);
   // More bytes of the section `offsets`.
   ncast_status append_offsets(const void* bytes, uint64_t count) { return offsets_.append(file_, bytes, count); }
-  // An overflow entry: bytes are padded with zeros to the stride. Returns its number in *entry.
-  ncast_status append_entry(uint64_t row, const uint8_t* bytes, uint64_t count, uint64_t* entry);
+  // Overflow entries of entry_stride bytes each, end to end, and their rows. Returns the number of the first in *first.
+  ncast_status append_entries(const std::vector<uint64_t>& rows, const std::vector<uint8_t>& entries, uint64_t* first);
   // Writes the other sections and the header, and waits until the file is on the disk. rows: in the table.
   ncast_status finish(uint64_t rows);
 

@@ -39,6 +39,7 @@ ncast_status save_slots(Table& table, uint64_t rows, file::Writer& writer) {
   const uint64_t stride = table.view.stride;
   const uint64_t piece = std::max<uint64_t>(1, piece_bytes / stride);
   std::vector<uint8_t> slots, entry(table.view.entry_stride);
+  std::vector<uint64_t> row(1);
   for (uint64_t begin = 0; begin < rows; begin += piece) {
     const uint64_t count = std::min(piece, rows - begin);
     slots.assign(count * stride, 0);
@@ -53,8 +54,9 @@ ncast_status save_slots(Table& table, uint64_t rows, file::Writer& writer) {
           continue;
         }
         copy_payload(table, payload, bytes, entry.data(), entry.size());
+        row[0] = begin + i;
         uint64_t number;
-        if (ncast_status status = writer.append_entry(begin + i, entry.data(), entry.size(), &number)) return status;
+        if (ncast_status status = writer.append_entries(row, entry, &number)) return status;
         const uint32_t word = redirect_to(number);
         std::memcpy(slots.data() + i * stride, &word, sizeof word);
       }

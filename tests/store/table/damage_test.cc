@@ -223,7 +223,9 @@ TEST_CASE("a file of plain rows with overflow entries is not opened") {
   REQUIRE(writer.begin(header, {model, model + header.sections[file::model].bytes}, "") == NCAST_OK);
   REQUIRE(writer.append_data(rows.data(), rows.size()) == NCAST_OK);
   uint64_t entry;
-  REQUIRE(writer.append_entry(0, rows.data(), 64, &entry) == NCAST_OK);
+  std::vector<uint8_t> padded(rows.begin(), rows.begin() + 64);
+  padded.resize(header.entry_stride);
+  REQUIRE(writer.append_entries({0}, padded, &entry) == NCAST_OK);
   REQUIRE(writer.finish(4) == NCAST_OK);
   for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP})
     CHECK(try_open(changed.path(), host, 0).status == NCAST_CORRUPT);
