@@ -168,13 +168,14 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
   }
 
   const Sample sample = take_sample(shape, source, rows, options.whole_source);
-  // Models suit the rows that they are fitted to better than others: masks of many clusters above all.
-  const bool halved = wanted.size() > 1 && sample.count >= least_halved_rows;
-  const std::array<Sample, 2> halves =
-      halved ? std::array{half_of(sample, 0), half_of(sample, 1)} : std::array<Sample, 2>{};
   const uint64_t table_rows = options.whole_source ? options.table_rows : rows;
   const double seen =
       table_rows == 0 ? 0 : std::min(1.0, static_cast<double>(sample.count) / static_cast<double>(table_rows));
+  // Models suit the rows that they are fitted to better than others: masks of many clusters above all. There are no
+  // others if the sample is the table.
+  const bool halved = wanted.size() > 1 && sample.count >= least_halved_rows && seen < 1;
+  const std::array<Sample, 2> halves =
+      halved ? std::array{half_of(sample, 0), half_of(sample, 1)} : std::array<Sample, 2>{};
   std::vector<std::unique_ptr<Candidate>> found(wanted.size());
   threads::for_each(wanted.size(), threads::count_of(options.threads), [&](size_t i) {
     const auto fit_to = [&](const Sample& some) {

@@ -106,9 +106,8 @@ def test_real_rows_keep_their_bits_and_are_not_larger_than_invariant_bit_packing
         assert table.stored_bytes <= ibp_bytes(rows)
 
 
-# Not the weights: `auto` fits to halves of a table, and half of so few rows says too little about these.
 @pytest.mark.parametrize("layout", ["stride", "packed"])
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "weights of words"])
+@pytest.mark.parametrize("name", TABLES)
 def test_auto_is_within_a_percent_of_the_best_codec_for_real_rows(name, layout):
     rows, kind = rows_of(name)
 
