@@ -164,7 +164,7 @@ class FrameReader:
             columns[1], columns[2], columns[3] = wire_bytes, outs, out_bytes
             used = self._tables[0]
             self._tables.reverse()
-            table = used.copy(columns, torch.cuda.current_stream(self._device))
+            table = used.copy(columns, self._stream)
             return used
 
         def decode_together(slot: _Slot, piece: Piece, stream: Any) -> None:
@@ -213,24 +213,16 @@ class FrameReader:
             pieces = list(pieces_of(pointers, wire_bytes, self._piece_bytes))
             slots = [self._slots[(self._next + number) % _PIECES] for number in range(len(pieces))]
             self._next = (self._next + len(pieces)) % _PIECES
-
-            def copy(piece: Piece, slot: _Slot) -> None:
+            table = copy_table(pieces, slots) if copy_table else None
+            for piece, slot in zip(pieces, slots, strict=True):
                 self._stream.wait_event(slot.decoded)
                 for one in piece.copies:
                     pointer = slot.staging.data_ptr() + one.offset
                     cuda_driver.copy_from_host(pointer, one.pointer, one.count_bytes, copies)
                 slot.copied.record(self._stream)
-
-            # The copies that need not wait for decoding begin while the host makes the table.
-            for piece, slot in zip(pieces[:_PIECES], slots, strict=False):
-                copy(piece, slot)
-            table = copy_table(pieces, slots) if copy_table else None
-            for number, (piece, slot) in enumerate(zip(pieces, slots, strict=True), _PIECES):
                 current.wait_event(slot.copied)
                 decode(slot, piece, stream)
                 slot.decoded.record(current)
-                if number < len(pieces):
-                    copy(pieces[number], slots[number])
             if table:
                 table.used.record(current)
 

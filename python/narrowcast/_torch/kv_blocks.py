@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,6 @@ _log = logging.getLogger(__name__)
 # smaller parts waited for the host.
 _STORE_BYTES = 64 << 20
 _LOAD_BYTES = 128 << 20
-_LAST_BYTES = 32 << 20  # of the last part of several
 
 
 @dataclass(frozen=True)
@@ -228,36 +226,22 @@ class EncodedBlocks:
         for group in sorted({one[0] for one in blocks}):
             mine = [one for one in blocks if one[0] == group]
             held = [self._stored[key] for _, _, key in mine]
-            pointers = np.array([one.pointer for one in held], np.int64)
+            pointers = np.fromiter((one.pointer for one in held), np.int64, len(held))
             # In the order of the host memory: neighbours are copied at once.
             order = np.argsort(pointers, kind="stable")
-            parts = self._load_parts(group, len(mine))
+            numbers = to_device(np.fromiter((block for _, block, _ in mine), np.int64, len(mine))[order], self._device)
+            count = self._part_blocks(group, _LOAD_BYTES)
+            parts = [slice(first, first + count) for first in range(0, len(mine), count)]
             if self._device.type == "cpu":
-                numbers = self._numbers(mine, order)
                 for part in parts:
                     self._decode(group, numbers[part], [held[number].piece.tensor for number in order[part].tolist()])
                 continue
-            wire_bytes = np.array([one.wire_bytes for one in held], np.int64)[order]
+            wire_bytes = np.fromiter((one.wire_bytes for one in held), np.int64, len(held))[order]
             pointers = pointers[order]
-            targets: torch.Tensor | None = None
             for part in parts:
-                damaged.append(self._decode_on_gpu(group, pointers[part], wire_bytes[part]))
-                if targets is None:  # not before: the link waits for the first part
-                    targets = self._numbers(mine, order)
-                self._distribute(group, targets[part])
-        if damaged and bool(torch.cat(damaged).any()):  # waits for the stream
+                damaged.append(self._decode_on_gpu(group, numbers[part], pointers[part], wire_bytes[part]))
+        if damaged and bool(torch.stack(damaged).any()):  # waits for the stream
             raise CorruptError("an encoded KV block has been overwritten in host memory")
-
-    def _numbers(self, blocks: Sequence[tuple[int, int, Any]], order: npt.NDArray[np.int64]) -> torch.Tensor:
-        """The blocks of the KV cache, in `order`, on the device."""
-        return to_device(np.array([block for _, block, _ in blocks], np.int64)[order], self._device)
-
-    def _load_parts(self, group: int, count: int) -> list[slice]:
-        """The parts of a load. The last one is short, because nothing hides its distribution."""
-        most = self._part_blocks(group, _LOAD_BYTES)
-        last = min(self._part_blocks(group, _LAST_BYTES), most) if count > most else 0
-        ends = [*range(most, count - last, most), count - last, count]
-        return [slice(first, end) for first, end in itertools.pairwise([0, *ends]) if first < end]
 
     def _decode(self, group: int, blocks: torch.Tensor, frames: list[torch.Tensor]) -> None:
         rows, _ = self._rows_of(group)
@@ -265,15 +249,16 @@ class EncodedBlocks:
         self._distribute(group, blocks)
 
     def _decode_on_gpu(
-        self, group: int, pointers: npt.NDArray[np.int64], wire_bytes: npt.NDArray[np.int64]
+        self, group: int, blocks: torch.Tensor, pointers: npt.NDArray[np.int64], wire_bytes: npt.NDArray[np.int64]
     ) -> torch.Tensor:
-        """Decodes blocks to the memory for a part. Returns which frames are damaged."""
+        """Returns whether a frame is damaged."""
         rows, _ = self._rows_of(group)
         row_bytes = self._block_bytes[group]
         places = rows.data_ptr() + row_bytes * np.arange(len(pointers), dtype=np.int64)
         value_bytes = torch.empty(len(pointers), dtype=torch.int64, device=self._device)
         frame_reader(self._device).read_batch(pointers, wire_bytes, places, row_bytes, self._codec, value_bytes)
-        return value_bytes != row_bytes
+        self._distribute(group, blocks)
+        return (value_bytes != row_bytes).any()
 
     def _distribute(self, group: int, blocks: torch.Tensor) -> None:
         """Copies decoded rows to the pages of blocks."""

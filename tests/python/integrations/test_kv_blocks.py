@@ -126,16 +126,6 @@ def test_large_transfers_are_split(monkeypatch):
     assert torch.equal(tensor, expected)
 
 
-def test_the_last_of_several_parts_of_a_load_is_short(monkeypatch):
-    monkeypatch.setattr("narrowcast._torch.kv_blocks._LOAD_BYTES", 4 * PAGE_BYTES)
-    monkeypatch.setattr("narrowcast._torch.kv_blocks._LAST_BYTES", PAGE_BYTES)
-    blocks = EncodedBlocks([[Pages(cache(), PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=0)
-    for count, sizes in ((0, []), (1, [1]), (4, [4]), (5, [4, 1]), (8, [4, 3, 1]), (9, [4, 4, 1])):
-        parts = blocks._load_parts(0, count)
-        assert [len(range(count)[part]) for part in parts] == sizes
-        assert [number for part in parts for number in range(count)[part]] == list(range(count))
-
-
 def test_a_missing_or_damaged_block_fails_its_transfer_only(caplog):
     tensor = cache()
     blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
