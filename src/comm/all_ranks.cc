@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -28,14 +29,15 @@ struct Outcome {
 // Whether the error is a consequence of another rank's failure.
 bool is_remote(ncast_status status) { return status == NCAST_REMOTE_ERROR || status == NCAST_TIMEOUT; }
 
-// Counts the threads that still run. When the caller is interrupted, so are they.
+// Counts the ranks that still run. When the caller is interrupted, so are they.
 class Countdown {
  public:
-  explicit Countdown(int threads) : running_(threads) {}
+  explicit Countdown(int ranks) : running_(ranks) {}
 
   static int is_stopped(void* countdown) { return static_cast<Countdown*>(countdown)->stopped_ ? 1 : 0; }
 
-  void end_thread() {
+  void interrupt_ranks() { stopped_ = true; }
+  void end_rank() {
     const std::lock_guard lock(mutex_);
     --running_;
     changed_.notify_all();
@@ -43,7 +45,7 @@ class Countdown {
   ncast_status wait() {
     std::unique_lock lock(mutex_);
     if (bootstrap::wait_or_interrupt(changed_, lock, [this] { return running_ == 0; })) return NCAST_OK;
-    stopped_ = true;
+    interrupt_ranks();
     return bootstrap::interrupted();
   }
 
@@ -55,25 +57,38 @@ class Countdown {
 };
 
 // Runs action(rank) for all ranks concurrently. Returns the error of the lowest rank that failed, preferring errors
-// that are not a consequence of another rank's failure; or ABORTED if this thread was interrupted.
+// that are not a consequence of another rank's failure. If no more threads can be started, all ranks are interrupted,
+// because they would wait for those without a thread, which this thread then runs. Error: SYSTEM_ERROR. Returns ABORTED
+// if this thread was interrupted.
 ncast_status run_on_all(int ranks, const std::function<ncast_status(int rank)>& action) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   Countdown countdown(ranks);
+  const auto run = [&](int rank) {
+    const bootstrap::InterruptScope scope(Countdown::is_stopped, &countdown);
+    Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+    outcome.status = action(rank);
+    if (outcome.status != NCAST_OK) outcome.message = ncast_last_error();
+    countdown.end_rank();
+  };
   ncast_status interruption = NCAST_OK;
+  std::string no_thread;
+  int started = 0;
   {
     std::vector<std::jthread> threads;
     threads.reserve(outcomes.size());
-    for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&action, rank, &countdown, &outcome = outcomes[static_cast<size_t>(rank)]] {
-        const bootstrap::InterruptScope scope(Countdown::is_stopped, &countdown);
-        outcome.status = action(rank);
-        if (outcome.status != NCAST_OK) outcome.message = ncast_last_error();
-        countdown.end_thread();
-      });
+    try {
+      for (; started < ranks; ++started) threads.emplace_back(run, started);
+    } catch (const std::system_error& error) {
+      no_thread = error.what();
+      countdown.interrupt_ranks();
+      for (int rank = started; rank < ranks; ++rank) run(rank);
     }
     interruption = countdown.wait();
   }
   if (interruption != NCAST_OK) return bootstrap::interrupted();
+  if (started < ranks) {
+    return fail(NCAST_SYSTEM_ERROR, "cannot start a thread for rank %d of %d: %s", started, ranks, no_thread.c_str());
+  }
   const Outcome* first = nullptr;
   for (const Outcome& outcome : outcomes) {
     if (outcome.status == NCAST_OK) continue;
@@ -110,6 +125,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
   ncast_unique_id id;
   if (ncast_status status = ncast_get_unique_id(&id)) return status;
   const ncast_status status = run_on_all(ranks, [&](int rank) {
+    if (bootstrap::is_interrupted()) return bootstrap::interrupted();
     const ncast_comm_config own = config_of(rank);
     return ncast_comm_create(&comms[rank], ranks, &id, rank, &own);
   });

@@ -1,12 +1,38 @@
 // One thread drives all ranks.
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+
+#include <atomic>
 #include <string>
 #include <vector>
 
+#include "comm/failing.h"
 #include "doctest/doctest.h"
 #include "narrowcast/comm.h"
 #include "support/ranks.h"
 
 namespace {
+
+// How many more threads this process can start. Negative: as many as the system allows.
+std::atomic<int> threads_left{-1};
+
+}  // namespace
+
+// Replaces the function of the C library in this program.
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* options,
+                                                                     void* (*body)(void*), void* argument) {
+  if (threads_left == 0) return EAGAIN;
+  if (threads_left > 0) --threads_left;
+  static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return real(thread, options, body, argument);
+}
+
+namespace {
+
+using narrowcast::testing::Clock;
+using narrowcast::testing::error_contains;
+using narrowcast::testing::seconds_since;
 
 constexpr int ranks = 3;
 
@@ -48,6 +74,37 @@ TEST_CASE("if one rank cannot be created, none is, and the message says why") {
   CHECK(ncast_comm_create_all(comms, ranks, devices, &config) == NCAST_INVALID_ARGUMENT);
   CHECK(std::string(ncast_last_error()).find("device is -7") != std::string::npos);
   for (const ncast_comm* comm : comms) CHECK(comm == nullptr);
+}
+
+TEST_CASE("if there is no thread for a rank, no rank waits for it") {
+  const narrowcast::testing::TimeLimit limit;
+  ncast_comm* comms[ranks] = {};
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  config.create_timeout_seconds = 20;
+  for (int threads = 0; threads < ranks; ++threads) {
+    CAPTURE(threads);
+    const Clock::time_point begin = Clock::now();
+    threads_left = threads;
+    const ncast_status status = ncast_comm_create_all(comms, ranks, nullptr, &config);
+    threads_left = -1;
+    CHECK(status == NCAST_SYSTEM_ERROR);
+    CHECK(error_contains("cannot start a thread for rank " + std::to_string(threads) + " of 3"));
+    CHECK(seconds_since(begin) < 10);
+    for (const ncast_comm* comm : comms) CHECK(comm == nullptr);
+  }
+}
+
+TEST_CASE("ranks are destroyed even if there are no threads for them") {
+  const narrowcast::testing::TimeLimit limit;
+  ncast_comm* comms[ranks] = {};
+  REQUIRE(ncast_comm_create_all(comms, ranks, nullptr, nullptr) == NCAST_OK);
+  const std::vector<ncast_comm*> destroyed(comms, comms + ranks);
+  threads_left = 1;
+  CHECK(ncast_comm_destroy_all(comms, ranks) == NCAST_SYSTEM_ERROR);
+  threads_left = -1;
+  CHECK(error_contains("cannot start a thread for rank 1 of 3"));
+  for (ncast_comm* comm : destroyed) CHECK(ncast_comm_destroy(comm) == NCAST_INVALID_ARGUMENT);
 }
 
 TEST_CASE("invalid arguments of create_all and destroy_all are rejected") {
