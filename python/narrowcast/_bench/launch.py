@@ -25,6 +25,8 @@ from ..errors import NarrowcastError, RemoteError
 
 # Time for the other ranks to end after one has failed.
 GRACE_SECONDS = 10.0
+# Time to read what a rank that has ended wrote to standard error. Processes that it left behind can keep that open.
+_READ_SECONDS = 2.0
 # Not -m, which would put the current directory before the standard library.
 _BOOT = "import sys; sys.path[0] = sys.argv[1]; from narrowcast._bench.launch import rank_main; rank_main()"
 _PR_SET_PDEATHSIG = 1
@@ -52,7 +54,7 @@ def run_ranks(
     processes: list[subprocess.Popen[str]] = []
     events: queue.Queue[tuple[int, Any]] = queue.Queue()
     results: list[list[Any]] = [[] for _ in arguments]
-    errors: list[list[str]] = [[] for _ in arguments]
+    errors: list[_Lines] = []
     deadline = time.monotonic() + timeout_seconds
     root = str(Path(__file__).parents[2])
     try:
@@ -65,12 +67,12 @@ def run_ranks(
                 text=True,
             )
             processes.append(process)
-            rank = len(processes) - 1
+            rank = len(errors)
             assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
             threading.Thread(target=_read_results, args=(rank, process.stdout, events), daemon=True).start()
-            threading.Thread(target=_read_lines, args=(process.stderr, errors[rank]), daemon=True).start()
+            errors.append(_Lines(process.stderr))
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(own))
                 process.stdin.close()
@@ -110,12 +112,25 @@ def _read_results(rank: int, stream: IO[str], events: queue.Queue[tuple[int, Any
     events.put((rank, _END))
 
 
-def _read_lines(stream: IO[str], lines: list[str]) -> None:
-    lines.extend(line.strip() for line in stream)
+class _Lines:
+    """Reads lines in the background."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._lines: list[str] = []
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: IO[str]) -> None:
+        self._lines.extend(line.strip() for line in stream)
+
+    def last(self) -> str:
+        """The last line, after the end of the stream; empty if there is none."""
+        self._thread.join(_READ_SECONDS)
+        return self._lines[-1] if self._lines else ""
 
 
 def _failure(
-    processes: list[subprocess.Popen[str]], errors: list[list[str]], failed: list[int], timeout_seconds: float
+    processes: list[subprocess.Popen[str]], errors: list[_Lines], failed: list[int], timeout_seconds: float
 ) -> RemoteError:
     if not failed:
         waiting = [str(rank) for rank, process in enumerate(processes) if process.poll() is None]
@@ -123,10 +138,9 @@ def _failure(
     # A rank that was killed is the cause. Ranks that detected its death are not.
     first = next((rank for rank in failed if processes[rank].returncode < 0), failed[0])
     code = processes[first].returncode
-    time.sleep(0.05)  # for the thread that reads its standard error
     if code < 0:
         return RemoteError(f"rank {first} was killed by signal {-code}")
-    message = (errors[first] or [""])[-1] or f"ended with status {code}"
+    message = errors[first].last() or f"ended with status {code}"
     return RemoteError(f"rank {first}: {message}")
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import narrowcast
 import numpy as np
 import pytest
+from narrowcast._bench import launch
 from narrowcast._bench.contenders import run_ours
 from narrowcast._bench.launch import run_ranks
 from narrowcast._bench.operations import Call, names
@@ -21,6 +22,16 @@ def test_the_launcher_reports_the_rank_that_failed(rank_jobs):
     for job, message in (("fails", "rank 1: the message of rank 1"), ("dies", "rank 1 was killed by signal 9")):
         with pytest.raises(narrowcast.RemoteError, match=message):
             run_ranks(f"{rank_jobs}:{job}", [{"rank": 0}, {"rank": 1}], lambda _: None, timeout_seconds=SECONDS)
+
+
+def test_the_launcher_reports_a_message_that_it_reads_late(rank_jobs, monkeypatch):
+    def read_late(self, stream, read=launch._Lines._read):
+        time.sleep(0.5)
+        read(self, stream)
+
+    monkeypatch.setattr(launch._Lines, "_read", read_late)
+    with pytest.raises(narrowcast.RemoteError, match="rank 1: the message of rank 1"):
+        run_ranks(f"{rank_jobs}:fails", [{"rank": 0}, {"rank": 1}], lambda _: None, timeout_seconds=SECONDS)
 
 
 def test_the_launcher_kills_ranks_after_the_timeout(rank_jobs):
