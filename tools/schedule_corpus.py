@@ -28,7 +28,7 @@ from idle_bound import idle_bound
 from narrowcast._native.plan import NativePlan
 from narrowcast._plan import simulation
 from narrowcast._plan.loading import read
-from narrowcast.cli.bench.collectives import parse_size
+from narrowcast.cli._sizes import parse_size
 from narrowcast.errors import NarrowcastError
 from verify_corpus import plans_below
 

@@ -25,7 +25,7 @@ from gather_results import commit, machine
 from narrowcast import store
 from narrowcast._native import cuda_driver
 from narrowcast._native.cuda_driver import DeviceBuffer, Stream
-from narrowcast.cli.bench.collectives import parse_size
+from narrowcast.cli._sizes import parse_size
 from narrowcast.cuda import device_count
 from narrowcast.store import Store
 

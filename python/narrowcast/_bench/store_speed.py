@@ -51,9 +51,10 @@ def measure(
     """Builds a table of a repeated sample, and measures its calls in GB/s of raw bytes.
 
     raw: the bytes of the sample. Values whose rows are read are compared with those of the sample.
+    table_bytes: at least the bytes of a row.
     The file of the build is in the folder for temporary files.
     """
-    rows = max(1, table_bytes // row_bytes)
+    rows = table_bytes // row_bytes
     values = tiled(raw[: raw.size // kind.bytes * kind.bytes], rows * row_bytes)
     table_of = values.view(kind.numpy).reshape(rows, row_bytes // kind.bytes)
     reports: list[store.BuildReport] = []

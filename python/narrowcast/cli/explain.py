@@ -15,8 +15,8 @@ from ..cuda import device_count
 from ..local import LocalRanks
 from ..types import value_type
 from ._common import BadUse, backend_name, comm_codec_name, dtype_name, print_json
+from ._sizes import parse_size
 from ._tables import Column, Table
-from .bench.collectives import parse_size
 
 # Used if the machine does not have several GPUs.
 _DEFAULT_RANKS = 8

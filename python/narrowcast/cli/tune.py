@@ -28,9 +28,9 @@ from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
 from ._common import BadUse, backend_name
+from ._sizes import sizes
 from ._tables import Column, Table
 from .bench import report as bench_report
-from .bench.collectives import sizes
 from .tune_host import LINK, host_plan_table, host_table, measure_host
 from .tune_plans import plan_table, plans_of
 

@@ -19,9 +19,9 @@ from .._files.display import bytes_text
 from ..comm import unique_id
 from ..local import LocalRanks
 from ..types import value_type
+from ._sizes import sizes
 from ._tables import Column, Table
 from .bench import report as bench_report
-from .bench.collectives import sizes
 from .tune_plans import plan_table
 
 LINK = "shm"

@@ -148,6 +148,7 @@ def test_a_command_imports_only_what_it_needs(tmp_path):
         (["explain", "all_reduce"], "--bytes"),
         (["explain", "all_median", "--bytes", "1K"], "all_median"),
         (["explain", "all_reduce", "--bytes", "some"], "some"),
+        (["explain", "all_reduce", "--bytes", "9999999999G"], "9999999999G is too large"),
         (["explain", "all_reduce", "--bytes", "1K", "--dtype", "float31"], "float31"),
         (["explain", "all_reduce", "--bytes", "1K", "--codec", "zip"], "(known: auto, raw, window)"),
         (["explain", "all_reduce", "--bytes", "1K", "--ranks", "9"], "--ranks"),

@@ -96,12 +96,16 @@ def test_the_benchmark_compares_rows(cli_here):
         (["--sms", "4"], "--sms is for --device cuda"),
         (["--zipf", "1"], "--zipf is for --device cuda"),
         (["--cache", "10"], "--cache is for --device cuda"),
+        (["--row-bytes", "7"], "--row-bytes 7 is not a whole number of bfloat16 values"),
+        (["--row-bytes", "2M", "--table", "1M"], "--row-bytes 2097152 is more than the 1048576 bytes of --table"),
         (["--zipf", "-1"], "--zipf"),
         (["--cache", "101"], "--cache"),
     ],
 )
 def test_options_of_the_benchmark_are_checked(cli_here, options, message):
-    assert_one_line(cli_here("store", "bench", *options), 2, message)
+    result = cli_here("store", "bench", *options)
+    assert_one_line(result, 2, message)
+    assert not result.stdout
 
 
 def test_the_benchmark_needs_a_gpu_for_cuda(cli_here):

@@ -12,7 +12,8 @@ from ..._files.atomic import check_writable
 from ...errors import InternalError
 from .._commands import CommandGroup, new_group, print_help_without_command, single_command
 from .._common import BadUse, DtypeOption, codec_name, dtype_errors_as_bad_use, existing_file, print_json, write_json
-from .collectives import CollectiveCommand, collective, parse_size
+from .._sizes import parse_size
+from .collectives import CollectiveCommand, collective
 from .options import OutputFile
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,13 +22,13 @@ from ...cuda import device_count
 from ...errors import InternalError, UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
 from .._common import BadUse, comm_codec_name, print_json, write_json
+from .._sizes import parse_size, sizes
 from .._tables import terminal_width
 from . import options
 from . import report as bench_report
 
 # Time limit of all ranks if calls have none.
 _UNLIMITED_SECONDS = 1e7
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _BACKENDS = ("host", "cuda")
 # Default number of processes on the host.
 _HOST_RANKS = 4
@@ -41,22 +40,6 @@ _REPORT_ONLY = frozenset({"dtype", "op", "average", "report_cputime"})
 _START_SECONDS = 300.0
 # The value of -R for symmetric windows only.
 _WINDOWS = 2
-
-
-def parse_size(text: str) -> int:
-    """Sizes as in nccl-tests: 64, 1K, 64M, 1G (powers of 1024)."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise BadUse(f"{text!r} is not a size: use one such as 64, 1K, 64M or 1G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
-def sizes(begin: int, end: int, factor: float, step: int | None = None) -> Iterator[int]:
-    """Sizes from begin to end. Each is the previous one plus `step`, or multiplied by `factor` if `step` is None."""
-    size = begin
-    while size <= end:
-        yield size
-        size = size + step if step else max(size + 1, int(min(size * factor, end + 1)))
 
 
 class Block(NamedTuple):

@@ -16,8 +16,8 @@ from ...cuda import device_count
 from ...errors import InternalError, InvalidArgumentError, UnsupportedError
 from ...types import REDUCTIONS, value_type
 from .._common import backend_name, comm_codec_name, dtype_name, print_json, reduction_name
+from .._sizes import parse_sizes
 from .._tables import Column, Table
-from ..bench.collectives import parse_size
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
 
 _SIZES = "1K,16K,256K,4M"
@@ -52,7 +52,7 @@ def bench(
 
     Exit status: 1 if a result is wrong.
     """
-    sizes = [parse_size(text) for text in size.split(",")]
+    sizes = parse_sizes(size)
     kind = value_type(dtype)
     plan = plan_of(source, ranks, depth)
     proof = plan.verify()

@@ -13,8 +13,8 @@ from ..._plan.text import heading
 from ...errors import InternalError, InvalidArgumentError
 from ...types import REDUCTIONS, value_type
 from .._common import dtype_name, print_json, reduction_name
+from .._sizes import parse_sizes
 from .._tables import Column, Table
-from ..bench.collectives import parse_size
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
 
 _SIZES = "1,1000,64K,1M"
@@ -38,7 +38,7 @@ def run(
 
     Ranks are threads. Exit status: 1 if a result is wrong.
     """
-    sizes = [parse_size(text) for text in size.split(",")]
+    sizes = parse_sizes(size)
     kind = value_type(dtype)
     plan = plan_of(source, ranks, depth)
     proof = plan.verify()

@@ -8,8 +8,8 @@ import typer
 
 from ...plan import ScheduleCost
 from .._common import STANDARD_STREAM, output_file
+from .._sizes import parse_size
 from .._tables import Column, Table
-from ..bench.collectives import parse_size
 from .simulate import MachineOption, RatioOption
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
 

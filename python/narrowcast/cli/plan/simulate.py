@@ -11,8 +11,8 @@ from ..._files.display import bytes_text
 from ..._plan.simulation import Simulation, machines
 from ..._plan.text import heading
 from .._common import BadUse, print_json
+from .._sizes import parse_sizes
 from .._tables import Column, Table
-from ..bench.collectives import parse_size
 from .source import DepthOption, RanksOption, SourceArgument, check_drawing, plan_of
 
 MachineOption = Annotated[
@@ -48,7 +48,7 @@ def simulate(
     depth: DepthOption = None,
 ) -> None:
     """Predict how long a plan takes on a machine that need not be there."""
-    sizes = [parse_size(text) for texts in size or _SIZES for text in texts.split(",")]
+    sizes = [nbytes for texts in size or _SIZES for nbytes in parse_sizes(texts)]
     if output is not None:
         if len(sizes) != 1 or size is None:
             raise BadUse("-o needs one --bytes")

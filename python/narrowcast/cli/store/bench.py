@@ -16,8 +16,8 @@ from ..._native.store_structures import STORE_LAYOUTS
 from ...errors import InternalError, UnsupportedError
 from ...types import ValueType
 from .._common import BadUse, DtypeOption, dtype_errors_as_bad_use, existing_file, print_json, write_json
+from .._sizes import parse_size, parse_sizes
 from ..bench.codec import processor
-from ..bench.collectives import parse_size
 from ..bench.options import OutputFile
 
 _LINE = "{:20} {:11} {:>6} {:>7} {:14} {:7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>9} {:>5}"
@@ -64,7 +64,7 @@ def bench(
             raise BadUse(f"{option} is for --device {'host' if device == 'cuda' else 'cuda'}")
     thread_counts = _numbers(threads or "1,0", "--threads", 0)
     sm_counts = _numbers(sms or "4", "--sms", 1)
-    sizes = [parse_size(text) for text in row_bytes.split(",")]
+    sizes = parse_sizes(row_bytes)
     table_bytes = parse_size(table)
     if output_file is not None:
         check_writable(output_file)
@@ -73,6 +73,9 @@ def bench(
     chosen = {name: entry for name, entry in tensors.items() if entry[1].size and tensor in (None, name)}
     if not chosen:
         raise BadUse(f"there is no tensor {tensor!r} (known: {', '.join(tensors)})")
+    for kind, _ in chosen.values():
+        for size in sizes:
+            _check_row_bytes(size, kind, table_bytes)
     if device == "cuda":
         report = _on_gpu(
             chosen,
@@ -96,7 +99,6 @@ def bench(
     results: list[dict[str, Any]] = []
     for name, (kind, raw) in chosen.items():
         for size in sizes:
-            _check_row_bytes(size, kind)
             for count in thread_counts:
                 result = measure(
                     raw,
@@ -133,9 +135,11 @@ def _numbers(text: str, option: str, least: int) -> list[int]:
     return numbers
 
 
-def _check_row_bytes(size: int, kind: ValueType) -> None:
+def _check_row_bytes(size: int, kind: ValueType, table_bytes: int) -> None:
     if not size or size % kind.bytes:
         raise BadUse(f"--row-bytes {size} is not a whole number of {kind.name} values")
+    if size > table_bytes:
+        raise BadUse(f"--row-bytes {size} is more than the {table_bytes} bytes of --table")
 
 
 def _on_gpu(
@@ -154,7 +158,6 @@ def _on_gpu(
     with cuda_driver.on_device(0):
         for name, (kind, raw) in tensors.items():
             for size in sizes:
-                _check_row_bytes(size, kind)
                 result = store_gpu_speed.measure(
                     raw, kind, size, table_bytes=table_bytes, iterations=iterations, **options
                 )
