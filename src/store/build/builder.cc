@@ -157,7 +157,7 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
   });
   if (written != NCAST_OK) return written;
   for (const Overflow& overflow : overflows)
-    if (ncast_status status = redirect(overflow, slots)) return status;
+    if (ncast_status status = redirect(overflow, rows_, slots)) return status;
   end_piece(rows.count * stride);
   return NCAST_OK;
 }
@@ -193,7 +193,7 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
       ends[i] += static_cast<uint32_t>(begins[task]);
   });
   end_piece(begins[tasks] * unit);
-  return end_payloads(std::move(ends));
+  return end_payloads(ends);
 }
 
 void Builder::Overflow::add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride) {
@@ -202,19 +202,19 @@ void Builder::Overflow::add(uint64_t row, const uint8_t* payload, uint64_t bytes
   std::memcpy(entries.data() + (rows.size() - 1) * entry_stride, payload, bytes);
 }
 
-// Appends the entries, and stores words that refer to them in the slots of the piece that is being encoded.
-ncast_status Builder::redirect(const Overflow& overflow, uint8_t* slots) {
+// Appends the entries, and stores words that refer to them in the slots of their piece, whose first row is `first`.
+ncast_status Builder::redirect(const Overflow& overflow, uint64_t first, uint8_t* slots) {
   uint64_t entry = 0;
   if (ncast_status status = writer_.append_entries(overflow.rows, overflow.entries, &entry)) return status;
   for (const uint64_t row : overflow.rows) {
     const uint32_t word = redirect_to(entry++);
-    std::memcpy(slots + (row - rows_) * plan_.header.stride, &word, sizeof word);
+    std::memcpy(slots + (row - first) * plan_.header.stride, &word, sizeof word);
   }
   return NCAST_OK;
 }
 
 // Appends the offsets of payloads that end at these units of their piece.
-ncast_status Builder::end_payloads(std::vector<uint32_t> ends) {
+ncast_status Builder::end_payloads(std::span<uint32_t> ends) {
   if (units_ + ends.back() > UINT32_MAX) {
     return fail(NCAST_UNSUPPORTED,
                 "%s: the payloads exceed 2^32 units of %llu bytes: state the number of rows before they are added",
@@ -284,6 +284,8 @@ ncast_status Builder::finish(std::string* report) {
   if (plan_.header.layout == file::blocks_layout) {
     if (ncast_status status = failed(add_values({nullptr, row_bytes(), 0}, true))) return status;
   }
+  if (ncast_status status = failed(write_waiting_piece())) return status;
+  if (ncast_status status = failed(end_started_piece())) return status;
   if (ncast_status status = failed(write_waiting_piece())) return status;
   const uint64_t data_bytes = writer_.data_bytes();
   if (ncast_status status = failed(writer_.finish(rows_))) return status;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,10 +73,11 @@ class Builder {
   ncast_status add_parts(const RowBlock& rows);
   ncast_status add_part(const RowBlock& rows);
   ncast_status encode_elsewhere(const RowBlock& rows);
-  ncast_status end_payloads(std::vector<uint32_t> ends);
+  ncast_status end_started_piece();
+  ncast_status end_payloads(std::span<uint32_t> ends);
   ncast_status add_slots(const RowBlock& rows);
   ncast_status add_payloads(const RowBlock& rows);
-  ncast_status redirect(const Overflow& overflow, uint8_t* slots);
+  ncast_status redirect(const Overflow& overflow, uint64_t first, uint8_t* slots);
   uint64_t piece_rows() const;
   // Calls encode(task) for all tasks on several threads, while others write the piece before.
   template <typename Encode>
@@ -91,6 +93,7 @@ class Builder {
   bool begun_ = false, finished_ = false, failed_ = false;
   uint64_t rows_ = 0;
   Piece encoded_, waiting_piece_;        // being encoded; being written
+  uint64_t started_rows_ = 0;            // of encoded_, while encoder_ encodes them
   std::unique_ptr<uint8_t[]> payloads_;  // layout packed: of a piece, those of each task at their place at the latest
   uint64_t units_ = 0;                   // layout packed: the end of the last payload
   std::vector<uint8_t> waiting_;         // layout blocks: values that do not fill a frame yet

@@ -1,6 +1,7 @@
 // Builders whose rows are encoded by a PieceEncoder.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "status/error.h"
 #include "store/build/builder.h"
@@ -33,42 +34,59 @@ ncast_status Builder::add_parts(const RowBlock& rows) {
   if (is_encoded_elsewhere()) piece = (rows.count - 1) / ((rows.count - 1) / piece + 1) + 1;
   if (is_copied) piece = std::clamp<uint64_t>(copied_bytes / row_bytes(), 1, piece);
   std::vector<uint8_t> copied(is_copied ? std::min(piece, rows.count) * row_bytes() : 0);
-  for (uint64_t at = 0; at < rows.count; at += piece) {
+  ncast_status added = NCAST_OK;
+  for (uint64_t at = 0; at < rows.count && added == NCAST_OK; at += piece) {
     RowBlock part{rows.rows + at * rows.stride, rows.stride, std::min(piece, rows.count - at)};
     if (is_copied) {
       if (ncast_status status = encoder_->copy_to_host(part, row_bytes(), copied.data())) return status;
       part = {copied.data(), row_bytes(), part.count};
     }
-    if (ncast_status status = add_part(part)) return status;
+    added = add_part(part);
   }
+  if (!is_encoded_elsewhere()) return added;
+  // Also after an error, because the caller may change the rows.
+  const ncast_status released = encoder_->release_rows();
+  return added != NCAST_OK ? added : released;
+}
+
+// While the encoder works on a piece, this CPU writes the one before. The piece is completed when the next one has been
+// started, so the encoder always has work.
+ncast_status Builder::encode_elsewhere(const RowBlock& rows) {
+  if (ncast_status status = write_waiting_piece()) return status;
+  std::unique_ptr<uint8_t[]>& memory = waiting_piece_.bytes;
+  if (!memory) {
+    const uint64_t bytes = file::segment_bytes + encoder_->piece_bytes();
+    memory = std::make_unique_for_overwrite<uint8_t[]>(bytes);
+    if (ncast_status status = encoder_->add_memory(memory.get(), bytes)) return status;
+  }
+  if (ncast_status status = encoder_->start(rows, memory.get() + file::segment_bytes)) return status;
+  if (ncast_status status = end_started_piece()) return status;
+  started_rows_ = rows.count;
   return NCAST_OK;
 }
 
-// While a piece is being encoded, this CPU writes the one before.
-ncast_status Builder::encode_elsewhere(const RowBlock& rows) {
-  if (!encoded_.bytes) {
-    const uint64_t bytes = file::segment_bytes + encoder_->piece_bytes();
-    encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(bytes);
-    if (ncast_status status = encoder_->add_memory(encoded_.bytes.get(), bytes)) return status;
+// Exchanges encoded_ and waiting_piece_.
+ncast_status Builder::end_started_piece() {
+  if (started_rows_ == 0) {
+    std::swap(encoded_, waiting_piece_);
+    return NCAST_OK;
   }
-  uint8_t* const to = encoded_.bytes.get() + file::segment_bytes;
-  if (ncast_status status = encoder_->start(rows, to)) return status;
-  const ncast_status written = write_waiting_piece();
+  const uint64_t rows = std::exchange(started_rows_, 0), first = rows_ - rows;
   EncodedPiece piece = {};
   if (ncast_status status = encoder_->finish(&piece)) return status;
-  if (written != NCAST_OK) return written;
   if (plan_.header.layout == file::packed_layout) {
+    if (ncast_status status = end_payloads({piece.ends, rows})) return status;
     end_piece(piece.packed_units * plan_.header.unit);
-    return end_payloads({piece.ends, piece.ends + rows.count});
+  } else {
+    Overflow overflow;
+    uint64_t before = 0;
+    for (uint64_t row = 0; row < rows; before = piece.ends[row++])
+      if (const uint64_t units = piece.ends[row] - before; units != 0)
+        overflow.add(first + row, piece.overflow + before * piece.overflow_unit_bytes,
+                     units * piece.overflow_unit_bytes, plan_.header.entry_stride);
+    if (ncast_status status = redirect(overflow, first, encoded_.bytes.get() + file::segment_bytes)) return status;
+    end_piece(rows * plan_.header.stride);
   }
-  Overflow overflow;
-  uint64_t before = 0;
-  for (uint64_t row = 0; row < rows.count; before = piece.ends[row++])
-    if (const uint64_t units = piece.ends[row] - before; units != 0)
-      overflow.add(rows_ + row, piece.overflow + before * piece.overflow_unit_bytes, units * piece.overflow_unit_bytes,
-                   plan_.header.entry_stride);
-  if (ncast_status status = redirect(overflow, to)) return status;
-  end_piece(rows.count * plan_.header.stride);
   return NCAST_OK;
 }
 

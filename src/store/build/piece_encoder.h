@@ -19,8 +19,8 @@ struct PayloadLayout {
 // zeros.
 struct EncodedPiece {
   uint64_t packed_units;    // layout packed: of all payloads
-  const uint32_t* ends;     // of each row, in units: where its payload ends in the piece, or in `overflow`. As that of
-                            // the row before if it has none there
+  uint32_t* ends;           // of each row, in units: where its payload ends in the piece, or in `overflow`. As that of
+                            // the row before if it has none there. The caller may change them
   const uint8_t* overflow;  // layout stride
   uint64_t overflow_unit_bytes;
 };
@@ -43,9 +43,11 @@ class PieceEncoder {
   // Prepares memory of the host to receive pieces, as long as the encoder exists.
   virtual ncast_status add_memory(uint8_t* memory, uint64_t bytes) = 0;
 
-  // Starts to encode a piece to memory that was added, 16-byte aligned.
+  // Starts to encode a piece to memory that was added, 16-byte aligned. At most one other piece is not finished.
   virtual ncast_status start(const RowBlock& rows, uint8_t* to) = 0;
-  // Waits for it. The result is valid until the next start().
+  // Waits until the rows of all pieces that were started are not used any more.
+  virtual ncast_status release_rows() = 0;
+  // Waits for the first piece that is not finished. The result is valid until the next finish().
   virtual ncast_status finish(EncodedPiece* piece) = 0;
 };
 

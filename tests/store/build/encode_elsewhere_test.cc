@@ -1,5 +1,6 @@
 // Builders whose rows are encoded by a PieceEncoder write the files of other builders.
 #include <algorithm>
+#include <deque>
 #include <optional>
 
 #include "../table/tables.h"
@@ -17,7 +18,7 @@ constexpr uint64_t rows_per_piece = 37, overflow_unit = 16;
 class FakeDevice : public store::PieceEncoder {
  public:
   struct Log {
-    uint64_t pieces = 0, copied_rows = 0;
+    uint64_t pieces = 0, copied_rows = 0, releases = 0;
     uint64_t fails_at = ~uint64_t{0};  // the number of the piece
   };
   FakeDevice(Log* log, const std::vector<uint8_t>& on_device) : log_(log), on_device_(on_device) {}
@@ -50,19 +51,29 @@ class FakeDevice : public store::PieceEncoder {
     CHECK(rows.count <= rows_per_piece);
     const uint64_t bytes = piece_bytes();
     CHECK(std::ranges::any_of(memory_, [&](const auto& range) { return to >= range[0] && to + bytes <= range[1]; }));
-    started_ = rows;
-    to_ = to;
+    started_.push_back({rows, {}, to});
+    CHECK(started_.size() <= 2);
+    return NCAST_OK;
+  }
+  ncast_status release_rows() override {
+    ++log_->releases;
+    for (Started& piece : started_) piece.take_rows(model_->shape().row_bytes());
     return NCAST_OK;
   }
   // Everything happens as late as possible.
   ncast_status finish(store::EncodedPiece* piece) override {
+    REQUIRE(!started_.empty());
+    Started started = std::move(started_.front());
+    started_.pop_front();
+    const uint64_t row_bytes = model_->shape().row_bytes();
+    started.take_rows(row_bytes);
     ends_.clear();
     packed_.clear();
     const bool has_slots = layout_.slot_bytes != 0;
     const uint64_t unit = has_slots ? overflow_unit : layout_.unit_bytes;
-    for (uint64_t i = 0; i < started_.count; ++i) {
+    for (uint64_t i = 0; i < started.rows.count; ++i) {
       std::vector<uint8_t> payload(model_->bound());
-      payload.resize(model_->encode(started_.rows + i * started_.stride, payload.data()));
+      payload.resize(model_->encode(started.taken.data() + i * row_bytes, payload.data()));
       if (!has_slots || payload.size() > layout_.slot_bytes) {
         packed_.insert(packed_.end(), payload.begin(), payload.end());
         packed_.resize((packed_.size() + unit - 1) / unit * unit);
@@ -70,21 +81,31 @@ class FakeDevice : public store::PieceEncoder {
       }
       ends_.push_back(static_cast<uint32_t>(packed_.size() / unit));
       payload.resize(layout_.slot_bytes);
-      std::ranges::copy(payload, to_ + i * layout_.slot_bytes);
+      std::ranges::copy(payload, started.to + i * layout_.slot_bytes);
     }
-    if (!has_slots) std::ranges::copy(packed_, to_);
+    if (!has_slots) std::ranges::copy(packed_, started.to);
     *piece = {packed_.size() / unit, ends_.data(), packed_.data(), overflow_unit};
     return NCAST_OK;
   }
 
  private:
+  struct Started {
+    store::RowBlock rows;
+    std::vector<uint8_t> taken;
+    uint8_t* to;
+
+    void take_rows(uint64_t row_bytes) {
+      for (uint64_t i = taken.size() / row_bytes; i < rows.count; ++i)
+        taken.insert(taken.end(), rows.rows + i * rows.stride, rows.rows + i * rows.stride + row_bytes);
+    }
+  };
+
   Log* log_;
   const std::vector<uint8_t>& on_device_;
   std::optional<store::RowModel> model_;
   store::PayloadLayout layout_ = {};
   std::vector<std::array<uint8_t*, 2>> memory_;
-  store::RowBlock started_ = {};
-  uint8_t* to_ = nullptr;
+  std::deque<Started> started_;
   std::vector<uint32_t> ends_;
   std::vector<uint8_t> packed_;
 };
@@ -106,7 +127,8 @@ struct Built {
   std::string report;
 };
 
-Built build(const store::BuildOptions& options, const std::vector<uint8_t>& rows, uint64_t row_bytes, uint64_t stride,
+// Overwrites the rows after each call, as the caller of a builder may.
+Built build(const store::BuildOptions& options, std::vector<uint8_t>& rows, uint64_t row_bytes, uint64_t stride,
             bool has_sample, std::unique_ptr<store::PieceEncoder> encoder) {
   const MemoryFile file;
   Built built;
@@ -115,8 +137,12 @@ Built build(const store::BuildOptions& options, const std::vector<uint8_t>& rows
     if (encoder != nullptr) REQUIRE(builder.encode_with(std::move(encoder)) == NCAST_OK);
     const uint64_t count = (rows.size() + stride - row_bytes) / stride;
     if (has_sample) REQUIRE(builder.sample({rows.data(), stride, count}) == NCAST_OK);
-    for (uint64_t at = 0; at < count; at += 113)
+    for (uint64_t at = 0; at < count; at += 113) {
       REQUIRE(builder.add({rows.data() + at * stride, stride, std::min<uint64_t>(113, count - at)}) == NCAST_OK);
+      std::fill(rows.begin() + static_cast<std::ptrdiff_t>(at * stride),
+                rows.begin() + static_cast<std::ptrdiff_t>(std::min(count, at + 113) * stride - stride + row_bytes),
+                0x5a);
+    }
     REQUIRE(builder.finish(&built.report) == NCAST_OK);
   }
   built.file = file.content();
@@ -149,9 +175,9 @@ TEST_CASE("a builder writes the same file, whatever encodes the rows") {
       for (const bool has_sample : {false, true})
         for (const bool is_on_device : {false, true}) {
           constexpr uint64_t elems = 150, row_bytes = 2 * elems, stride = 2 * row_bytes;
-          const std::vector<uint8_t> rows = mixed_rows(2 * count - 1, elems);
+          std::vector<uint8_t> rows = mixed_rows(2 * count - 1, elems), same_rows = rows;
           const store::BuildOptions options = options_of(one.codec, one.layout, elems);
-          const Built expected = build(options, rows, row_bytes, stride, has_sample, nullptr);
+          const Built expected = build(options, same_rows, row_bytes, stride, has_sample, nullptr);
           FakeDevice::Log log;
           const Built found = build(options, rows, row_bytes, stride, has_sample,
                                     std::make_unique<FakeDevice>(&log, is_on_device ? rows : nothing));
@@ -160,6 +186,7 @@ TEST_CASE("a builder writes the same file, whatever encodes the rows") {
           CHECK(found.file == expected.file);
           CHECK(found.report == expected.report);
           CHECK((log.pieces != 0) == one.is_encoded_elsewhere);
+          CHECK((log.releases != 0) == one.is_encoded_elsewhere);
           CHECK((log.copied_rows != 0) == is_on_device);
         }
 }
@@ -173,6 +200,7 @@ TEST_CASE("a builder whose device fails reports it and ends") {
   REQUIRE(builder.encode_with(std::make_unique<FakeDevice>(&log, rows)) == NCAST_OK);
   CHECK(builder.add({rows.data(), 128, 500}) == NCAST_CUDA_ERROR);
   CHECK(log.pieces == 3);
+  CHECK(log.releases == 1);
   std::string report;
   CHECK(builder.add({rows.data(), 128, 500}) == NCAST_INVALID_ARGUMENT);
   CHECK(builder.finish(&report) == NCAST_INVALID_ARGUMENT);

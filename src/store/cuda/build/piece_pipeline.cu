@@ -9,12 +9,13 @@ namespace narrowcast::store::cuda {
 namespace {
 
 constexpr const char* function = "ncast_store_builder";
-// A chunk of rows has 4 MiB, or more if rows are long: a warp encodes one, and a GPU needs many.
-constexpr uint64_t least_chunk_bytes = 4u << 20, most_chunk_bytes = 32u << 20, wanted_chunk_rows = 512;
+// A chunk of rows has 8 MiB, because each copy and kernel has a fixed cost, or more if rows are long: a warp encodes one,
+// and a GPU needs many.
+constexpr uint64_t least_chunk_bytes = 8u << 20, most_chunk_bytes = 32u << 20, wanted_chunk_rows = 512;
 constexpr uint64_t most_chunk_rows = 65536;
 constexpr uint64_t most_packed_chunk_bytes = 36u << 20;  // payloads of a chunk, if units are large
-constexpr uint64_t raw_piece_bytes = 132u << 20;         // Python's blocks have 128 MiB, or a few rows more
-constexpr uint64_t chunks_per_piece = 33;                // at most
+constexpr uint64_t raw_piece_bytes = 66u << 20;          // Python's blocks have twice 64 MiB, or a few rows more
+constexpr uint64_t chunks_per_piece = 17;                // at most
 // Warps that share the places of 32 rows. Short rows: finding the places takes longer than copying a row.
 constexpr uint32_t warps_per_tile = 32, warps_per_short_tile = 8, short_row_bytes = 256;
 constexpr uint64_t overflow_unit_bytes = 16;
@@ -107,6 +108,7 @@ cudaError_t PiecePipeline::create_streams() {
   for (Buffers& buffers : buffers_)
     for (cudaEvent_t* event : {&buffers.arrived, &buffers.encoded, &buffers.placed, &buffers.left})
       RETURN_CUDA_ERROR(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+  for (Result& result : results_) RETURN_CUDA_ERROR(cudaEventCreateWithFlags(&result.complete, cudaEventDisableTiming));
   return cudaSuccess;
 }
 
@@ -120,6 +122,8 @@ PiecePipeline::~PiecePipeline() {
   for (const Buffers& buffers : buffers_)
     for (const cudaEvent_t event : {buffers.arrived, buffers.encoded, buffers.placed, buffers.left})
       if (event != nullptr) cudaEventDestroy(event);
+  for (const Result& result : results_)
+    if (result.complete != nullptr) cudaEventDestroy(result.complete);
   for (void* const memory : memory_) cudaFree(memory);
   for (void* const memory : host_memory_) cudaFreeHost(memory);
   for (void* const memory : added_memory_) cudaHostUnregister(memory);
@@ -205,10 +209,11 @@ cudaError_t PiecePipeline::allocate(const Model& model) {
     RETURN_CUDA_ERROR(allocate(&buffers.ends, chunk_rows_ * sizeof(uint32_t)));
     RETURN_CUDA_ERROR(allocate(&buffers.run, sizeof(PackedRun)));
   }
-  RETURN_CUDA_ERROR(allocate_host(&ends_, piece_rows_ * sizeof(uint32_t)));
-  if (place_.slot_bytes != 0) {
-    RETURN_CUDA_ERROR(allocate_host(&overflow_, piece_rows_ * packed_bytes));
-    RETURN_CUDA_ERROR(device_address(overflow_, &overflow_on_device_));
+  for (Result& result : results_) {
+    RETURN_CUDA_ERROR(allocate_host(&result.ends, piece_rows_ * sizeof(uint32_t)));
+    if (place_.slot_bytes == 0) continue;
+    RETURN_CUDA_ERROR(allocate_host(&result.overflow, piece_rows_ * packed_bytes));
+    RETURN_CUDA_ERROR(device_address(result.overflow, &result.overflow_on_device));
   }
   return cudaSuccess;
 }
@@ -233,26 +238,27 @@ ncast_status PiecePipeline::start(const RowBlock& rows, uint8_t* to) {
 }
 
 cudaError_t PiecePipeline::start_piece(const RowBlock& rows, uint8_t* to) {
-  rows_in_piece_ = rows.count;
+  Result& result = results_[pieces_++ % result_count];
+  result.rows = rows.count;
   // Kernels read rows where they are if they can.
   const bool in_place =
       device_of(rows) == device_ && (reinterpret_cast<uintptr_t>(rows.rows) | rows.stride) % row_alignment_ == 0;
-  char* packed_to = overflow_on_device_;
+  char* packed_to = result.overflow_on_device;
   if (place_.slot_bytes == 0) RETURN_CUDA_ERROR(device_address(to, &packed_to));
   RETURN_CUDA_ERROR(cudaMemsetAsync(place_.piece_units, 0, sizeof(uint32_t), work_));
   for (uint64_t first = 0; first < rows.count; first += chunk_rows_) {
     const RowBlock chunk{rows.rows + first * rows.stride, rows.stride, std::min(chunk_rows_, rows.count - first)};
     Buffers& buffers = buffers_[chunks_++ % buffer_count];
-    RETURN_CUDA_ERROR(start_chunk(chunk, in_place, first, packed_to, buffers));
+    RETURN_CUDA_ERROR(start_chunk(chunk, in_place, result.ends + first, packed_to, buffers));
     if (place_.slot_bytes != 0)
       RETURN_CUDA_ERROR(cudaMemcpyAsync(to + first * place_.slot_bytes, buffers.slots, chunk.count * place_.slot_bytes,
                                         cudaMemcpyDeviceToHost, out_));
     RETURN_CUDA_ERROR(cudaEventRecord(buffers.left, out_));
   }
-  return cudaSuccess;
+  return cudaEventRecord(result.complete, out_);
 }
 
-cudaError_t PiecePipeline::start_chunk(const RowBlock& rows, bool in_place, uint64_t first_row, char* to,
+cudaError_t PiecePipeline::start_chunk(const RowBlock& rows, bool in_place, uint32_t* ends, char* to,
                                        Buffers& buffers) {
   EncodeArguments encode = encode_;
   encode.count = static_cast<uint32_t>(rows.count);
@@ -270,6 +276,7 @@ cudaError_t PiecePipeline::start_chunk(const RowBlock& rows, bool in_place, uint
   }
   RETURN_CUDA_ERROR(launch_encode(kernel_, encode, ctas_, work_));
   RETURN_CUDA_ERROR(cudaEventRecord(buffers.encoded, work_));
+  rows_read_ = in_place ? buffers.encoded : buffers.arrived;
 
   PlaceArguments place = place_;
   place.count = encode.count;
@@ -283,15 +290,20 @@ cudaError_t PiecePipeline::start_chunk(const RowBlock& rows, bool in_place, uint
 
   RETURN_CUDA_ERROR(cudaStreamWaitEvent(out_, buffers.placed, 0));
   RETURN_CUDA_ERROR(launch_copy_out({buffers.run, place.unit_bytes, buffers.packed, to}, out_));
-  return cudaMemcpyAsync(ends_ + first_row, buffers.ends, rows.count * sizeof(uint32_t), cudaMemcpyDeviceToHost, out_);
+  return cudaMemcpyAsync(ends, buffers.ends, rows.count * sizeof(uint32_t), cudaMemcpyDeviceToHost, out_);
+}
+
+ncast_status PiecePipeline::release_rows() {
+  if (rows_read_ == nullptr) return NCAST_OK;
+  const cudaError_t error = cudaEventSynchronize(rows_read_);
+  return error == cudaSuccess ? NCAST_OK : failed(error);
 }
 
 ncast_status PiecePipeline::finish(EncodedPiece* piece) {
-  const OnDevice guard(device_);
-  cudaError_t error = guard.error();
-  if (error == cudaSuccess) error = cudaStreamSynchronize(out_);
+  const Result& result = results_[finished_pieces_++ % result_count];
+  const cudaError_t error = cudaEventSynchronize(result.complete);
   if (error != cudaSuccess) return failed(error);
-  *piece = {ends_[rows_in_piece_ - 1], ends_, overflow_, overflow_unit_bytes};
+  *piece = {result.ends[result.rows - 1], result.ends, result.overflow, overflow_unit_bytes};
   return NCAST_OK;
 }
 

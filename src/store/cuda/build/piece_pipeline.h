@@ -11,8 +11,8 @@
 
 namespace narrowcast::store::cuda {
 
-// A piece passes through three stages in chunks, each on a stream of its own: the copy engine brings rows, kernels
-// encode and place them, and the copy engine (slots) or a kernel (what is stored end to end) takes them to the host.
+// Pieces pass through three stages in chunks, each on a stream of its own: the copy engine brings rows, kernels encode
+// and place them, and the copy engine (slots) or a kernel (what is stored end to end) takes them to the host.
 class PiecePipeline : public PieceEncoder {
  public:
   // For GPU `device`. Errors: CUDA_ERROR.
@@ -26,9 +26,19 @@ class PiecePipeline : public PieceEncoder {
   uint64_t piece_bytes() const override { return piece_rows_ * longest_bytes_; }
   ncast_status add_memory(uint8_t* memory, uint64_t bytes) override;
   ncast_status start(const RowBlock& rows, uint8_t* to) override;
+  ncast_status release_rows() override;
   ncast_status finish(EncodedPiece* piece) override;
 
  private:
+  // Of a piece; host memory.
+  struct Result {
+    uint64_t rows = 0;
+    uint32_t* ends = nullptr;
+    uint8_t* overflow = nullptr;
+    char* overflow_on_device = nullptr;
+    cudaEvent_t complete = nullptr;
+  };
+  static constexpr uint32_t result_count = 2;
   // Of a chunk.
   struct Buffers {
     char* rows = nullptr;    // copied from the host
@@ -48,7 +58,7 @@ class PiecePipeline : public PieceEncoder {
   template <typename T>
   cudaError_t allocate_host(T** memory, uint64_t bytes);
   cudaError_t start_piece(const RowBlock& rows, uint8_t* to);
-  cudaError_t start_chunk(const RowBlock& rows, bool is_on_device, uint64_t first_row, char* to, Buffers& buffers);
+  cudaError_t start_chunk(const RowBlock& rows, bool in_place, uint32_t* ends, char* to, Buffers& buffers);
   ncast_status failed(cudaError_t error) const;
 
   int device_;
@@ -61,11 +71,10 @@ class PiecePipeline : public PieceEncoder {
   EncodeArguments encode_ = {};  // without the rows
   PlaceArguments place_ = {};    // without the buffers
   uint64_t row_bytes_ = 0, row_alignment_ = 1, longest_bytes_ = 0, piece_rows_ = 0, chunk_rows_ = 0;
-  uint64_t chunks_ = 0;  // started so far
-  uint64_t rows_in_piece_ = 0;
-  uint32_t* ends_ = nullptr;     // host memory
-  uint8_t* overflow_ = nullptr;  // host memory
-  char* overflow_on_device_ = nullptr;
+  Result results_[result_count];
+  uint64_t pieces_ = 0, finished_pieces_ = 0;  // started; finished
+  uint64_t chunks_ = 0;                        // started
+  cudaEvent_t rows_read_ = nullptr;            // of the last chunk
 };
 
 }  // namespace narrowcast::store::cuda
