@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "status/error.h"
 #include "store/file/checksum.h"
@@ -17,7 +18,8 @@
 namespace narrowcast::store::file {
 namespace {
 
-constexpr uint64_t max_memory_bytes = 16u << 20;  // of a Spill
+// Of a Spill. Blocks are written one by one: a builder that writes many at a time leaves its GPU without work.
+constexpr uint64_t block_bytes = 1u << 20, most_blocks = 16;
 
 ncast_status write_at(int file, const uint8_t* bytes, uint64_t count, uint64_t offset) {
   while (count != 0) {
@@ -59,17 +61,35 @@ ncast_status Spill::open_file(int folder_of) {
   return NCAST_OK;
 }
 
-ncast_status Spill::append(int folder_of, const void* bytes, uint64_t count) {
-  if (memory_.size() + count > max_memory_bytes && !memory_.empty()) {
-    if (file_ < 0) {
-      if (ncast_status status = open_file(folder_of)) return status;
-    }
-    if (ncast_status status = write_at(file_, memory_.data(), memory_.size(), spilled_)) return status;
-    spilled_ += memory_.size();
-    memory_.clear();
+ncast_status Spill::begin_block(int folder_of) {
+  if (blocks_.size() < most_blocks) {
+    blocks_.emplace_back().reserve(block_bytes);
+    return NCAST_OK;
   }
-  const auto* const from = static_cast<const uint8_t*>(bytes);
-  memory_.insert(memory_.end(), from, from + count);
+  if (file_ < 0) {
+    if (ncast_status status = open_file(folder_of)) return status;
+  }
+  std::vector<uint8_t> block = std::move(blocks_.front());
+  blocks_.pop_front();
+  if (ncast_status status = write_at(file_, block.data(), block.size(), spilled_)) return status;
+  spilled_ += block.size();
+  block.clear();
+  blocks_.push_back(std::move(block));
+  return NCAST_OK;
+}
+
+ncast_status Spill::append(int folder_of, const void* bytes, uint64_t count) {
+  const auto* from = static_cast<const uint8_t*>(bytes);
+  while (count != 0) {
+    if (blocks_.empty() || blocks_.back().size() == block_bytes) {
+      if (ncast_status status = begin_block(folder_of)) return status;
+    }
+    std::vector<uint8_t>& block = blocks_.back();
+    const uint64_t part = std::min(count, block_bytes - block.size());
+    block.insert(block.end(), from, from + part);
+    from += part;
+    count -= part;
+  }
   return NCAST_OK;
 }
 
@@ -87,13 +107,15 @@ ncast_status Spill::read_file(uint64_t offset, uint8_t* bytes, uint64_t count) c
 
 template <typename Take>
 ncast_status Spill::read(Take take) {
-  std::vector<uint8_t> buffer(std::min<uint64_t>(spilled_, 1u << 20));
+  std::vector<uint8_t> buffer(std::min(spilled_, block_bytes));
   for (uint64_t at = 0; at < spilled_; at += buffer.size()) {
     const uint64_t count = std::min<uint64_t>(buffer.size(), spilled_ - at);
     if (ncast_status status = read_file(at, buffer.data(), count)) return status;
     if (ncast_status status = take(buffer.data(), count)) return status;
   }
-  return take(memory_.data(), memory_.size());
+  for (const std::vector<uint8_t>& block : blocks_)
+    if (ncast_status status = take(block.data(), block.size())) return status;
+  return NCAST_OK;
 }
 
 ncast_status Writer::write(const uint8_t* bytes, uint64_t count) {

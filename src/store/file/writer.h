@@ -1,6 +1,7 @@
 // Writes a table file front to back.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,8 @@
 
 namespace narrowcast::store::file {
 
-// Bytes of a section that is written behind the others: kept in memory up to a limit, and then in a file without a
-// name.
+// Bytes of a section that is written behind the others. The last ones are in memory, up to a limit, and those before in
+// a file without a name.
 class Spill {
  public:
   Spill() = default;
@@ -20,18 +21,18 @@ class Spill {
 
   // folder: a descriptor of a file in the folder where the file without a name is created.
   ncast_status append(int folder_of, const void* bytes, uint64_t count);
-  uint64_t bytes() const { return spilled_ + memory_.size(); }
   // Calls take(bytes, count), which returns a status, for all bytes in order.
   template <typename Take>
   ncast_status read(Take take);
 
  private:
+  ncast_status begin_block(int folder_of);
   ncast_status open_file(int folder_of);
   ncast_status read_file(uint64_t offset, uint8_t* bytes, uint64_t count) const;
 
   int file_ = -1;
   uint64_t spilled_ = 0;
-  std::vector<uint8_t> memory_;
+  std::deque<std::vector<uint8_t>> blocks_;  // the last one has space
 };
 
 // Full segments of the section `data` that have to be written.

@@ -83,6 +83,34 @@ TEST_CASE("rows can have any size up to 64 KiB, and more in blocks") {
   }
 }
 
+TEST_CASE("more overflow entries than a builder keeps in memory are stored") {
+  constexpr uint64_t row_bytes = 16384, count = 1500, sampled = 8;
+  std::vector<uint8_t> rows(count * row_bytes);
+  std::mt19937_64 random(3);
+  for (uint64_t at = 0; at < rows.size(); at += 8) {
+    // Only the sample shrinks.
+    const uint64_t bits = at < sampled * row_bytes ? random() & 0x0001000100010001 : random();
+    std::memcpy(&rows[at], &bits, sizeof bits);
+  }
+  const MemoryFile file;
+  ncast_store_build_options options = {};
+  options.struct_bytes = sizeof options;
+  options.dtype = NCAST_INT32;
+  options.layout = NCAST_STORE_STRIDE;
+  options.row_rank = 1;
+  options.row_shape[0] = row_bytes / 4;
+  options.spare = -1;
+  options.codec = "trim";
+  options.threads = 2;
+  ncast_store_builder* builder = nullptr;
+  REQUIRE(ncast_store_builder_create(file.descriptor(), &options, &builder) == NCAST_OK);
+  CHECK(ncast_store_builder_sample(builder, rows.data(), row_bytes, sampled) == NCAST_OK);
+  CHECK(ncast_store_builder_add(builder, rows.data(), row_bytes, count) == NCAST_OK);
+  CHECK(ncast_store_builder_finish(builder, nullptr) == NCAST_OK);
+  ncast_store_builder_destroy(builder);
+  CHECK(content_of(open(file.path())) == rows);
+}
+
 TEST_CASE("a one-dimensional tensor is stored in blocks") {
   const std::vector<uint8_t> values = some_rows(NCAST_BFLOAT16, 1, 300000, 5);
   const MemoryFile file;
