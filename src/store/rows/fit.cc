@@ -41,14 +41,14 @@ std::string problem_of(const RowShape& shape, const RowCodec& codec) {
   return "";
 }
 
-Model fit_model(const RowShape& shape, const RowCodec& codec, const Sample& sample) {
+Model fit_model(const RowShape& shape, const RowCodec& codec, const Sample& sample, int threads) {
   Model model;
   model.shape = shape;
   model.coder = codec.coder;
   model.has_zeros = codec.has_zeros;
   model.has_trim = codec.has_trim;
   if (model.has_trim) fit_trim(sample, model);
-  if (model.coder == Coder::INVARIANT) fit_invariant(sample, codec.chunk_bytes, codec.clusters, model);
+  if (model.coder == Coder::INVARIANT) fit_invariant(sample, codec.chunk_bytes, codec.clusters, threads, model);
   return model;
 }
 
@@ -179,7 +179,7 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
   std::vector<std::unique_ptr<Candidate>> found(wanted.size());
   threads::for_each(wanted.size(), threads::count_of(options.threads), [&](size_t i) {
     const auto fit_to = [&](const Sample& some) {
-      return RowModel(std::make_shared<const Model>(fit_model(shape, wanted[i], some)));
+      return RowModel(std::make_shared<const Model>(fit_model(shape, wanted[i], some, options.threads)));
     };
     if (!halved) {
       found[i] = std::make_unique<Candidate>(evaluate(sample, fit_to(sample), options.layout));
@@ -199,9 +199,11 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
   const std::string reason = reason_for(fitted, *chosen, least, static_cast<double>(sample.row_bytes));
   const RowCodec& codec_chosen = wanted[static_cast<size_t>(chosen - fitted.begin())];
   Candidate result =
-      halved ? evaluate(sample, RowModel(std::make_shared<const Model>(fit_model(shape, codec_chosen, sample))),
-                        options.layout)
-             : *chosen;
+      halved
+          ? evaluate(sample,
+                     RowModel(std::make_shared<const Model>(fit_model(shape, codec_chosen, sample, options.threads))),
+                     options.layout)
+          : *chosen;
   return RowFit{std::move(result.model), std::move(result.payload_bytes),
                 report_of(fitted, *chosen, sample, rows, reason)};
 }

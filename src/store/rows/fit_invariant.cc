@@ -7,6 +7,11 @@
 #include <numeric>
 #include <utility>
 
+#include "store/rows/bit_counter.h"
+#include "store/rows/load.h"
+#include "store/rows/zero_map.h"
+#include "threads/parallel.h"
+
 namespace narrowcast::store {
 namespace {
 
@@ -17,101 +22,140 @@ constexpr uint64_t most_rows = 1024;
 constexpr int rounds = 4;
 constexpr uint32_t tried_clusters = 8;
 
-uint64_t load(const uint8_t* bytes, uint32_t count) {
-  uint64_t value = 0;
-  std::memcpy(&value, bytes, count);
-  return value;
-}
+// A thread fits the chunks of one block of a row at a time, and assigns some rows.
+constexpr uint64_t block_bytes = 64;
+constexpr size_t task_rows = 64;
 
-// The masks and values of one cluster, and the bits that they save.
+// The masks and values of one cluster.
 struct Masks {
   std::vector<uint8_t> mask, values;
+  std::vector<uint8_t> saved;  // by chunk: bits of the mask
 };
 
 // The best mask of one chunk: orders the bits by how many rows share them and takes the first k, where k x (rows that
 // agree in all of them) is largest.
-void fit_chunk(const Sample& sample, const RowNumbers& rows, uint64_t offset, uint32_t chunk_bytes, Masks& masks) {
-  const uint32_t bits = 8 * chunk_bytes;
-  std::array<uint32_t, 64> ones{};
-  for (const uint32_t row : rows) {
-    uint64_t chunk = load(sample.row(row) + offset, chunk_bytes);
-    for (; chunk != 0; chunk &= chunk - 1) ++ones[static_cast<size_t>(std::countr_zero(chunk))];
+template <typename Chunk>
+class ChunkFit {
+ public:
+  static constexpr uint32_t bits = 8 * sizeof(Chunk);
+
+  // ones: of `rows` rows, by bit.
+  void order_bits(const uint64_t* ones, uint64_t rows) {
+    rows_ = static_cast<uint32_t>(rows);
+    std::array<uint32_t, bits> order;
+    std::iota(order.begin(), order.end(), 0);
+    const auto agreeing = [&](uint32_t bit) { return std::max(ones[bit], rows - ones[bit]); };
+    std::sort(order.begin(), order.end(),
+              [&](uint32_t a, uint32_t b) { return std::pair(agreeing(b), a) < std::pair(agreeing(a), b); });
+    for (uint32_t bit = 0; bit < bits; ++bit)
+      if (2 * ones[bit] > rows) majority_ = static_cast<Chunk>(majority_ | Chunk{1} << bit);
+    for (uint32_t k = 0; k < bits; ++k) first_[k + 1] = static_cast<Chunk>(first_[k] | Chunk{1} << order[k]);
   }
-  const auto count = static_cast<uint32_t>(rows.size());
-  uint64_t majority = 0;
-  for (uint32_t bit = 0; bit < bits; ++bit)
-    if (2 * ones[bit] > count) majority |= uint64_t{1} << bit;
-  std::array<uint32_t, 64> order;
-  std::iota(order.begin(), order.end(), 0);
-  const auto agreeing = [&](uint32_t bit) { return std::max(ones[bit], count - ones[bit]); };
-  std::sort(order.begin(), order.begin() + bits,
-            [&](uint32_t a, uint32_t b) { return std::pair(agreeing(b), a) < std::pair(agreeing(a), b); });
-  // first_difference[r]: rows that agree in the first r bits of the order and not in the next.
-  std::array<uint32_t, 65> first_difference{};
-  for (const uint32_t row : rows) {
-    const uint64_t differs = load(sample.row(row) + offset, chunk_bytes) ^ majority;
-    uint32_t rank = 0;
-    while (rank < bits && (differs >> order[rank] & 1) == 0) ++rank;
-    ++first_difference[rank];
+  void add(Chunk chunk) {
+    const auto differs = static_cast<Chunk>(chunk ^ majority_);
+    // In how many of the bits the chunk agrees before the first in which it does not.
+    uint32_t agrees = 0;
+    for (uint32_t step = bits / 2; step != 0; step /= 2) agrees += (differs & first_[agrees + step]) == 0 ? step : 0;
+    agrees += (differs & first_[agrees + 1]) == 0 ? 1 : 0;
+    ++first_difference_[agrees];
   }
-  uint64_t most_saved = 0;
-  uint32_t best = 0, agree = count;
-  for (uint32_t k = 1; k <= bits; ++k) {
-    agree -= first_difference[k - 1];
-    if (uint64_t{k} * agree > most_saved) most_saved = uint64_t{k} * agree, best = k;
+  void finish(uint8_t* mask, uint8_t* values) const {
+    uint64_t most_saved = 0;
+    uint32_t best = 0, agree = rows_;
+    for (uint32_t k = 1; k <= bits; ++k) {
+      agree -= first_difference_[k - 1];
+      if (uint64_t{k} * agree > most_saved) most_saved = uint64_t{k} * agree, best = k;
+    }
+    const auto value = static_cast<Chunk>(majority_ & first_[best]);
+    std::memcpy(mask, &first_[best], sizeof(Chunk));
+    std::memcpy(values, &value, sizeof(Chunk));
   }
-  uint64_t mask = 0;
-  for (uint32_t rank = 0; rank < best; ++rank) mask |= uint64_t{1} << order[rank];
-  const uint64_t values = majority & mask;
-  std::memcpy(&masks.mask[offset], &mask, chunk_bytes);
-  std::memcpy(&masks.values[offset], &values, chunk_bytes);
+
+ private:
+  uint32_t rows_ = 0;
+  Chunk majority_ = 0;
+  std::array<Chunk, bits + 1> first_{};                // [k]: the first k bits of the order
+  std::array<uint32_t, bits + 1> first_difference_{};  // [k]: rows that agree in the first k bits and not in the next
+};
+
+// Row after row, because those of a sample are far from each other in memory.
+template <typename Chunk>
+void fit_block(const Sample& sample, const RowNumbers& rows, uint64_t begin, uint64_t end, Masks& masks) {
+  constexpr size_t most_chunks = block_bytes / sizeof(Chunk);
+  const size_t chunks = (end - begin) / sizeof(Chunk);
+  std::array<BitCounter, block_bytes / 8> counters;
+  for (const uint32_t row : rows)
+    for (uint64_t at = begin; at < end; at += 8) counters[(at - begin) / 8].add(load8(sample.row(row) + at, end - at));
+  std::array<ChunkFit<Chunk>, most_chunks> fits;
+  for (size_t i = 0; i < chunks; ++i) {
+    const size_t bit = i * ChunkFit<Chunk>::bits;
+    fits[i].order_bits(counters[bit / 64].counts().data() + bit % 64, rows.size());
+  }
+  for (const uint32_t row : rows)
+    for (size_t i = 0; i < chunks; ++i) fits[i].add(load<Chunk>(sample.row(row) + begin + i * sizeof(Chunk)));
+  for (size_t i = 0; i < chunks; ++i) {
+    const uint64_t at = begin + i * sizeof(Chunk);
+    fits[i].finish(&masks.mask[at], &masks.values[at]);
+    masks.saved[at / sizeof(Chunk)] = static_cast<uint8_t>(std::popcount(load<Chunk>(&masks.mask[at])));
+  }
 }
 
-Masks fit_masks(const Sample& sample, const RowNumbers& rows, uint32_t chunk_bytes) {
-  Masks masks{std::vector<uint8_t>(sample.row_bytes), std::vector<uint8_t>(sample.row_bytes)};
-  for (uint64_t offset = 0; offset < sample.row_bytes; offset += chunk_bytes)
-    fit_chunk(sample, rows, offset, chunk_bytes, masks);
+template <typename Chunk>
+Masks fit_masks(const Sample& sample, const RowNumbers& rows, threads::Team& team) {
+  Masks masks{std::vector<uint8_t>(sample.row_bytes), std::vector<uint8_t>(sample.row_bytes),
+              std::vector<uint8_t>(sample.row_bytes / sizeof(Chunk))};
+  team.for_each((sample.row_bytes + block_bytes - 1) / block_bytes, [&](size_t block) {
+    const uint64_t begin = block * block_bytes;
+    fit_block<Chunk>(sample, rows, begin, std::min(begin + block_bytes, sample.row_bytes), masks);
+  });
   return masks;
 }
 
-uint64_t saved_bits(const Sample& sample, uint32_t row, uint32_t chunk_bytes, const Masks& masks) {
-  uint64_t saved = 0;
-  for (uint64_t offset = 0; offset < sample.row_bytes; offset += chunk_bytes) {
-    const uint64_t mask = load(&masks.mask[offset], chunk_bytes);
-    if ((load(sample.row(row) + offset, chunk_bytes) & mask) == load(&masks.values[offset], chunk_bytes))
-      saved += static_cast<uint64_t>(std::popcount(mask));
+template <typename Chunk>
+uint64_t saved_bits(const uint8_t* row, const Masks& masks) {
+  const uint8_t* const mask = masks.mask.data();
+  const uint8_t* const values = masks.values.data();
+  uint32_t saved = 0;
+  for (size_t i = 0; i < masks.saved.size(); ++i) {
+    const size_t at = i * sizeof(Chunk);
+    saved += (load<Chunk>(row + at) & load<Chunk>(mask + at)) == load<Chunk>(values + at) ? masks.saved[i] : 0;
   }
   return saved;
 }
 
 uint64_t distance(const uint8_t* a, const uint8_t* b, uint64_t bytes) {
   uint64_t bits = 0;
-  for (uint64_t at = 0; at < bytes; at += 8) {
-    const auto count = static_cast<uint32_t>(std::min<uint64_t>(bytes - at, 8));
-    bits += static_cast<uint64_t>(std::popcount(load(a + at, count) ^ load(b + at, count)));
-  }
+  for (uint64_t at = 0; at < bytes; at += 8)
+    bits += static_cast<uint64_t>(std::popcount(load8(a + at, bytes - at) ^ load8(b + at, bytes - at)));
   return bits;
 }
 
+// Calls work(i) for all numbers below `count`, on several threads.
+template <typename Work>
+void for_each_row(size_t count, threads::Team& team, Work work) {
+  team.for_each((count + task_rows - 1) / task_rows, [&](size_t task) {
+    for (size_t i = task * task_rows; i < std::min(count, (task + 1) * task_rows); ++i) work(i);
+  });
+}
+
 // Rows far from each other: each next one is the farthest from those before. Assigns every row to the nearest.
-std::vector<RowNumbers> seed_clusters(const Sample& sample, const RowNumbers& rows, uint32_t clusters) {
+std::vector<RowNumbers> seed_clusters(const Sample& sample, const RowNumbers& rows, uint32_t clusters,
+                                      threads::Team& team) {
   std::vector<uint64_t> nearest(rows.size(), ~uint64_t{0});
   std::vector<uint32_t> assigned(rows.size(), 0);
   uint32_t seed = rows[rows.size() / 2];
   uint32_t used = 0;
   for (uint32_t cluster = 0; cluster < clusters; ++cluster, ++used) {
-    uint64_t farthest = 0;
-    uint32_t next = seed;
-    for (size_t i = 0; i < rows.size(); ++i) {
+    for_each_row(rows.size(), team, [&](size_t i) {
       const uint64_t bits = distance(sample.row(rows[i]), sample.row(seed), sample.row_bytes);
       if (bits < nearest[i]) nearest[i] = bits, assigned[i] = cluster;
-      if (nearest[i] > farthest) farthest = nearest[i], next = rows[i];
-    }
-    if (farthest == 0) {
+    });
+    const auto farthest = std::ranges::max_element(nearest);
+    if (*farthest == 0) {
       ++used;
       break;
     }
-    seed = next;
+    seed = rows[static_cast<size_t>(farthest - nearest.begin())];
   }
   std::vector<RowNumbers> members(used);
   for (size_t i = 0; i < rows.size(); ++i) members[assigned[i]].push_back(rows[i]);
@@ -125,27 +169,35 @@ struct Fit {
 
 double header_bits(uint64_t clusters) { return clusters < 2 ? 0 : static_cast<double>(std::bit_width(clusters - 1)); }
 
-Fit fit_clusters(const Sample& sample, const RowNumbers& rows, uint32_t chunk_bytes, uint32_t clusters) {
-  std::vector<RowNumbers> members = seed_clusters(sample, rows, clusters);
+// members: of the clusters, to begin with.
+template <typename Chunk>
+Fit fit_clusters(const Sample& sample, const RowNumbers& rows, std::vector<RowNumbers> members, threads::Team& team) {
   Fit best{{}, 0};
+  struct Assignment {
+    uint64_t saved = 0;
+    size_t cluster = 0;
+  };
+  std::vector<Assignment> assignments(rows.size());
   for (int round = 0; round < rounds; ++round) {
     std::vector<Masks> masks;
     masks.reserve(members.size());
     for (const RowNumbers& cluster : members)
-      if (!cluster.empty()) masks.push_back(fit_masks(sample, cluster, chunk_bytes));
+      if (!cluster.empty()) masks.push_back(fit_masks<Chunk>(sample, cluster, team));
+    for_each_row(rows.size(), team, [&](size_t i) {
+      Assignment best_of_row;
+      for (size_t cluster = 0; cluster < masks.size(); ++cluster) {
+        const uint64_t bits = saved_bits<Chunk>(sample.row(rows[i]), masks[cluster]);
+        if (bits > best_of_row.saved) best_of_row = {bits, cluster};
+      }
+      assignments[i] = best_of_row;
+    });
     std::vector<RowNumbers> next(masks.size());
     uint64_t saved = 0;
-    for (const uint32_t row : rows) {
-      uint64_t most = 0;
-      size_t to = 0;
-      for (size_t cluster = 0; cluster < masks.size(); ++cluster) {
-        const uint64_t bits = saved_bits(sample, row, chunk_bytes, masks[cluster]);
-        if (bits > most) most = bits, to = cluster;
-      }
-      saved += most;
-      next[to].push_back(row);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      saved += assignments[i].saved;
+      next[assignments[i].cluster].push_back(rows[i]);
     }
-    const size_t uncoded_bits = 8 * sample.row_bytes + sample.row_bytes / chunk_bytes;  // with the participation bits
+    const size_t uncoded_bits = 8 * sample.row_bytes + sample.row_bytes / sizeof(Chunk);  // with the participation bits
     const double bits =
         static_cast<double>(rows.size()) * (static_cast<double>(uncoded_bits) + header_bits(masks.size())) -
         static_cast<double>(saved);
@@ -159,24 +211,25 @@ Fit fit_clusters(const Sample& sample, const RowNumbers& rows, uint32_t chunk_by
 
 }  // namespace
 
-void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters, Model& model) {
+void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters, int threads, Model& model) {
   const uint64_t count = std::min(sample.count, most_rows);
   RowNumbers rows;
   rows.reserve(count);
   for (uint64_t i = 0; i < count; ++i) rows.push_back(static_cast<uint32_t>(i * sample.count / count));
 
+  threads::Team team(threads::count_of(threads));
+  std::vector<std::vector<RowNumbers>> beginnings{seed_clusters(sample, rows, clusters == 0 ? 1 : clusters, team)};
+  if (clusters == 0) beginnings.push_back(seed_clusters(sample, rows, tried_clusters, team));
   Fit best{{}, 0};
-  const auto consider = [&](uint32_t chunk, uint32_t wanted) {
-    if (sample.row_bytes % chunk != 0) return;
-    Fit fit = fit_clusters(sample, rows, chunk, wanted);
-    if (!best.clusters.empty() && fit.bits >= best.bits) return;
-    best = std::move(fit);
-    model.chunk_bytes = chunk;
-  };
   for (const uint32_t chunk : {4u, 8u, 2u, 1u}) {
-    if (chunk_bytes != 0 && chunk != chunk_bytes) continue;
-    consider(chunk, clusters == 0 ? 1 : clusters);
-    if (clusters == 0) consider(chunk, tried_clusters);
+    if ((chunk_bytes != 0 && chunk != chunk_bytes) || sample.row_bytes % chunk != 0) continue;
+    for (const std::vector<RowNumbers>& members : beginnings) {
+      Fit fit = with_elem(static_cast<int>(chunk),
+                          [&]<typename Chunk>() { return fit_clusters<Chunk>(sample, rows, members, team); });
+      if (!best.clusters.empty() && fit.bits >= best.bits) continue;
+      best = std::move(fit);
+      model.chunk_bytes = chunk;
+    }
   }
 
   model.clusters = static_cast<uint32_t>(best.clusters.size());

@@ -7,7 +7,7 @@
 namespace narrowcast::store {
 
 // Sets the chunk size, masks and values of the model. chunk_bytes and clusters of 0 are chosen: those that code the
-// sample shortest. Deterministic.
-void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters, Model& model);
+// sample shortest. Deterministic, with any number of threads; 0: as many as CPUs that this thread may use.
+void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters, int threads, Model& model);
 
 }  // namespace narrowcast::store

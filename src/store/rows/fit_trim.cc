@@ -6,30 +6,28 @@
 #include <cstring>
 #include <memory>
 
+#include "store/rows/bit_counter.h"
+#include "store/rows/load.h"
+#include "store/rows/zero_map.h"
+
 namespace narrowcast::store {
 namespace {
 
 uint64_t low_ones(int count) { return count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
 
-template <typename Visit>
-void for_each_elem(const Sample& sample, uint64_t row, const Model& model, Visit visit) {
-  const auto elem_bytes = static_cast<size_t>(model.elem_bytes());
-  for (const uint8_t* at = sample.row(row); at != sample.row(row + 1); at += elem_bytes) {
-    uint64_t elem = 0;
-    std::memcpy(&elem, at, elem_bytes);
-    if (elem != 0 || !model.has_zeros) visit(elem);
-  }
-}
-
-// The bits that more than half of the elements have.
-uint64_t majority_of(const Sample& sample, const Model& model) {
-  std::array<uint64_t, 64> ones{};
-  uint64_t elems = 0;
-  for (uint64_t row = 0; row < sample.count; ++row)
-    for_each_elem(sample, row, model, [&](uint64_t elem) {
-      ++elems;
-      for (; elem != 0; elem &= elem - 1) ++ones[static_cast<size_t>(std::countr_zero(elem))];
-    });
+// The bits that more than half of the elements have. With a zero map, elements that are 0 are none.
+template <typename Elem>
+uint64_t majority_of(const Sample& sample, bool has_zeros) {
+  const uint8_t* const bytes = sample.row(0);
+  const size_t count = sample.count * sample.row_bytes;
+  uint64_t elems = count / sizeof(Elem);
+  BitCounter counter;
+  for (size_t at = 0; at < count; at += sizeof(uint64_t)) counter.add(load8(bytes + at, count - at));
+  if (has_zeros)
+    for (size_t at = 0; at < count; at += sizeof(Elem)) elems -= load<Elem>(bytes + at) == 0 ? 1 : 0;
+  const std::array<uint64_t, 64>& counts = counter.counts();
+  std::array<uint64_t, 8 * sizeof(Elem)> ones{};
+  for (size_t bit = 0; bit < counts.size(); ++bit) ones[bit % ones.size()] += counts[bit];
   uint64_t majority = 0;
   for (size_t bit = 0; bit < ones.size(); ++bit)
     if (2 * ones[bit] > elems) majority |= uint64_t{1} << bit;
@@ -43,24 +41,36 @@ struct Rows {
 };
 using Agreement = std::array<std::array<Rows, 65>, 65>;
 
+// `agreement` by the numbers of low and high bits.
+template <typename Elem>
+void count_agreement(const Sample& sample, bool has_zeros, Elem majority, Agreement& agreement) {
+  constexpr int bits = 8 * sizeof(Elem);
+  for (uint64_t row = 0; row < sample.count; ++row) {
+    Elem differs = 0;
+    uint64_t elems = 0;
+    for (size_t at = 0; at < sample.row_bytes; at += sizeof(Elem)) {
+      const Elem elem = load<Elem>(sample.row(row) + at);
+      const bool is_elem = !has_zeros || elem != 0;
+      differs = static_cast<Elem>(differs | (is_elem ? elem ^ majority : 0));
+      elems += is_elem ? 1 : 0;
+    }
+    const auto low = std::min(std::countr_zero(differs), bits), high = std::min(std::countl_zero(differs), bits);
+    Rows& rows = agreement[static_cast<size_t>(low)][static_cast<size_t>(high)];
+    ++rows.count;
+    rows.elems += elems;
+  }
+}
+
 }  // namespace
 
 void fit_trim(const Sample& sample, Model& model) {
   const int bits = model.elem_bits();
-  const uint64_t majority = majority_of(sample, model);
+  uint64_t majority = 0;
   auto agreement = std::make_unique<Agreement>();
-  for (uint64_t row = 0; row < sample.count; ++row) {
-    uint64_t differs = 0, elems = 0;
-    for_each_elem(sample, row, model, [&](uint64_t elem) {
-      differs |= elem ^ majority;
-      ++elems;
-    });
-    const int low = std::min(std::countr_zero(differs), bits);
-    const int high = std::min(std::countl_zero(differs) - (64 - bits), bits);
-    Rows& rows = (*agreement)[static_cast<size_t>(low)][static_cast<size_t>(high)];
-    ++rows.count;
-    rows.elems += elems;
-  }
+  with_elem(model.elem_bytes(), [&]<typename Elem>() {
+    majority = majority_of<Elem>(sample, model.has_zeros);
+    count_agreement(sample, model.has_zeros, static_cast<Elem>(majority), *agreement);
+  });
 
   // Rows that do not agree are stored raw.
   const auto map_bits = model.has_zeros ? model.shape.elems : 0;

@@ -5,18 +5,10 @@
 #include "store/rows/bit_stream.h"
 #include "store/rows/extract.h"
 #include "store/rows/fast.h"
+#include "store/rows/load.h"
 
 namespace narrowcast::store {
 namespace {
-
-STORE_INLINE uint64_t load8(const uint8_t* bytes, size_t count) {
-  uint64_t word = 0;
-  if (count >= sizeof word)
-    std::memcpy(&word, bytes, sizeof word);
-  else
-    std::memcpy(&word, bytes, count);
-  return word;
-}
 
 // 1 in the lowest bit of each of the chunks in a word.
 constexpr uint64_t lowest_bits(uint32_t chunk_bytes) {

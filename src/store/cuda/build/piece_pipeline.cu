@@ -9,8 +9,8 @@ namespace narrowcast::store::cuda {
 namespace {
 
 constexpr const char* function = "ncast_store_builder";
-// A chunk of rows has 8 MiB, because each copy and kernel has a fixed cost, or more if rows are long: a warp encodes one,
-// and a GPU needs many.
+// A chunk of rows has 8 MiB, because each copy and kernel has a fixed cost, or more if rows are long: a warp encodes
+// one, and a GPU needs many.
 constexpr uint64_t least_chunk_bytes = 8u << 20, most_chunk_bytes = 32u << 20, wanted_chunk_rows = 512;
 constexpr uint64_t most_chunk_rows = 65536;
 constexpr uint64_t most_packed_chunk_bytes = 36u << 20;  // payloads of a chunk, if units are large
