@@ -11,8 +11,17 @@ enum Port : uint32_t { link_out, link_in, network_out, network_in, sms, ports };
 
 constexpr double bytes_per_us(double gbps) { return gbps * 1e3; }
 
-PacketCell cell_of(uint32_t rank, const Operand& operand, uint32_t chunk) {
-  return uint64_t{rank} << 40 | uint64_t{static_cast<uint8_t>(operand.buffer)} << 32 | (operand.chunk + chunk);
+// Puts the loads of each resource one after another. The resources stay in their order.
+void group_by_resource(std::vector<Load>* loads) {
+  std::map<uint32_t, size_t> number_of;
+  std::vector<std::vector<Load>> groups;
+  for (const Load& load : *loads) {
+    const auto [number, is_new] = number_of.try_emplace(load.resource, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[number->second].push_back(load);
+  }
+  loads->clear();
+  for (const std::vector<Load>& group : groups) loads->insert(loads->end(), group.begin(), group.end());
 }
 
 bool reduces(const Plan& plan) {
@@ -33,7 +42,9 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
       machine_(machine),
       options_(options),
       chunk_bytes_(batches.chunk_bytes),
-      codec_share_(reduces(plan) ? machine.reducing_codec_share : 1) {
+      codec_share_(reduces(plan) ? machine.reducing_codec_share : 1),
+      bytes_(plan.ranks.size() * ports),
+      response_bytes_(bytes_.size()) {
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     capacities.insert(capacities.end(), {bytes_per_us(machine.link_gbps), bytes_per_us(machine.link_gbps),
                                          bytes_per_us(machine.network_gbps), bytes_per_us(machine.network_gbps),
@@ -53,6 +64,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
       add_tasks(plan.ranks[rank].groups[group].steps, 1, &program);
       if (batches.count > options.workers && !options.records_timeline) join_sends(&program);
       numbers.push_back(program.tasks.empty() ? none : static_cast<uint32_t>(all.size()));
+      for (Task& task : program.tasks) group_by_resource(&task.transfer);
       if (program.tasks.empty()) continue;
       capacities.push_back(options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas);
       all.push_back(std::move(program));
@@ -63,24 +75,17 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
 
 // Responses to what a rank receives use its link, too.
 void Programs::count_transfers(uint32_t batches) {
-  std::vector<double> bytes(plan_.ranks.size() * ports), responses(bytes.size());
-  for (const Program& program : all)
-    for (const Task& task : program.tasks)
-      for (const Load& load : task.transfer) {
-        bytes[load.resource] += load.amount;
-        responses[load.resource] += load.response_bytes;
-      }
   const auto leave_for_values = [&](size_t port, size_t other) {
-    if (bytes[port] > 0) capacities[port] *= bytes[port] / (bytes[port] + responses[other]);
+    if (bytes_[port] > 0) capacities[port] *= bytes_[port] / (bytes_[port] + response_bytes_[other]);
   };
-  for (size_t first = 0; first < bytes.size(); first += ports) {
+  for (size_t first = 0; first < bytes_.size(); first += ports) {
     leave_for_values(first + link_out, first + link_in);
     leave_for_values(first + link_in, first + link_out);
-    sent_bytes.push_back((bytes[first + link_out] + bytes[first + network_out]) * batches);
+    sent_bytes.push_back((bytes_[first + link_out] + bytes_[first + network_out]) * batches);
   }
 }
 
-void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program) const {
+void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program) {
   for (uint32_t number = 0; number < steps.size(); ++number) {
     const Step& step = steps[number];
     if (step.kind != StepKind::loop) {
@@ -120,7 +125,7 @@ void Programs::join_sends(Program* program) const {
   }
 }
 
-void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) const {
+void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) {
   if (from == to) return;
   const auto host = [&](uint32_t rank) { return static_cast<int>(rank) / machine_.gpus_per_host; };
   const bool within = host(from) == host(to);
@@ -129,11 +134,14 @@ void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool pac
   const Port out = within ? link_out : network_out, in = within ? link_in : network_in;
   const double responses =
       !within ? 0 : bytes * (packets ? machine_.link_packets_response_share : machine_.link_response_share);
-  task->transfer.push_back({from * ports + out, bytes, responses});
-  task->transfer.push_back({to * ports + in, bytes, responses});
+  for (const uint32_t resource : {from * ports + out, to * ports + in}) {
+    task->transfer.push_back({resource, bytes});
+    bytes_[resource] += bytes;
+    response_bytes_[resource] += responses;
+  }
 }
 
-Task Programs::task_of(const Program& program, const Step& step, double bytes) const {
+Task Programs::task_of(const Program& program, const Step& step, double bytes) {
   const uint32_t rank = program.rank;
   Task task;
   task.step = &step;
@@ -175,8 +183,11 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) c
       if (is_source && operand.place == Place::remote) add_link_loads(holder, rank, wire_bytes, packets, &task);
     }
     if (!operand.packets) return;
-    for (uint32_t chunk = 0; chunk < step.count; ++chunk)
-      (is_source ? task.reads_packets : task.writes_packets).push_back(cell_of(holder, operand, chunk));
+    for (uint32_t chunk = 0; chunk < step.count; ++chunk) {
+      const auto [cell, is_new] = packet_cells_.try_emplace(std::tuple(holder, operand.buffer, operand.chunk + chunk),
+                                                            static_cast<uint32_t>(packet_cells_.size()));
+      (is_source ? task.reads_packets : task.writes_packets).push_back(cell->second);
+    }
   };
   for (const Operand& operand : step.from) add(operand, true);
   for (const Operand& operand : step.to) add(operand, false);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "plan/simulate/batches.h"
@@ -14,21 +16,17 @@ namespace narrowcast::plan::simulate {
 struct Load {
   uint32_t resource;
   double amount;
-  double response_bytes = 0;  // in the other direction of a link
 };
-
-// A location whose packets a task reads or writes.
-using PacketCell = uint64_t;
 
 struct Task {
   const Step* step = nullptr;
-  uint32_t number = 0;          // of the step in its group
-  bool is_last_part = true;     // of a step that a loop repeats
-  double fixed_us = 0;          // latency that no rate shortens
-  std::vector<Load> work;       // of the CTAs, first
-  std::vector<Load> transfer;   // over links
-  std::vector<uint32_t> sends;  // channels on which messages arrive after the transfer
-  std::vector<PacketCell> reads_packets, writes_packets;
+  uint32_t number = 0;                                  // of the step in its group
+  bool is_last_part = true;                             // of a step that a loop repeats
+  double fixed_us = 0;                                  // latency that no rate shortens
+  std::vector<Load> work;                               // of the CTAs, first
+  std::vector<Load> transfer;                           // over links; those of a link follow each other
+  std::vector<uint32_t> sends;                          // channels on which messages arrive after the transfer
+  std::vector<uint32_t> reads_packets, writes_packets;  // cells: chunks that contain packets
 };
 
 struct Program {
@@ -47,20 +45,25 @@ class Programs {
   std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
   const std::vector<std::vector<uint32_t>>& program_of() const { return program_of_; }  // by rank and group; or none
 
+  size_t packet_cells() const { return packet_cells_.size(); }
+
   static constexpr uint32_t none = ~uint32_t{0};
 
  private:
-  void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program) const;
-  Task task_of(const Program& program, const Step& step, double bytes) const;
+  void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program);
+  Task task_of(const Program& program, const Step& step, double bytes);
   void join_sends(Program* program) const;
   void count_transfers(uint32_t batches);
-  void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) const;
+  void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task);
 
   const Plan& plan_;
   const Machine& machine_;
   const Options& options_;
   double chunk_bytes_;  // of one micro-batch
   double codec_share_;  // of the rates of codecs, that the warps of the plan reach
+  // Of a micro-batch, by resource: what links carry, and the responses to it in the other direction.
+  std::vector<double> bytes_, response_bytes_;
+  std::map<std::tuple<uint32_t, Buffer, uint32_t>, uint32_t> packet_cells_;  // numbers by rank, buffer and chunk
   std::vector<std::vector<uint32_t>> program_of_;
 };
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <vector>
 
@@ -11,9 +10,29 @@ namespace narrowcast::plan::simulate {
 
 inline constexpr double never = std::numeric_limits<double>::infinity();
 
+// When things arrive, or arrived, that have not been taken. Most of the very many queues of a large plan are short, or
+// not used at all.
+class Arrivals {
+ public:
+  void assign(size_t count, double time) { times_.assign(count, time); }
+  void push_back(double time) { times_.push_back(time); }
+  void pop_front() {
+    if (++taken_ == times_.size()) {
+      times_.clear();
+      taken_ = 0;
+    }
+  }
+  size_t size() const { return times_.size() - taken_; }
+  double operator[](size_t number) const { return times_[taken_ + number]; }
+
+ private:
+  std::vector<double> times_;
+  size_t taken_ = 0;
+};
+
 // Something that groups wait for: messages, credits, signals, completed steps, packets.
 struct Awaited {
-  std::deque<double> arrivals;    // when each that has not been taken arrives, or arrived
+  Arrivals arrivals;
   std::vector<uint32_t> waiting;  // runs
 };
 
@@ -28,19 +47,11 @@ struct Run {
   uint32_t batches = 0;  // that it has ended, in all calls
   size_t task = 0;
   Phase phase = Phase::starting;
-  double left = 0;       // of the transfer, from 1 to 0
-  double rate = 0;       // of progress per microsecond
-  double updated = 0;    // when `left` was computed
-  uint32_t version = 0;  // events of earlier versions are void
-  double begin = 0;      // of the task
+  double left = 0;     // of the transfer, from 1 to 0
+  double rate = 0;     // of progress per microsecond
+  double updated = 0;  // when `left` was computed
+  double begin = 0;    // of the task
   bool at_barrier = false;
-};
-
-struct Event {
-  double time;
-  uint32_t run;
-  uint32_t version;
-  bool operator>(const Event& other) const { return time != other.time ? time > other.time : run > other.run; }
 };
 
 // When the workers of a program were busy.

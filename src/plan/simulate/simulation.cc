@@ -1,12 +1,11 @@
 #include "plan/simulate/simulation.h"
 
 #include <algorithm>
-#include <queue>
 #include <span>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
+#include "plan/simulate/agenda.h"
 #include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
 
@@ -25,7 +24,8 @@ class Simulation {
         busy_(programs_.all.size()),
         active_(programs_.capacities.size()),
         left_(programs_.capacities),
-        sharing_(programs_.capacities.size()) {
+        sharing_(programs_.capacities.size()),
+        events_(programs_.all.size() * workers_) {
     at_work_.resize(plan.ranks.size());
     rank_ends_.resize(plan.ranks.size());
     for (uint32_t program = 0; program < programs_.all.size(); ++program)
@@ -33,19 +33,17 @@ class Simulation {
         runs_.push_back({.program = program, .worker = worker, .batch = worker});
         ++at_work_[programs_.all[program].rank];
       }
+    last_share_.resize(runs_.size());
     for (uint32_t worker = 0; worker < workers_; ++worker) states_.emplace_back(plan, programs_);
   }
 
   // Whether all programs ended.
   bool run(Prediction* prediction) {
-    for (uint32_t i = 0; i < runs_.size(); ++i) schedule(launch_us_, i);
+    for (uint32_t i = 0; i < runs_.size(); ++i) events_.set(launch_us_, i);
     while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      Run& run = runs_[event.run];
-      if (event.version != run.version) continue;
+      const Event event = events_.next();
       now_ = event.time;
-      switch (run.phase) {
+      switch (runs_[event.run].phase) {
         case Phase::starting: start(event.run); break;
         case Phase::working:
         case Phase::transferring: end_loads(event.run); break;
@@ -75,6 +73,7 @@ class Simulation {
         if (plan.channels[i].kind != ChannelKind::ring) messages[i].arrivals.assign(plan.channels[i].initial, 0);
       for (const Program& program : programs.all) completed.emplace_back(program.tasks.back().number + 1);
       for (const Rank& rank : plan.ranks) barriers.emplace_back(rank.barriers.size());
+      packets.resize(programs.packet_cells());
     }
 
     std::vector<Awaited> messages;                             // by channel: messages, or signals
@@ -82,7 +81,7 @@ class Simulation {
     std::vector<uint32_t> in_flight;                           // by channel
     std::vector<std::vector<Awaited>> completed;               // by program and step: one arrival per micro-batch
     std::vector<std::vector<std::vector<uint32_t>>> barriers;  // by rank and barrier: the runs that reached it
-    std::unordered_map<PacketCell, Awaited> packets;           // one arrival per micro-batch
+    std::vector<Awaited> packets;                              // by packet cell: one arrival per micro-batch
   };
 
   // A run among those that share a resource.
@@ -95,14 +94,11 @@ class Simulation {
   const Task& task(const Run& run) const { return program(run).tasks[run.task]; }
   State& state(const Run& run) { return states_[run.worker]; }
 
-  void schedule(double time, uint32_t index) { events_.push({time, index, runs_[index].version}); }
-
   void wake(Awaited& awaited, double time) {
     for (uint32_t index : awaited.waiting) {
       // It can have been woken by something else, and be at work.
       if (runs_[index].phase != Phase::starting) continue;
-      ++runs_[index].version;
-      schedule(std::max(time, now_), index);
+      events_.set(std::max(time, now_), index);
     }
     awaited.waiting.clear();
   }
@@ -135,7 +131,7 @@ class Simulation {
       const uint32_t awaited = programs_.program_of()[program(run).rank][id.group];
       time = std::max(time, arrival(own.completed[awaited][id.step], index, run.batches));
     }
-    for (PacketCell cell : current.reads_packets) time = std::max(time, arrival(own.packets[cell], index, run.batches));
+    for (uint32_t cell : current.reads_packets) time = std::max(time, arrival(own.packets[cell], index, run.batches));
     return time;
   }
 
@@ -143,10 +139,7 @@ class Simulation {
     Run& run = runs_[index];
     const double time = ready(index);
     if (time == never) return;  // woken later
-    if (time > now_) {
-      ++run.version;
-      return schedule(time, index);
-    }
+    if (time > now_) return events_.set(time, index);
     const Step& step = *task(run).step;
     if (step.kind == StepKind::barrier && !run.at_barrier) return reach_barrier(index);
     State& own = state(run);
@@ -169,9 +162,13 @@ class Simulation {
     if (reached.size() < plan_.ranks[rank].barriers[barrier].size()) return;
     for (uint32_t member : std::exchange(reached, {})) {
       runs_[member].at_barrier = true;
-      ++runs_[member].version;
-      schedule(now_, member);
+      events_.set(now_, member);
     }
+  }
+
+  static void remove(std::vector<uint32_t>& runs, uint32_t index) {
+    *std::ranges::find(runs, index) = runs.back();
+    runs.pop_back();
   }
 
   // What a run uses: first CTAs, then links.
@@ -195,15 +192,12 @@ class Simulation {
 
   void end_loads(uint32_t index) {
     Run& run = runs_[index];
-    ++run.version;
     Busy& busy = busy_[run.program];
     if (--busy.working == 0) busy.total += now_ - busy.since;
     if (run.call == 0) busy.last = now_;
     const std::vector<Load>& used = loads(run);
-    for (const Load& load : used) {
-      left_[load.resource] += run.rate * load.amount;
-      std::erase(active_[load.resource], index);
-    }
+    give_back(run);
+    for (const Load& load : used) remove(active_[load.resource], index);
     run.rate = 0;
     share(used);
     end_phase(index);
@@ -213,22 +207,22 @@ class Simulation {
     Run& run = runs_[index];
     if (run.phase == Phase::working) return begin_loads(index, Phase::transferring);
     run.phase = Phase::ending;
-    ++run.version;
-    schedule(now_ + task(run).fixed_us, index);
+    events_.set(now_ + task(run).fixed_us, index);
   }
 
   // Divides resources among the runs that use them: first among the earliest micro-batches of all
   // programs, then what they leave among the next ones.
   void share(const std::vector<Load>& used) {
     members_.clear();
+    ++shares_;
     for (const Load& load : used)
       for (uint32_t index : active_[load.resource]) {
+        if (std::exchange(last_share_[index], shares_) == shares_) continue;
         const Run& run = runs_[index];
         members_.push_back({0, run.program, run.batches, run.worker, index});
       }
     std::ranges::sort(members_, {},
                       [](const Member& one) { return std::tuple(one.program, one.batches, one.worker, one.index); });
-    members_.erase(std::ranges::unique(members_, {}, &Member::index).begin(), members_.end());
     for (size_t i = 0; i < members_.size(); ++i) {
       if (i != 0 && members_[i - 1].program == members_[i].program) members_[i].before = members_[i - 1].before + 1;
       stop(members_[i].index);
@@ -242,18 +236,40 @@ class Simulation {
     }
   }
 
-  // Takes back what a run has of its resources.
+  // A run gives what it has of its resources back, or takes it.
+  void give_back(const Run& run) {
+    if (run.rate != 0) change_left(run, run.rate);
+  }
+  void take(const Run& run) { change_left(run, -run.rate); }
+  void change_left(const Run& run, double rate) {
+    uint32_t resource = 0;
+    double left = left_[resource];
+    for (const Load& load : loads(run)) {
+      if (load.resource != resource) {  // a task can have many loads on a link
+        left_[resource] = left;
+        resource = load.resource;
+        left = left_[resource];
+      }
+      left += rate * load.amount;
+    }
+    left_[resource] = left;
+  }
+
+  // Takes back what a run has, until share() decides again.
   void stop(uint32_t index) {
     Run& run = runs_[index];
-    for (const Load& load : loads(run)) left_[load.resource] += run.rate * load.amount;
+    give_back(run);
     run.left = std::max(0.0, run.left - run.rate * (now_ - run.updated));
     run.updated = now_;
     run.rate = 0;
-    ++run.version;
   }
 
   // Gives runs equal shares of what is left.
   void share_equally(std::span<const Member> members) {
+    if (std::ranges::all_of(members, [&](const Member& one) { return gets_nothing(runs_[one.index]); })) {
+      for (const Member& one : members) events_.remove(one.index);
+      return;
+    }
     for (const Member& one : members)
       for (const Load& load : loads(runs_[one.index])) ++sharing_[load.resource];
     for (const Member& member : members) {
@@ -261,19 +277,34 @@ class Simulation {
       Run& run = runs_[index];
       double rate = never;
       for (const Load& load : loads(run)) {
-        const double free = left_[load.resource];
-        const bool none_left = free <= 1e-9 * programs_.capacities[load.resource];
-        if (load.amount > 0) rate = std::min(rate, none_left ? 0 : free / sharing_[load.resource] / load.amount);
-        --sharing_[load.resource];
+        const uint32_t sharing = sharing_[load.resource]--;
+        if (load.amount > 0 && rate > 0) rate = std::min(rate, rate_of(load, sharing, rate));
       }
       if (rate == never) {
-        schedule(now_, index);
+        events_.set(now_, index);
         continue;
       }
       run.rate = rate;
-      for (const Load& load : loads(run)) left_[load.resource] -= rate * load.amount;
-      if (rate > 0) schedule(now_ + run.left / rate, index);
+      if (rate == 0) {
+        events_.remove(index);
+        continue;
+      }
+      take(run);
+      events_.set(now_ + run.left / rate, index);
     }
+  }
+
+  bool is_used_up(const Load& load) const { return left_[load.resource] <= 1e-9 * programs_.capacities[load.resource]; }
+  bool gets_nothing(const Run& run) const {
+    return std::ranges::any_of(loads(run), [&](const Load& load) { return load.amount > 0 && is_used_up(load); });
+  }
+  // What one of so many runs gets of a resource, or `most` if that is less. Most of the time of a simulation is spent
+  // here, and the product shows without a division that most loads do not limit a run.
+  double rate_of(const Load& load, uint32_t sharing, double most) const {
+    if (is_used_up(load)) return 0;
+    const double free = left_[load.resource];
+    if (free > most * sharing * load.amount * (1 + 1e-9)) return most;
+    return free / sharing / load.amount;
   }
 
   void complete(uint32_t index) {
@@ -296,7 +327,7 @@ class Simulation {
       --own.in_flight[operand.channel];
       wake(own.credits[operand.channel], now_);
     }
-    for (PacketCell cell : current.writes_packets) deliver(own.packets[cell], arrival);
+    for (uint32_t cell : current.writes_packets) deliver(own.packets[cell], arrival);
     if (step.kind == StepKind::signal)
       for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
     if (current.is_last_part) deliver(own.completed[run.program][current.number], now_);
@@ -310,7 +341,6 @@ class Simulation {
 
   void next_task(uint32_t index) {
     Run& run = runs_[index];
-    ++run.version;
     run.phase = Phase::starting;
     if (++run.task == program(run).tasks.size()) {
       run.task = 0;
@@ -318,7 +348,7 @@ class Simulation {
       run.batch += workers_;
       if (run.batch >= batches_) return end_call(index);
     }
-    schedule(now_, index);
+    events_.set(now_, index);
   }
 
   // A rank begins its next call when it has ended this one, whether or not other ranks have.
@@ -335,7 +365,7 @@ class Simulation {
       next.batch = next.worker;
       ++next.call;
       ++at_work;
-      schedule(rank_ends_[rank] + launch_us_, i);
+      events_.set(rank_ends_[rank] + launch_us_, i);
     }
   }
 
@@ -347,11 +377,13 @@ class Simulation {
   std::vector<Run> runs_;
   std::vector<Busy> busy_;                     // by program
   std::vector<State> states_;                  // by worker
-  std::vector<std::vector<uint32_t>> active_;  // by resource, the runs that use it
+  std::vector<std::vector<uint32_t>> active_;  // by resource, the runs that use it, in any order
   std::vector<double> left_;                   // by resource, of its capacity
   std::vector<uint32_t> sharing_;              // by resource; scratch of share_equally()
   std::vector<Member> members_;                // scratch of share()
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  uint64_t shares_ = 0;                        // calls of share()
+  std::vector<uint64_t> last_share_;           // by run, the last of these calls that it was a member of
+  Agenda events_;
   std::vector<Interval> timeline_;
   std::vector<uint32_t> at_work_;             // by rank, runs that have not ended their call
   std::vector<double> rank_ends_;             // by rank, of what has ended
