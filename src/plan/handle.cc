@@ -52,6 +52,11 @@ const plan::Proof& ncast_plan::proof() const {
   return made_->proof;
 }
 
+const plan::verify::Report& ncast_plan::report() const {
+  std::call_once(made_->verified, [this] { made_->report = plan::verify::verify(plan); });
+  return made_->report;
+}
+
 const std::string& ncast_plan::cost_name() const {
   std::call_once(made_->named, [this] {
     char hash[12];

@@ -33,13 +33,16 @@ struct ncast_plan {
 
   // Made when first needed. Any thread.
   const narrowcast::plan::Proof& proof() const;
+  // The verifier's report about the plan as it is, which is made when first needed, too.
+  const narrowcast::plan::verify::Report& report() const;
   // The name of the plan's times in cost models: "plan:two-shot@1a2b3c4d", from its name and its content.
   const std::string& cost_name() const;
 
  private:
   struct Made {
-    std::once_flag proved, named;
+    std::once_flag proved, verified, named;
     narrowcast::plan::Proof proof;
+    narrowcast::plan::verify::Report report;
     std::string cost_name;
   };
   std::unique_ptr<Made> made_ = std::make_unique<Made>();

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .._files.atomic import write_file
 from .._native import plan as native
@@ -80,10 +81,14 @@ class Plan:
         Raises InvalidArgumentError if the plan is not proved, if the description is invalid or has too few GPUs, and
         OSError.
         """
-        text, options = self._simulated(nbytes, machine, ratio)
+        return self.simulations([nbytes], machine=machine, ratio=ratio)[0]
+
+    def simulations(
+        self, sizes: Iterable[int], *, machine: str | os.PathLike[str] | None = None, ratio: float | None = None
+    ) -> list[Simulation]:
+        """Predictions for several sizes, as `simulate` makes them. The plan is lowered and proved only once."""
         lowered = self._lowered()
-        report = lowered.simulate(text, timeline=True, **options)
-        return simulation.simulation_of(report, Model.from_json(lowered.write()), nbytes, text, self.site)
+        return [self._simulation(lowered, nbytes, *self._simulated(nbytes, machine, ratio)) for nbytes in sizes]
 
     def schedule(
         self,
@@ -130,6 +135,15 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<{heading(self.model)}>"
+
+    def _simulation(
+        self, lowered: native.NativePlan, nbytes: int, machine: str, options: dict[str, float]
+    ) -> Simulation:
+        def drawn() -> tuple[Model, list[list[Any]]]:
+            return Model.from_json(lowered.write()), lowered.simulate(machine, timeline=True, **options)["timeline"]
+
+        report = lowered.simulate(machine, timeline=False, **options)
+        return simulation.simulation_of(report, self.model, nbytes, machine, drawn, self.site)
 
     def _simulated(
         self, nbytes: int, machine: str | os.PathLike[str] | None, ratio: float | None

@@ -35,8 +35,7 @@ class Simulation:
     busbw_gb_per_s: float  #: bus bandwidth of calls in a row, as `narrowcast bench` defines it
     sent_bytes: tuple[float, ...]  #: by rank
     busy: dict[tuple[int, int], float]  #: share of the time that each group (rank, group) of the lowered plan works
-    _model: Model = field(repr=False)
-    _rows: list[list[Any]] = field(repr=False)
+    _drawn: Callable[[], tuple[Model, list[list[Any]]]] = field(repr=False)
     _site_of: Callable[[int], Site | None] = field(repr=False)
 
     def show(self, path: str | os.PathLike[str]) -> None:
@@ -46,9 +45,9 @@ class Simulation:
         """
         from .drawing import write_timeline
 
-        title = f"{heading(self._model)}; {self.nbytes:,} bytes on {self.machine}: {self.microseconds:.1f} us"
-        timeline = timeline_of(self._model, self._rows)
-        write_timeline(self._model, timeline, Path(path), title, self._site_of, microseconds=True)
+        lowered, rows = self._drawn()
+        title = f"{heading(lowered)}; {self.nbytes:,} bytes on {self.machine}: {self.microseconds:.1f} us"
+        write_timeline(lowered, timeline_of(lowered, rows), Path(path), title, self._site_of, microseconds=True)
 
 
 def machines() -> tuple[str, ...]:
@@ -106,9 +105,19 @@ def piece_bytes(model: Model, nbytes: int) -> int:
 
 
 def simulation_of(
-    report: dict[str, Any], model: Model, nbytes: int, machine: str, site_of: Callable[[int], Site | None]
+    report: dict[str, Any],
+    model: Model,
+    nbytes: int,
+    machine: str,
+    drawn: Callable[[], tuple[Model, list[list[Any]]]],
+    site_of: Callable[[int], Site | None],
 ) -> Simulation:
-    """The report of ncast_plan_simulate as an object. `model`: the lowered plan. `machine`: its description."""
+    """The report of ncast_plan_simulate as an object.
+
+    model: the plan.
+    machine: its description.
+    drawn: the lowered plan and its timeline. Called only to draw them, because it takes longer than the prediction.
+    """
     microseconds = float(report["microseconds"])
     repeated_us = float(report["repeated_us"])
     bandwidth = nbytes / repeated_us / 1e3 if repeated_us else 0.0
@@ -120,8 +129,7 @@ def simulation_of(
         bandwidth * describe(model.operation).bus_factor(len(model.ranks)),
         tuple(report["sent_bytes"]),
         {(one["rank"], one["group"]): one["busy_us"] / microseconds for one in report["groups"]},
-        model,
-        report["timeline"],
+        drawn,
         site_of,
     )
 

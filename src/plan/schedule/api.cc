@@ -5,7 +5,6 @@
 #include "nlohmann/json.hpp"
 #include "plan/handle.h"
 #include "plan/schedule/schedule.h"
-#include "plan/verify/verify.h"
 #include "status/sized_struct.h"
 
 using namespace narrowcast;
@@ -39,7 +38,7 @@ ncast_status read_arguments(const char* function, const char* machine_json, cons
 // The simulation follows indices, so it needs a plan that is proved.
 ncast_status check_proof(const char* function, const ncast_plan* plan) {
   if (ncast_status status = plan::check_plan(function, plan)) return status;
-  const plan::verify::Report report = plan::verify::verify(plan->plan);
+  const plan::verify::Report& report = plan->report();
   if (report.verdict == plan::verify::Verdict::proved) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT, "%s: the plan is not proved: %s", function, report.finding.message.c_str());
 }

@@ -54,7 +54,7 @@ def simulate(
             raise BadUse("-o needs one --bytes")
         check_drawing(output, source)
     plan = plan_of(source, ranks, depth)
-    simulations = [plan.simulate(nbytes, machine=machine, ratio=ratio) for nbytes in sizes]
+    simulations = plan.simulations(sizes, machine=machine, ratio=ratio)
     if output is not None:
         simulations[0].show(output)
     if json:
