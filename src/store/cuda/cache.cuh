@@ -30,10 +30,18 @@ class UseCounts {
     for (uint32_t i = 0; i < 2; ++i) places_[i] = mixed(row + (i + 1) * 0x9e3779b9u) & (4 * sets.use_words - 1);
   }
   __device__ uint32_t value() const { return min(value_at(places_[0]), value_at(places_[1])); }
+  // Counts to `most`: an addition that is not conditional would overflow into other counters if many threads made it.
   __device__ void add() const {
-    // Far below 256, because threads that count at the same time do not see each other.
-    for (const uint32_t place : places_)
-      if (value_at(place) < most) atomicAdd(&words_[place / 4], 1u << place % 4 * 8);
+    for (const uint32_t place : places_) {
+      const uint32_t shift = place % 4 * 8;
+      // The word may be an old one from a cache; the exchange returns the current one.
+      uint32_t word = words_[place / 4];
+      while ((word >> shift & 0xff) < most) {
+        const uint32_t found = atomicCAS(&words_[place / 4], word, word + (1u << shift));
+        if (found == word) break;
+        word = found;
+      }
+    }
   }
   static constexpr uint32_t most = 100;
 

@@ -119,6 +119,14 @@ T atomicExch(T* to, std::type_identity_t<T> value) {
   simt::poll();
   return before;
 }
+// Other warps may change the value after the thread has looked at it.
+template <typename T>
+T atomicCAS(T* to, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
+  simt::poll();
+  const T before = *to;
+  if (before == expected) *to = value;
+  return before;
+}
 inline uint32_t atomicSub(uint32_t* to, uint32_t value) { return atomicAdd(to, 0 - value); }
 template <typename T>
 void __stcs(T* to, std::type_identity_t<T> value) {
