@@ -96,7 +96,9 @@ class EncodeWindow {
     const uint32_t count = min(in_lanes_, static_cast<uint32_t>(max_row_samples));
     uint32_t zeros = 0;
     for (uint32_t i = lane_; i < count; i += 32) {
-      const uint32_t exponent = exponent_of(elems_[uint64_t{i} * in_lanes_ / count]);
+      // i * in_lanes_ / count; the product is below 2^24.
+      const uint32_t at = in_lanes_ > max_row_samples ? i * in_lanes_ / uint32_t{max_row_samples} : i;
+      const uint32_t exponent = exponent_of(elems_[at]);
       shared_.samples[i] = static_cast<uint16_t>(exponent);
       zeros += exponent == 0 ? 1 : 0;
     }
