@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ namespace {
 
 #define CHECK_CUDA(call) REQUIRE_MESSAGE((call) == cudaSuccess, cudaGetErrorString(cudaGetLastError()))
 #define CHECK_OK(call) REQUIRE_MESSAGE((call) == NCAST_OK, ncast_last_error())
+
+// Few rows, because compute-sanitizer is slow.
+bool is_reduced() { return std::getenv("NARROWCAST_TEST_REDUCED") != nullptr; }
 
 class Registered {
  public:
@@ -163,9 +167,11 @@ void check_sample(const std::string& name, const Model& model, std::vector<Bytes
   CAPTURE(is_packed);
   std::mt19937_64 random(31);
   make_random(rows[5], random);
-  Fixture table(model, rows, std::max<uint64_t>(3000, 4000000 / model.shape.row_bytes()), is_packed);
+  const uint64_t count = is_reduced() ? 400 : std::max<uint64_t>(3000, 4000000 / model.shape.row_bytes());
+  const uint64_t gathered = is_reduced() ? 600 : 4000;
+  Fixture table(model, rows, count, is_packed);
   std::vector<int64_t> indices = {-1, static_cast<int64_t>(table.rows()), 2000000000, -2000000000};
-  for (int i = 0; i < 4000; ++i) indices.push_back(static_cast<int64_t>(random() % table.rows()));
+  for (uint64_t i = 0; i < gathered; ++i) indices.push_back(static_cast<int64_t>(random() % table.rows()));
   std::ranges::shuffle(indices, random);
   const std::vector<int32_t> narrow(indices.begin(), indices.end());
   DeviceArray<int64_t> wide_on_device(indices.size());
@@ -189,7 +195,7 @@ void check_sample(const std::string& name, const Model& model, std::vector<Bytes
   CHECK_OK(table.reader().counters("counters", &counters, table.stream()));
   CHECK(counters.bad_indices == 8);
   CHECK(counters.corrupt_rows == 0);
-  CHECK(counters.rows == 8000 + table.rows() - 1 + 200);
+  CHECK(counters.rows == 2 * gathered + table.rows() - 1 + 200);
   CHECK(table.calls_started() == 5);
   CHECK(table.calls_ended() == 5);
 }
@@ -209,11 +215,24 @@ TEST_CASE("readers gather and fetch the rows of every coder") {
 
 TEST_CASE("large slices are read by the kernel and by the copy engine") {
   std::mt19937_64 random(47);
-  const Model window = window_model(NCAST_BFLOAT16, 1024, {}, false), raw = raw_model(NCAST_BFLOAT16, 1024);
-  for (const Model& model : {window, raw})
+  // The copy engine moves 32 MiB or more, and 512 KiB of short rows.
+  struct Slice {
+    Model model;
+    uint64_t rows;
+  };
+  std::vector<Slice> slices = {{window_model(NCAST_BFLOAT16, 64, {}, false), 8000}};
+  if (!is_reduced()) {
+    slices.push_back({window_model(NCAST_BFLOAT16, 256, {}, false), 110000});
+    slices.push_back({window_model(NCAST_BFLOAT16, 1024, {}, false), 30000});
+    slices.push_back({window_model(NCAST_BFLOAT16, 8192, {}, false), 3500});
+    slices.push_back({raw_model(NCAST_BFLOAT16, 1024), 30000});
+  }
+  for (const auto& [model, rows] : slices)
     for (const bool is_packed : {false, true}) {
       if (is_packed && model.coder == Coder::RAW) continue;
-      Fixture table(model, rows_of(model.shape, 60, floats(NCAST_BFLOAT16, {}), random), 30000, is_packed);
+      CAPTURE(model.shape.elems);
+      CAPTURE(is_packed);
+      Fixture table(model, rows_of(model.shape, 60, floats(NCAST_BFLOAT16, {}), random), rows, is_packed);
       table.check_fetch(0, table.rows(), 1);
       table.check_fetch(77, table.rows() - 100, 1);
       CHECK(table.calls_started() == 2);
@@ -224,9 +243,10 @@ TEST_CASE("large slices are read by the kernel and by the copy engine") {
 TEST_CASE("captured gathers and fetches read the table again in every replay") {
   std::mt19937_64 random(41);
   const Model model = window_model(NCAST_BFLOAT16, 256, {}, false);
-  Fixture table(model, rows_of(model.shape, 60, floats(NCAST_BFLOAT16, {}), random), 20000, false);
+  Fixture table(model, rows_of(model.shape, 60, floats(NCAST_BFLOAT16, {}), random), is_reduced() ? 500 : 20000, false);
   std::vector<int64_t> indices;
-  for (int i = 0; i < 3000; ++i) indices.push_back(static_cast<int64_t>(random() % table.rows()));
+  for (int i = 0; i < (is_reduced() ? 500 : 3000); ++i)
+    indices.push_back(static_cast<int64_t>(random() % table.rows()));
   DeviceArray<int64_t> on_device(indices.size());
   CHECK_CUDA(cudaMemcpy(on_device.data(), indices.data(), indices.size() * 8, cudaMemcpyHostToDevice));
   DeviceArray<char> gathered(indices.size() * 512), fetched(table.rows() * 512);
@@ -261,7 +281,7 @@ TEST_CASE("readers of more rows than a gather can have are rejected") {
 
 TEST_CASE("indices that are ordered by page are those that were given") {
   std::mt19937_64 random(43);
-  const uint64_t rows = 1 << 20, count = 50000;
+  const uint64_t rows = 1 << 20, count = is_reduced() ? 5000 : 50000;
   std::vector<int64_t> indices;
   for (uint64_t i = 0; i < count; ++i) indices.push_back(static_cast<int64_t>(random() % rows));
   indices[7] = -5;
