@@ -10,12 +10,15 @@ JOBS ?= $(shell nproc)
 WERROR ?= 0
 # 1: some kernels are compiled quickly and run slowly, for checks on machines without a GPU.
 UNOPTIMIZED_KERNELS ?= 0
+# Processes that run the Python tests. Those that need GPUs cannot share them, so more than 1 is for other machines.
+PYTEST_JOBS ?= 1
 # Seconds per target of `make fuzz`.
 FUZZ_SECONDS ?= 60
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# One at a time, also if make runs several rules at once.
+PIP := flock $(VENV) $(BIN)/python -m pip --disable-pip-version-check
 RELEASE_ARCHITECTURES := 80-real;86-real;89-real;90-real;100-real;120
 PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/null)
 export PATH := $(BIN):$(PATH)
@@ -119,7 +122,7 @@ test-sanitize: build-sanitize/build.ninja
 
 test-python: $(VENV)/package.stamp $(VENV)/test.stamp
 	cmake --build build -j $(JOBS) --target narrowcast_nccl_test narrowcast_test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(if $(filter-out 1,$(PYTEST_JOBS)),-n $(PYTEST_JOBS) --dist worksteal)
 
 # Builds a sample with a toolkit that exists only in /usr/local/cuda: not on PATH, no headers in /usr/local/include.
 test-toolkit: $(VENV)/build.stamp
