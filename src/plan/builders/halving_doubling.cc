@@ -26,7 +26,7 @@ class HalvingDoubling {
     }
   }
 
-  // Sums are kept in `sums`, which has all pieces, or only those after `offset` of the rank's half.
+  // sums(piece): where the sum of a piece is kept. result: where that of the rank's own piece is stored.
   template <typename Sums, typename Result>
   void reduce(Sums sums, Result result) {
     bool is_first = true;

@@ -6,8 +6,7 @@
 namespace narrowcast::plan::builders {
 namespace {
 
-// Passes on what the ranks have in `own`, so that every rank gets the chunks of all others. Chunk c begins at rank
-// first_owner + c. The values that a rank passes first have been sent already if `is_sent`.
+// The ring as a rank sees it. Rank r owns chunk r.
 struct Ring {
   Writer* writer;
   int rank;
@@ -22,7 +21,7 @@ struct Ring {
   Operand sent() const { return writer->message(rank, next()); }
 };
 
-// Every chunk goes around; `first` is sent by its owner already.
+// Every chunk goes around. Its owner has sent it already.
 void pass_around(const Ring& ring) {
   for (int step = 1; step < ring.ranks; ++step) {
     std::vector<Operand> to = {output(ring.chunk(step))};

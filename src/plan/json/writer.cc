@@ -67,8 +67,6 @@ void write_operand(const Operand& operand, std::string* out) {
   members.end();
 }
 
-void write_step(const Step& step, const std::string& indent, std::string* out);
-
 // A list with one element per line.
 template <typename Range, typename Write>
 void write_lines(const Range& range, const std::string& indent, std::string* out, Write write) {
