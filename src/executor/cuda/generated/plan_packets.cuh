@@ -60,15 +60,18 @@ class PlanPackets {
     if constexpr (aligned) {
       return load_words(from, place_, bytes);
     } else {
-      return load_unit<Bits>(from, place_, bytes, call_.is_aligned != 0);
+      return is_whole(bytes) ? load_words(from, place_, bytes)
+                             : load_values(from, place_, bytes, call_.is_aligned != 0);
     }
   }
   __device__ __forceinline__ void store(uint32_t offset, uint32_t bytes, const Unit& unit) const {
     char* const to = call_.output + offset;
     if constexpr (aligned) {
       store_words(to, place_, bytes, unit);
+    } else if (is_whole(bytes)) {
+      store_words(to, place_, bytes, unit);
     } else {
-      store_unit<Bits>(to, place_, bytes, call_.is_aligned != 0, unit);
+      store_values(to, place_, bytes, call_.is_aligned != 0, unit);
     }
   }
 
@@ -136,6 +139,15 @@ class PlanPackets {
 #pragma unroll
       for (int i = 0; i < values; ++i) sums[word][i] = codec::cuda::reduced(combination, sums[word][i], terms[i]);
     }
+  }
+  // Whether a chunk of so many bytes consists of aligned whole words.
+  __device__ __forceinline__ bool is_whole(uint32_t bytes) const { return call_.is_aligned != 0 && bytes % 8 == 0; }
+  // For all other chunks. The code of every load and store would be much longer if these were inlined.
+  __device__ __noinline__ static Unit load_values(const char* from, Place place, uint32_t bytes, bool is_aligned) {
+    return load_unit<Bits>(from, place, bytes, is_aligned);
+  }
+  __device__ __noinline__ static void store_values(char* to, Place place, uint32_t bytes, bool is_aligned, Unit unit) {
+    store_unit<Bits>(to, place, bytes, is_aligned, unit);
   }
   __device__ __forceinline__ Place place_of(uint32_t message) const {
     return {message * call_.rows + place_.row, place_.lane};
