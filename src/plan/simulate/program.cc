@@ -62,14 +62,15 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
       Program program{rank, group, static_cast<uint32_t>(capacities.size()), {}};
       add_tasks(plan.ranks[rank].groups[group].steps, 1, &program);
-      if (batches.count > options.workers && !options.records_timeline) join_sends(&program);
       numbers.push_back(program.tasks.empty() ? none : static_cast<uint32_t>(all.size()));
-      for (Task& task : program.tasks) group_by_resource(&task.transfer);
       if (program.tasks.empty()) continue;
       capacities.push_back(options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas);
       all.push_back(std::move(program));
     }
   }
+  if (batches.count > options.workers && !options.records_timeline) join_sends();
+  for (Program& program : all)
+    for (Task& task : program.tasks) group_by_resource(&task.transfer);
   count_transfers(batches.count);
 }
 
@@ -108,21 +109,30 @@ void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Progr
 }
 
 // Sends that follow each other become one transfer if there are many micro-batches. Those of a worker stand for the
-// blocks of many warps, which at any time are at different ones of these sends, and use all links alike.
-void Programs::join_sends(Program* program) const {
-  const auto is_send = [](const Task& task) {
-    return task.step->kind == StepKind::copy && task.step->from[0].place == Place::local &&
-           task.reads_packets.empty() &&
-           std::ranges::all_of(task.step->to, [](const Operand& to) { return to.place == Place::message; });
+// blocks of many warps, which at any time are at different ones of these sends, and use all links alike. A message that
+// must be received before the next one can be sent is not held back: one that shares a ring that is too short for all
+// messages of a micro-batch, or that another group's step follows.
+void Programs::join_sends() {
+  std::vector<uint32_t> messages(plan_.channels.size());
+  for (const Program& program : all)
+    for (const Task& task : program.tasks)
+      for (uint32_t channel : task.sends) ++messages[channel];
+  const auto fits_ring = [&](const Operand& to) {
+    return to.place == Place::message && messages[to.channel] <= plan_.channels[to.channel].depth;
   };
-  for (size_t i = 0; i + 1 < program->tasks.size(); ++i) {
-    Task &task = program->tasks[i], &next = program->tasks[i + 1];
-    if (!is_send(task) || !is_send(next)) continue;
-    next.transfer.insert(next.transfer.begin(), task.transfer.begin(), task.transfer.end());
-    next.sends.insert(next.sends.begin(), task.sends.begin(), task.sends.end());
-    task.transfer.clear();
-    task.sends.clear();
-  }
+  const auto is_send = [&](const Task& task) {
+    return task.step->kind == StepKind::copy && task.step->from[0].place == Place::local &&
+           task.reads_packets.empty() && std::ranges::all_of(task.step->to, fits_ring);
+  };
+  for (Program& program : all)
+    for (size_t i = 0; i + 1 < program.tasks.size(); ++i) {
+      Task &task = program.tasks[i], &next = program.tasks[i + 1];
+      if (!is_send(task) || !is_send(next) || !next.step->after.empty()) continue;
+      next.transfer.insert(next.transfer.begin(), task.transfer.begin(), task.transfer.end());
+      next.sends.insert(next.sends.begin(), task.sends.begin(), task.sends.end());
+      task.transfer.clear();
+      task.sends.clear();
+    }
 }
 
 void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) {

@@ -52,7 +52,7 @@ class Programs {
  private:
   void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program);
   Task task_of(const Program& program, const Step& step, double bytes);
-  void join_sends(Program* program) const;
+  void join_sends();
   void count_transfers(uint32_t batches);
   void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task);
 

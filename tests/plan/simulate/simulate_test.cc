@@ -95,6 +95,42 @@ TEST_CASE("micro-batches make a pipeline of the hops") {
   CHECK(pipelined.microseconds == doctest::Approx(1000 + 5 + 100 + 5 + 1).epsilon(0.01));
 }
 
+TEST_CASE("messages that wait for room on their ring do not hold back earlier ones") {
+  // With many micro-batches, sends that follow each other are one transfer.
+  const std::string copy = R"({"step": "copy", "from": [{)", to = R"(}], "to": [{)", end = "}]}";
+  std::string sends, receives;
+  for (int i = 0; i < 3; ++i) {
+    const std::string chunk = "\"chunk\": " + std::to_string(i), comma = i == 0 ? "" : ", ";
+    sends += comma + copy + "\"buffer\": \"input\", " + chunk + to + "\"channel\": 0" + end;
+    receives += comma + copy + "\"channel\": 0" + to + "\"buffer\": \"output\", " + chunk + end;
+  }
+  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "chunks": 3, "in_place": "yes",
+    "channels": [{"kind": "ring", "depth": 2, "from": 0, "to": 1}],
+    "ranks": [{"groups": [{"steps": [)" +
+                            sends + "]}]}, {\"groups\": [{\"steps\": [" + receives + "]}]}]}");
+  const Prediction prediction = predict(plan, {.piece_bytes = 30 * million, .max_batches = 32});
+  CHECK(prediction.batches == 32);
+  CHECK(prediction.microseconds == doctest::Approx(300 + 2 + 1).epsilon(0.05));
+}
+
+TEST_CASE("sends that wait for another group do not hold back what its peer waits for") {
+  // Rank 0 sends its chunk, and sends rank 1's chunk back after another group has received it: which rank 1 sends when
+  // it has rank 0's.
+  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": [
+    {"kind": "ring", "depth": 2, "from": 0, "to": 1}, {"kind": "ring", "depth": 2, "from": 1, "to": 0}], "ranks": [
+    {"groups": [{"steps": [
+      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]},
+      {"step": "copy", "after": [[1, 0]], "from": [{"buffer": "output", "chunk": 1}], "to": [{"channel": 0}]}]},
+     {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]},
+      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"buffer": "output", "chunk": 0}]}]}]},
+    {"groups": [{"steps": [
+      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]},
+      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 1}]},
+      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 1}]}]}]}]})");
+  const Prediction prediction = predict(plan, {.piece_bytes = 16 * million, .max_batches = 32});
+  CHECK(prediction.batches == 32);
+}
+
 TEST_CASE("a micro-batch is what some warps of each CTA have in flight") {
   CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 6);  // 16 KiB of each of 10 CTAs
   CHECK(predict(relay({0, 1}, R"(, "packets": true)"), {.piece_bytes = million}).batches == 7);
