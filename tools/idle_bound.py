@@ -95,7 +95,7 @@ class _Graph:
                 self.link_us[channel["to"], name + " in"] += nbytes / machine[rate] / 1e3
         if any("channel" in one and not channels[one["channel"]].get("packets") for one in sources + targets):
             fixed += machine["slot_latency_us"]
-        return _Node(rank, step, max([work, *link.values()]) if sources else 0.0, fixed)
+        return _Node(rank, step, work + max(link.values(), default=0.0) if sources else 0.0, fixed)
 
     def is_local(self, channel: dict[str, Any]) -> bool:
         per_host = self.machine["gpus_per_host"]

@@ -3,10 +3,11 @@
     schedule_corpus.py FOLDER... -o FILE [--bytes 256M] [--batches 1]
 
 Plans that are not proved are left out. Every plan is simulated with one CTA for each of its groups, and scheduled so
-that it takes no longer. FILE gets a line for each plan, with the groups before and after. Needs the library, not a GPU.
+that it takes no longer. FILE gets a line for each plan, with the groups before and after, as soon as it has been
+scheduled. Plans that differ in their names only are scheduled once. Needs the library, not a GPU.
 
 For calls of one micro-batch idle_bound.py says how idle a group must be in any plan with the same steps and rings that
-takes no longer. If that is more than 22% of the time, no schedule can keep all groups busy for 78%.
+takes no longer. If that is more than 22% of the time, groups can only be less idle in plans with other rings.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import statistics
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +37,54 @@ ROOT = Path(__file__).parents[1]
 MOST_IDLE = 0.22  # what ResCCL reports
 
 
-def schedule(path: Path, nbytes: int, batches: int) -> dict[str, Any] | None:
-    """The row of a file; None if its plan is not proved."""
+def lowered(path: Path) -> tuple[str, int] | None:
+    """The lowered plan of a file, without its name, and the number of its ranks; None if it is not proved."""
     try:
         plan = read(path.read_bytes(), str(path))
         if not plan.verify().proved:
             return None
     except NarrowcastError:
         return None
-    ranks = len(plan.model.ranks)
+    document = json.loads(NativePlan.read(plan.json()).lower().write())
+    del document["name"]
+    return json.dumps(document), len(plan.model.ranks)
+
+
+def schedule(document: str, ranks: int, nbytes: int, batches: int) -> dict[str, Any]:
+    """The row of a plan."""
     start = time.perf_counter()
-    lowered = NativePlan.read(plan.json()).lower()
-    machine, piece_bytes = simulation.machine_text(None, ranks), simulation.piece_bytes(plan.model, nbytes)
-    _, report = lowered.schedule(machine, piece_bytes=piece_bytes, ratio=1.0, batches=batches)
+    plan = NativePlan.read(document)
+    machine, piece_bytes = (
+        simulation.machine_text(None, ranks),
+        simulation.piece_bytes(read(document.encode(), "").model, nbytes),
+    )
+    merged, report = plan.schedule(machine, piece_bytes=piece_bytes, ratio=1.0, batches=batches)
+    instances = json.loads(merged.write()).get("chunks", 1) // json.loads(document).get("chunks", 1)
     seconds = round(time.perf_counter() - start, 2)
     bound = None
     if batches == 1:
-        bound = idle_bound(json.loads(lowered.write()), machine, piece_bytes, report["before"]["microseconds"])
-    return {"ranks": ranks, **report, "idle_bound": bound if bound is None else round(bound, 4), "seconds": seconds}
+        bound = idle_bound(json.loads(document), machine, piece_bytes, report["before"]["microseconds"])
+    bound = bound if bound is None else round(bound, 4)
+    return {"ranks": ranks, **report, "instances": instances, "idle_bound": bound, "seconds": seconds}
+
+
+def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    sides = [(row["before"], row["after"]) for row in rows]
+    fewer = [1 - after["groups"] / before["groups"] for before, after in sides]
+    return {
+        "plans": len(rows),
+        "groups_before": sum(before["groups"] for before, _ in sides),
+        "groups_after": sum(after["groups"] for _, after in sides),
+        "fewer_groups_mean": round(statistics.mean(fewer), 4),
+        "fewer_groups_most": round(max(fewer), 4),
+        "longer": sum(after["microseconds"] > before["microseconds"] * (1 + 1e-6) for before, after in sides),
+        "idle_at_most_22_percent_before": sum(before["most_idle"] <= MOST_IDLE for before, _ in sides),
+        "idle_at_most_22_percent_after": sum(after["most_idle"] <= MOST_IDLE for _, after in sides),
+        "more_idle_bound_above_22_percent": sum(
+            row["after"]["most_idle"] > MOST_IDLE and (row["idle_bound"] or 0) > MOST_IDLE for row in rows
+        ),
+        "replicated": sum(row["instances"] > 1 for row in rows),
+    }
 
 
 def main() -> None:
@@ -69,35 +100,33 @@ def main() -> None:
     if not paths:
         parser.error("there are no plans")
     root = Path(os.path.commonpath([path.parent for path in paths]))
-    work = partial(schedule, nbytes=parse_size(options.bytes), batches=options.batches)
-    with ProcessPoolExecutor(options.jobs) as pool:
-        found = dict(zip((str(path.relative_to(root)) for path in paths), pool.map(work, paths), strict=True))
-    rows = {name: row for name, row in found.items() if row is not None}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    sides = [(row["before"], row["after"]) for row in rows.values()]
-    fewer = [1 - after["groups"] / before["groups"] for before, after in sides]
-    summary = {
-        "plans": len(rows),
-        "groups_before": sum(before["groups"] for before, _ in sides),
-        "groups_after": sum(after["groups"] for _, after in sides),
-        "fewer_groups_mean": round(statistics.mean(fewer), 4),
-        "fewer_groups_most": round(max(fewer), 4),
-        "longer": sum(after["microseconds"] > before["microseconds"] * (1 + 1e-6) for before, after in sides),
-        "idle_at_most_22_percent_before": sum(before["most_idle"] <= MOST_IDLE for before, _ in sides),
-        "idle_at_most_22_percent_after": sum(after["most_idle"] <= MOST_IDLE for _, after in sides),
-        "idle_bound_above_22_percent": sum((row["idle_bound"] or 0) > MOST_IDLE for row in rows.values()),
-    }
     header = {
         "command": shlex.join(["tools/schedule_corpus.py", *sys.argv[1:]]),
         "commit": commit.strip(),
         "bytes": options.bytes,
         "batches": options.batches,
-        "summary": summary,
     }
-    lines = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
-    text = json.dumps(header, indent=1).removesuffix("\n}")
-    options.output.write_text(f'{text},\n "plans": {{\n  {lines}\n }}\n}}\n')
-    print(json.dumps(summary, indent=1))
+    rows: dict[str, dict[str, Any]] = {}
+    with ProcessPoolExecutor(options.jobs) as pool:
+        names: dict[tuple[str, int], list[str]] = defaultdict(list)  # of the files with this plan
+        for path, plan in zip(paths, pool.map(lowered, paths), strict=True):
+            if plan is not None:
+                names[plan].append(str(path.relative_to(root)))
+        shortest_first = sorted(names, key=lambda plan: len(plan[0]))
+        work = {
+            pool.submit(schedule, *plan, parse_size(options.bytes), options.batches): plan for plan in shortest_first
+        }
+        for done in as_completed(work):
+            rows.update(dict.fromkeys(names[work[done]], done.result()))
+            write(options.output, header, rows)
+    print(json.dumps(summary_of(list(rows.values())), indent=1))
+
+
+def write(output: Path, header: dict[str, Any], rows: dict[str, dict[str, Any]]) -> None:
+    lines = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows))
+    text = json.dumps({**header, "summary": summary_of(list(rows.values()))}, indent=1).removesuffix("\n}")
+    output.write_text(f'{text},\n "plans": {{\n  {lines}\n }}\n}}\n')
 
 
 if __name__ == "__main__":
