@@ -55,6 +55,7 @@ typedef struct {
                             // ncast_plan_schedule
   uint32_t max_groups;      // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
   int timeline;             // ncast_plan_simulate: 1: the report has the steps of all micro-batches
+  uint32_t max_instances;   // ncast_plan_schedule: that the plan is replicated into; default 4
 } ncast_plan_simulation;
 
 // Predicts the time of a lowered plan on a machine, which is described in JSON (docs/guide/plans.md). The report is a
@@ -72,6 +73,8 @@ NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char
                                            const ncast_plan_simulation* simulation, ncast_text** report);
 
 // Merges groups of a lowered plan that do not need CTAs of their own, so that the plan takes no longer on the machine.
+// If groups remain idle for more than 22% of the time, and the plan only uses rings, the merged plan can have several
+// instances of it, with as many times the rings and chunks, each for a part of every chunk.
 //   scheduled: the merged plan; destroy it with ncast_plan_destroy.
 //   report: a JSON object with before and after: {groups, microseconds, most_idle, least_idle}, of all ranks.
 //           most_idle is the largest share of the time, 0 to 1, in which a group does not work, and least_idle what it

@@ -86,4 +86,5 @@ class PlanSimulationC(Structure):
         ("ctas_per_group", c_uint32),
         ("max_groups", c_uint32),
         ("timeline", c_int),
+        ("max_instances", c_uint32),
     ]

@@ -97,16 +97,18 @@ class Plan:
         machine: str | os.PathLike[str] | None = None,
         ratio: float | None = None,
         max_groups: int = 0,
+        max_instances: int = 0,
     ) -> Schedule:
         """Merges groups that do not need thread blocks of their own, so that calls take no longer on a machine.
 
         nbytes, machine, ratio: as for `simulate`.
         max_groups: of each rank, even if calls then take longer; 0: no limit.
+        max_instances: how often a plan of rings may be replicated, to divide its work more evenly; 1: not at all; 0: 4.
 
         Raises the errors of `simulate`, and UnsupportedError if there cannot be so few groups.
         """
         text, options = self._simulated(nbytes, machine, ratio)
-        merged, report = self._lowered().schedule(text, max_groups=max_groups, **options)
+        merged, report = self._lowered().schedule(text, max_groups=max_groups, max_instances=max_instances, **options)
         plan = Plan(Model.from_json(merged.write()), self.site)
         return Schedule(plan, ScheduleCost(**report["before"]), ScheduleCost(**report["after"]))
 

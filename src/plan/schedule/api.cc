@@ -102,15 +102,16 @@ ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_
 ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
                                  const ncast_plan_simulation* simulation, ncast_plan** scheduled, ncast_text** report) {
   constexpr const char* function = "ncast_plan_schedule";
-  if (ncast_status status = plan::check_plan(function, lowered)) return status;
   if (scheduled == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: scheduled is NULL", function);
   return guarded(function, [&] {
+    if (ncast_status status = check_proof(function, lowered)) return status;
     Machine machine;
     ncast_plan_simulation values;
     if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
     plan::schedule::Result result;
     // One micro-batch: the warps of a group run different micro-batches, and hide each other's waits.
     plan::schedule::Options options{options_of(values), values.max_groups};
+    if (values.max_instances != 0) options.max_instances = values.max_instances;
     if (values.batches == 0) options.simulation.max_batches = 1;
     if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
     if (ncast_status status = make_text(function, report, [&] {

@@ -106,9 +106,13 @@ StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups) con
   };
   struct Worker {
     bool is_free = true;
-    double busy_us = 0;
+    double load_us = 0;  // of all steps of the groups that it has
   };
   Schedule result{{}, times_};
+  std::vector<std::vector<double>> loads;
+  loads.reserve(first_.size());
+  for (const std::vector<uint32_t>& groups_of_rank : first_) loads.emplace_back(groups_of_rank.size());
+  for (const Node& node : nodes_) loads[node.rank][node.group] += node.duration;
   std::vector<std::vector<Worker>> workers;
   for (size_t rank = 0; rank < first_.size(); ++rank) {
     workers.emplace_back(std::max<uint32_t>(1, groups[rank]));
@@ -142,15 +146,15 @@ StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups) con
       uint32_t chosen = assigned;
       if (chosen == none) {
         for (uint32_t i = 0; i < all.size(); ++i)
-          if (all[i].is_free && (chosen == none || all[i].busy_us < all[chosen].busy_us)) chosen = i;
+          if (all[i].is_free && (chosen == none || all[i].load_us < all[chosen].load_us)) chosen = i;
         if (chosen == none) return;  // all are busy
+        all[chosen].load_us += loads[rank][node.group];
       } else if (!all[chosen].is_free) {
         ++one;
         continue;
       }
       assigned = chosen;
       all[chosen].is_free = false;
-      all[chosen].busy_us += node.duration;
       result.order[rank][node.group].begin[node.step] = begun++;
       events.push({now + node.duration, index, true});
       one = ready[rank].erase(one);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/lower/lower.h"
 #include "plan/schedule/list.h"
 #include "plan/schedule/merge.h"
 #include "plan/schedule/split.h"
@@ -19,6 +20,26 @@ namespace narrowcast::plan::schedule {
 namespace {
 
 constexpr double tolerance = 1e-9;  // of rounding in predicted times
+// Steps, times the groups of a rank, of replicated plans. Simulations of larger ones take long.
+constexpr uint64_t max_replicated_size = 200'000;
+
+uint32_t most_groups(const Plan& plan) {
+  size_t most = 0;
+  for (const Rank& rank : plan.ranks) most = std::max(most, rank.groups.size());
+  return static_cast<uint32_t>(most);
+}
+
+uint64_t size_of(const Plan& plan) {
+  uint64_t steps = 0;
+  for (const Rank& rank : plan.ranks)
+    for (const Group& group : rank.groups) steps += group.steps.size();
+  return steps * most_groups(plan);
+}
+
+// What ResCCL reports is that no thread block is idle for more than this share of the time.
+bool is_idle(const Side& side) { return side.most_idle > 0.22; }
+
+bool is_proved(const Plan& plan) { return verify::verify(plan).verdict == verify::Verdict::proved; }
 
 Side side_of(const simulate::Prediction& prediction) {
   Side side;
@@ -45,11 +66,8 @@ class Search {
   }
 
   ncast_status run(Result* result) {
+    if (ncast_status status = prepare()) return status;
     simulate::Prediction prediction;
-    if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
-    times_ = times_of(plan_, prediction);
-    divide(prediction);
-    options_.simulation.records_timeline = false;
     if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
     before_ = side_of(prediction);
     Result best{plan_, before_, before_};
@@ -61,7 +79,26 @@ class Search {
     return NCAST_OK;
   }
 
+  // Searches further for plans that are not slower than `limit_us` and better than `best`, a plan of the same
+  // operation.
+  ncast_status improve(double limit_us, Result* best) {
+    if (ncast_status status = prepare()) return status;
+    before_ = best->before;
+    shrink_divided(limit_us, best);
+    return NCAST_OK;
+  }
+
  private:
+  // Simulates the plan and the one with divided groups.
+  ncast_status prepare() {
+    simulate::Prediction prediction;
+    if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
+    times_ = times_of(plan_, prediction);
+    divide(prediction);
+    options_.simulation.records_timeline = false;
+    return NCAST_OK;
+  }
+
   // Divides the plan's groups, and simulates them.
   void divide(const simulate::Prediction& prediction) {
     divided_ = split(plan_, prediction);
@@ -70,11 +107,7 @@ class Search {
     if (divided_) graph_.emplace(*divided_, machine_, times_of(*divided_, divided));
   }
 
-  uint32_t most_groups() const {
-    size_t most = 0;
-    for (const Rank& rank : plan_.ranks) most = std::max(most, rank.groups.size());
-    return static_cast<uint32_t>(most);
-  }
+  uint32_t group_limit() const { return options_.max_groups != 0 ? options_.max_groups : most_groups(plan_); }
 
   // The plan with at most `groups(rank)` groups on every rank. Empty if it does not complete.
   template <typename Groups>
@@ -93,8 +126,7 @@ class Search {
 
   // The plan with the divided groups in so many groups of each rank, in the order of list schedules. How long steps
   // take depends on what runs beside them, so each schedule is made with the times of the one before.
-  template <typename Consider>
-  bool list(const std::vector<uint32_t>& groups, Consider consider) const {
+  bool list(const std::vector<uint32_t>& groups, double limit_us, Result* best) const {
     constexpr int rounds = 4;
     if (!divided_ || !graph_) return false;
     StepGraph graph = *graph_;
@@ -107,7 +139,11 @@ class Search {
       simulate::Prediction prediction;
       if (simulate::simulate(merged_plan, machine_, timed, &prediction)) break;
       graph.set_durations(found, times_of(merged_plan, prediction));
-      any |= consider(simulated(std::move(merged_plan)));
+      // With one micro-batch a timeline does not change the times.
+      std::optional<Result> made = prediction.batches == 1
+                                       ? Result{std::move(merged_plan), before_, side_of(prediction)}
+                                       : simulated(std::move(merged_plan));
+      any |= take_better(limit_us, std::move(made), best);
     }
     return any;
   }
@@ -123,7 +159,7 @@ class Search {
   // The fastest plan with at most max_groups groups on every rank.
   ncast_status meet_limit(Result* best) const {
     uint32_t limit = options_.max_groups;
-    if (most_groups() <= limit) return NCAST_OK;
+    if (most_groups(plan_) <= limit) return NCAST_OK;
     for (; limit > 0; --limit) {
       if (auto found = with([&](size_t) { return limit; }); found && fits(found->plan) && is_proved(found->plan)) {
         *best = std::move(*found);
@@ -133,23 +169,29 @@ class Search {
     return fail(NCAST_UNSUPPORTED, "plan: its groups cannot be merged into %u on every rank", options_.max_groups);
   }
 
-  static bool is_proved(const Plan& plan) { return verify::verify(plan).verdict == verify::Verdict::proved; }
-
   bool fits(const Plan& plan) const {
     return std::ranges::all_of(plan.ranks, [&](const Rank& rank) { return rank.groups.size() <= options_.max_groups; });
   }
 
-  // Takes the fewest groups that are not slower than `best`, and of as many those that are less idle. Tries to merge
-  // groups that are never busy together, then to keep every group busy for a share of the time, then the same number of
-  // groups on all ranks, and at last list schedules of divided groups.
+  // Takes a plan that is better than `best`: one with fewer groups, or as many that are less idle. Plans in which no
+  // group is idle for long may have some more. Returns whether the plan is not slower than limit_us.
+  bool take_better(double limit_us, std::optional<Result> found, Result* best) const {
+    constexpr double groups_for_less_idleness = 1.25;
+    const auto rank_of = [](const Side& side) {
+      return std::tuple(side.groups * (is_idle(side) ? groups_for_less_idleness : 1), side.most_idle);
+    };
+    if (!found || found->after.microseconds > limit_us) return false;
+    if (options_.max_groups != 0 && !fits(found->plan)) return false;
+    if (rank_of(found->after) < rank_of(best->after) && is_proved(found->plan)) *best = std::move(*found);
+    return true;
+  }
+
+  // Takes the best plan that is not slower than `best`. Tries to merge groups that are never busy together, then to
+  // keep every group busy for a share of the time, then the same number of groups on all ranks, and at last list
+  // schedules of divided groups.
   void shrink(Result* best) const {
     const double limit_us = best->after.microseconds * (1 + tolerance);
-    const auto rank_of = [](const Side& side) { return std::tuple(side.groups, side.most_idle); };
-    const auto consider = [&](std::optional<Result> found) {
-      if (!found || found->after.microseconds > limit_us) return false;
-      if (rank_of(found->after) < rank_of(best->after) && is_proved(found->plan)) *best = std::move(*found);
-      return true;
-    };
+    const auto consider = [&](std::optional<Result> found) { return take_better(limit_us, std::move(found), best); };
     if (options_.max_groups == 0) consider(merged([&](size_t rank) { return assign_apart(times_[rank]); }));
     for (int tenths = 10; tenths > 3; --tenths) {
       const double share = tenths / 10.0;
@@ -160,7 +202,7 @@ class Search {
       };
       if (consider(with(groups))) break;
     }
-    uint32_t least = 1, most = std::min(most_groups(), options_.max_groups != 0 ? options_.max_groups : most_groups());
+    uint32_t least = 1, most = std::min(most_groups(plan_), group_limit());
     while (least < most) {
       const uint32_t middle = least + (most - least) / 2;
       if (consider(with([&](size_t) { return middle; })))
@@ -168,29 +210,38 @@ class Search {
       else
         least = middle + 1;
     }
-    shrink_divided(limit_us, consider);
+    shrink_divided(limit_us, best);
   }
 
-  // Searches for the largest share of the time for which the groups can be busy.
-  template <typename Consider>
-  void shrink_divided(double limit_us, Consider consider) const {
-    const uint32_t most = options_.max_groups != 0 ? options_.max_groups : most_groups();
+  // Searches for the largest share of the time for which the groups can be busy, and then for a few more groups that
+  // are less idle.
+  void shrink_divided(double limit_us, Result* best) const {
     if (!divided_) return;
     double reached = 0.25, missed = 8;
     std::vector<uint32_t> last;
     bool last_found = false;
+    const auto is_found = [&](double share) {
+      std::vector<uint32_t> groups = groups_for(limit_us * share);
+      if (groups != last) last_found = list(groups, limit_us, best);
+      last = std::move(groups);
+      return last_found;
+    };
     while (missed > reached * 1.04) {
       const double share = std::sqrt(reached * missed);
-      std::vector<uint32_t> groups;
-      for (const std::vector<GroupTimes>& rank : times_) {
-        double busy = 0;
-        for (const GroupTimes& group : rank) busy += group.busy_us;
-        groups.push_back(static_cast<uint32_t>(std::clamp<double>(std::ceil(busy / (limit_us * share)), 1, most)));
-      }
-      if (groups != last) last_found = list(groups, consider);
-      (last_found ? reached : missed) = share;
-      last = std::move(groups);
+      (is_found(share) ? reached : missed) = share;
     }
+    for (int percent = 105; percent <= 125 && is_idle(best->after); percent += 5) is_found(reached * 100 / percent);
+  }
+
+  // By rank, how many groups have the work if each is busy for so long.
+  std::vector<uint32_t> groups_for(double microseconds) const {
+    std::vector<uint32_t> groups;
+    for (const std::vector<GroupTimes>& rank : times_) {
+      double busy = 0;
+      for (const GroupTimes& group : rank) busy += group.busy_us;
+      groups.push_back(static_cast<uint32_t>(std::clamp<double>(std::ceil(busy / microseconds), 1, group_limit())));
+    }
+    return groups;
   }
 
   const Plan& plan_;
@@ -205,7 +256,19 @@ class Search {
 }  // namespace
 
 ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, const Options& options, Result* result) {
-  return Search(lowered, machine, options).run(result);
+  if (ncast_status status = Search(lowered, machine, options).run(result)) return status;
+  const double limit_us = std::max(result->before.microseconds, result->after.microseconds) * (1 + tolerance);
+  Options replicated_options = options;
+  if (options.max_groups == 0) replicated_options.max_groups = most_groups(lowered);
+  for (uint32_t instances = 2; instances <= options.max_instances; ++instances) {
+    if (!is_idle(result->after) || !can_split(lowered)) break;
+    Plan replicated = lowered;
+    replicated.instances = instances;
+    if (ncast_status status = lower::lower(replicated, &replicated)) return status;
+    if (size_of(replicated) > max_replicated_size || !is_proved(replicated)) break;
+    if (ncast_status status = Search(replicated, machine, replicated_options).improve(limit_us, result)) return status;
+  }
+  return NCAST_OK;
 }
 
 }  // namespace narrowcast::plan::schedule

@@ -7,7 +7,9 @@
 // Plans of rings are also divided into single connections and steps (split.h), and these are assigned by list
 // scheduling (list.h), a few times, each time with the durations that the simulation of the last schedule had. Results
 // are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one that passes
-// and that the verifier proves.
+// and that the verifier proves. If that still leaves a group idle for long, this is repeated with two instances of the
+// plan and more, each for a part of every chunk. They have more connections with less work each, which can be divided
+// more evenly.
 #pragma once
 
 #include "plan/ir.h"
@@ -18,6 +20,7 @@ namespace narrowcast::plan::schedule {
 struct Options {
   simulate::Options simulation;  // ctas_per_group: of the groups before and after; 0 means 1
   uint32_t max_groups = 0;       // of a rank, even if the plan then takes longer; 0: no limit
+  uint32_t max_instances = 4;    // that a plan of rings is replicated into
 };
 
 struct Side {

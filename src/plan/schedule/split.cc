@@ -17,20 +17,6 @@ constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
 
 bool moves(const Step& step) { return step.kind == StepKind::copy || step.kind == StepKind::reduce; }
 
-bool only_rings(const Plan& plan) {
-  const auto is_simple = [](const Operand& operand) {
-    return (operand.place == Place::local || operand.place == Place::message) && !operand.packets;
-  };
-  const auto is_known = [&](const Step& step) {
-    return (moves(step) || step.kind == StepKind::sync) && std::ranges::all_of(step.from, is_simple) &&
-           std::ranges::all_of(step.to, is_simple);
-  };
-  return plan.threads == Threads::synchronized && std::ranges::all_of(plan.ranks, [&](const Rank& rank) {
-           return std::ranges::all_of(rank.groups,
-                                      [&](const Group& group) { return std::ranges::all_of(group.steps, is_known); });
-         });
-}
-
 // Sets that are joined step by step.
 class Sets {
  public:
@@ -128,8 +114,22 @@ class RankSplit {
 
 }  // namespace
 
+bool can_split(const Plan& plan) {
+  const auto is_simple = [](const Operand& operand) {
+    return (operand.place == Place::local || operand.place == Place::message) && !operand.packets;
+  };
+  const auto is_known = [&](const Step& step) {
+    return (moves(step) || step.kind == StepKind::sync) && std::ranges::all_of(step.from, is_simple) &&
+           std::ranges::all_of(step.to, is_simple);
+  };
+  return plan.threads == Threads::synchronized && std::ranges::all_of(plan.ranks, [&](const Rank& rank) {
+           return std::ranges::all_of(rank.groups,
+                                      [&](const Group& group) { return std::ranges::all_of(group.steps, is_known); });
+         });
+}
+
 std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction) {
-  if (!only_rings(plan)) return std::nullopt;
+  if (!can_split(plan)) return std::nullopt;
   // A step begins when what it waits for has ended, so that it also ends later in the simulation.
   std::vector<std::vector<StepId>> orders(plan.ranks.size());
   for (const simulate::Interval& interval : prediction.timeline)

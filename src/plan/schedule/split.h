@@ -8,11 +8,14 @@
 
 namespace narrowcast::plan::schedule {
 
+// Whether a plan only has rings, copies and reductions, and its threads are synchronized.
+bool can_split(const Plan& plan);
+
 // The same steps in as many groups as possible. A ring has one sending and one receiving group, so the steps that send
 // on a ring, or receive from it, stay together; every other step gets a group of its own. Steps wait for each other
 // where they access the same memory of a rank, in the order in which the plan does it. Steps that move nothing are left
 // out.
-// Empty if the plan has more than rings, copies and reductions, or independent threads.
+// Empty if the plan cannot be split.
 // prediction: of the proved plan in one micro-batch, with a timeline.
 std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction);
 

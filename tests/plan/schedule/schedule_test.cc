@@ -51,9 +51,9 @@ Plan chain(const std::string& extra_group = "") {
   return plan;
 }
 
-Result schedule_of(const Plan& plan, uint32_t max_groups = 0) {
+Result schedule_of(const Plan& plan, uint32_t max_groups = 0, uint32_t max_instances = 4) {
   Result result;
-  const Options options{{.piece_bytes = 1'000'000, .max_batches = 1}, max_groups};
+  const Options options{{.piece_bytes = 1'000'000, .max_batches = 1}, max_groups, max_instances};
   const ncast_status status = schedule(plan, test_machine(), options, &result);
   REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
   CHECK(verify::verify(result.plan).verdict == verify::Verdict::proved);
@@ -71,6 +71,22 @@ TEST_CASE("groups that are never busy together are merged, in the order of their
     CHECK(rank.groups[0].steps[0].to[0].buffer == Buffer::output);
     for (const Step& step : rank.groups[0].steps) CHECK(step.after.empty());
   }
+}
+
+TEST_CASE("plans whose groups remain idle are replicated, so that their work can be divided more evenly") {
+  // While a rank forwards one part of the chunk it receives the next one.
+  const Plan plan = chain();
+  const Result once = schedule_of(plan, 0, 1), replicated = schedule_of(plan);
+  CHECK(once.plan.chunks == 1);
+  CHECK(once.plan.channels.size() == 3);
+  CHECK(replicated.plan.chunks > 1);
+  CHECK(replicated.plan.chunks <= 4);
+  CHECK(replicated.plan.channels.size() == 3 * replicated.plan.chunks);
+  CHECK(replicated.plan.instances == 1);
+  CHECK(replicated.before.microseconds == once.before.microseconds);
+  CHECK(replicated.after.groups == once.after.groups);
+  CHECK(replicated.after.microseconds < once.after.microseconds);
+  CHECK(replicated.after.most_idle < once.after.most_idle);
 }
 
 TEST_CASE("no number of groups keeps a rank busy that has little to do") {
@@ -119,6 +135,11 @@ TEST_CASE("steps of one group can go to different merged groups") {
   CHECK(result.before.groups == 12);
   CHECK(result.after.groups == 9);
   CHECK(result.after.microseconds <= result.before.microseconds * (1 + 1e-9));
+}
+
+TEST_CASE("replicas keep a limit of groups") {
+  for (const uint32_t limit : {1u, 2u})
+    for (const Rank& rank : schedule_of(gather_with_copies(), limit).plan.ranks) CHECK(rank.groups.size() <= limit);
 }
 
 TEST_CASE("groups are divided into connections, and steps wait for others that access the same memory") {
@@ -259,6 +280,8 @@ TEST_CASE("the C functions simulate and schedule proved plans") {
   REQUIRE(ncast_plan_read(broken.data(), broken.size(), &plan) == NCAST_OK);
   CHECK(ncast_plan_simulate(plan, machine_text, &simulation, &report) == NCAST_INVALID_ARGUMENT);
   CHECK(std::string(ncast_last_error()).starts_with("ncast_plan_simulate: the plan is not proved: "));
+  CHECK(ncast_plan_schedule(plan, machine_text, &simulation, &scheduled, &report) == NCAST_INVALID_ARGUMENT);
+  CHECK(std::string(ncast_last_error()).starts_with("ncast_plan_schedule: the plan is not proved: "));
   ncast_plan_destroy(plan);
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from narrowcast._plan.simulation import MACHINES
 from narrowcast.errors import InvalidArgumentError
-from narrowcast.plan import Program, group, load, machines
+from narrowcast.plan import Program, build, group, load, machines
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
 
@@ -141,6 +141,13 @@ def test_groups_that_wait_for_each_other_are_merged():
     assert sum(len(rank.groups) for rank in schedule.plan.model.ranks) == schedule.after.groups
     first = schedule.plan.model.ranks[0].groups[0].steps[0]
     assert schedule.plan.site(first.origin).file == __file__
+
+
+def test_plans_are_replicated_at_most_as_often_as_allowed():
+    chain = build("ring", "broadcast", 4)  # of its ranks one works at a time
+    once, often = chain.schedule(1 << 28, max_instances=1), chain.schedule(1 << 28)
+    assert once.plan.model.chunks == 1 < often.plan.model.chunks <= 4
+    assert often.after.most_idle < once.after.most_idle
 
 
 def test_the_number_of_groups_can_be_limited():

@@ -23,6 +23,9 @@ def schedule(
         str, typer.Option("--bytes", metavar="SIZE", help="Of the larger buffer of the calls, as for `bench`.")
     ] = "1M",
     max_groups: Annotated[int, typer.Option(min=0, help="Of a rank, even if calls then take longer; 0: no limit.")] = 0,
+    max_instances: Annotated[
+        int, typer.Option(min=1, help="How often the plan may be replicated, to divide its work more evenly.")
+    ] = 4,
     machine: MachineOption = None,
     ratio: RatioOption = None,
     ranks: RanksOption = None,
@@ -32,7 +35,9 @@ def schedule(
     nbytes = parse_size(size)
     if output != STANDARD_STREAM:
         output_file(output, source)  # raises BadUse for the input itself
-    found = plan_of(source, ranks, depth).schedule(nbytes, machine=machine, ratio=ratio, max_groups=max_groups)
+    found = plan_of(source, ranks, depth).schedule(
+        nbytes, machine=machine, ratio=ratio, max_groups=max_groups, max_instances=max_instances
+    )
     if output == STANDARD_STREAM:
         print(found.plan.json())
         return
