@@ -215,6 +215,7 @@ class Generator {
       wait_for_entry(rank, value.rank, sender);
       const uint32_t channel = add_memory(plan_, value.rank, rank);
       Operand between = how == 1 ? place : packets(new_scratch(rank));
+      if (how == 2) between.codec = any_codec();
       sent = {copy(value.where, {remote(between, channel)}, count_)};
       if (how == 1) {
         sent.push_back(signal({channel}));

@@ -54,14 +54,20 @@ bool GroupRun::holds_frame(const Operand& operand) const {
   return operand.packets && is_coded(operand) && state_.facts.encodes_packets;
 }
 
-PacketHeader* GroupRun::packets_of(const Operand& operand, int rank) const {
-  return state_.memory.packets(rank, chunk_of(operand), state_.copy_of(batch_));
+// frame: of those of the step's values.
+PacketHeader* GroupRun::packets_of(const Operand& operand, int rank, uint64_t frame) const {
+  return state_.memory.packets(rank, chunk_of(operand), state_.copy_of(batch_),
+                               part_.first / state_.packet_frame_elems + frame);
 }
 
 // Flags increase: the high half is the number of the micro-batch, the low half that of the unit in a loop.
 uint64_t GroupRun::flag_value() const {
   const uint64_t unit = is_last_unit_ ? complete_flag : part_.first / part_.elems + 1;
   return (state_.epoch + batch_ + 1) << 32 | unit;
+}
+
+uint64_t GroupRun::packet_frames(uint64_t elems) const {
+  return std::max<uint64_t>(1, (elems + state_.packet_frame_elems - 1) / state_.packet_frame_elems);
 }
 
 // --- sources
@@ -119,14 +125,7 @@ ncast_status GroupRun::take_source(const Step& step, const Operand& operand, boo
     }
     uint64_t wire_bytes = 0;
     if (holds_frame(operand)) {
-      const PacketHeader* const packets = packets_of(operand, rank);
-      payload_ = {reinterpret_cast<const std::byte*>(packets + 1), packets->frame_bytes};
-      payload_codec_ = operand.codec;
-      payload_rank_ = std::countr_zero(writers_of(operand, rank));
-      values_ = nullptr;
-      elems_ = packets->elems;
-      if (ncast_status status = check_elems()) return status;
-      wire_bytes = packets->frame_bytes;
+      if (ncast_status status = take_packets(operand, rank, &wire_bytes)) return status;
     } else {
       const Values values = locate(operand, rank);
       values_ = values.start;
@@ -138,6 +137,28 @@ ncast_status GroupRun::take_source(const Step& step, const Operand& operand, boo
     }
   }
   *taken = true;
+  return NCAST_OK;
+}
+
+// One frame becomes the message that the step moves. Several are decoded.
+ncast_status GroupRun::take_packets(const Operand& operand, int rank, uint64_t* wire_bytes) {
+  const uint64_t frames = packet_frames(locate(operand, rank).elems);
+  payload_codec_ = operand.codec;
+  payload_rank_ = std::countr_zero(writers_of(operand, rank));
+  values_ = frames == 1 ? nullptr : buffers_.values;
+  elems_ = 0;
+  for (uint64_t i = 0; i < frames; ++i) {
+    const PacketHeader* const packets = packets_of(operand, rank, i);
+    payload_ = {reinterpret_cast<const std::byte*>(packets + 1), packets->frame_bytes};
+    std::byte* const values = buffers_.values + elems_ * state_.value_bytes;
+    elems_ += packets->elems;
+    *wire_bytes += packets->frame_bytes;
+    if (ncast_status status = check_elems()) return status;
+    if (frames == 1) return NCAST_OK;
+    if (ncast_status status = decode(encoding(operand.codec), payload_, packets->elems, payload_rank_, values))
+      return status;
+  }
+  payload_ = {};
   return NCAST_OK;
 }
 
@@ -227,8 +248,7 @@ ncast_status GroupRun::store(const Operand& operand, int rank) {
   const uint64_t raw_bytes = elems * state_.value_bytes;
   uint64_t wire_bytes = raw_bytes;
   if (holds_frame(operand)) {
-    if (ncast_status status = store_packets(operand, rank)) return status;
-    wire_bytes = packets_of(operand, rank)->frame_bytes;
+    if (ncast_status status = store_packets(operand, rank, &wire_bytes)) return status;
   } else if (elems != 0) {
     if (is_rounded(operand)) {
       if (ncast_status status = need_values(buffers_.values, elems_)) return status;
@@ -257,19 +277,37 @@ ncast_status GroupRun::store(const Operand& operand, int rank) {
   return NCAST_OK;
 }
 
-// A message with the same codec is stored as it is. This also keeps the bits of a bounded codec.
-ncast_status GroupRun::store_packets(const Operand& operand, int rank) {
-  Payload frame = payload_;
-  if (elems_ == 0) {
-    frame = {};
-  } else if (frame.bytes == nullptr || payload_codec_ != operand.codec) {
+// A message with the same codec is stored as it is, unless it has to be divided. This also keeps the bits of a bounded
+// codec.
+ncast_status GroupRun::store_packets(const Operand& operand, int rank, uint64_t* wire_bytes) {
+  const uint64_t frames = packet_frames(locate(operand, rank).elems);
+  const bool is_message = frames == 1 && payload_.bytes != nullptr && payload_codec_ == operand.codec;
+  if (!is_message && elems_ != 0) {
     if (ncast_status status = need_values(buffers_.values, elems_)) return status;
-    if (ncast_status status = encode_frame(operand.codec)) return status;
-    frame = {buffers_.frame, frame_bytes_};
   }
-  PacketHeader* const packets = packets_of(operand, rank);
-  *packets = {elems_, frame.count};
-  if (frame.count != 0) std::memcpy(packets + 1, frame.bytes, frame.count);
+  *wire_bytes = 0;
+  for (uint64_t i = 0; i < frames; ++i) {
+    PacketHeader* const packets = packets_of(operand, rank, i);
+    const uint64_t first = std::min(elems_, i * state_.packet_frame_elems);
+    packets->elems = std::min(elems_ - first, state_.packet_frame_elems);
+    if (packets->elems == 0) {
+      packets->frame_bytes = 0;
+    } else if (is_message) {
+      packets->frame_bytes = payload_.count;
+      std::memcpy(packets + 1, payload_.bytes, payload_.count);
+    } else if (frames == 1) {
+      if (ncast_status status = encode_frame(operand.codec)) return status;
+      packets->frame_bytes = frame_bytes_;
+      std::memcpy(packets + 1, buffers_.frame, frame_bytes_);
+    } else {
+      size_t bytes = 0;
+      if (ncast_status status = encode(encoding(operand.codec), values_ + first * state_.value_bytes, packets->elems,
+                                       packets + 1, state_.memory.packet_capacity_bytes(), &bytes))
+        return status;
+      packets->frame_bytes = bytes;
+    }
+    *wire_bytes += packets->frame_bytes;
+  }
   return NCAST_OK;
 }
 

@@ -59,8 +59,10 @@ class GroupRun {
   ncast_status check_elems() const;  // that were received
   channel::RankSet writers_of(const plan::Operand& packets, int rank) const;
   bool holds_frame(const plan::Operand& operand) const;
-  PacketHeader* packets_of(const plan::Operand& operand, int rank) const;
-  ncast_status store_packets(const plan::Operand& operand, int rank);
+  uint64_t packet_frames(uint64_t elems) const;  // for values of a chunk's part, at least one
+  PacketHeader* packets_of(const plan::Operand& operand, int rank, uint64_t frame) const;
+  ncast_status take_packets(const plan::Operand& operand, int rank, uint64_t* wire_bytes);
+  ncast_status store_packets(const plan::Operand& operand, int rank, uint64_t* wire_bytes);
   void release(const plan::Operand& operand);
 
   uint32_t chunk_of(const plan::Operand& operand) const { return operand.chunk + chunk_; }

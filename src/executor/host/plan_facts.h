@@ -20,9 +20,11 @@ struct PlanFacts {
   // By plan::Buffer. Buffers that other ranks access, or that contain packets.
   std::array<bool, 3> is_exposed = {};
   bool uses_scratch = false;
-  // Whether packets with a codec contain frames. In plans with such packets in a loop, which moves parts of a chunk,
-  // they contain values.
+  // Whether packets with a codec contain frames.
   bool encodes_packets = false;
+  // Of how many bytes of values each of these frames is, at most. Loops write and read packets in units, which are
+  // multiples of it. 0: of a chunk's whole part in a micro-batch.
+  uint64_t packet_frame_bytes = 0;
   // By channel: how many chunks the largest message of a ring has.
   std::vector<uint32_t> message_chunks;
 
@@ -41,10 +43,10 @@ struct PlanFacts {
   bool exposes(plan::Buffer buffer) const { return is_exposed[static_cast<size_t>(buffer)]; }
 
  private:
-  void add(const plan::Plan& plan, int rank, const plan::Step& step, bool is_in_loop);
+  // loop: that contains the step; NULL: none.
+  void add(const plan::Plan& plan, int rank, const plan::Step& step, const plan::Step* loop);
   void add_packet_writer(const plan::Plan& plan, int rank, const plan::Operand& operand, uint32_t count);
 
-  bool has_coded_packets_[2] = {};                                              // outside of loops, and in loops
   std::map<std::tuple<int, plan::Buffer, uint32_t>, uint64_t> packet_writers_;  // one bit for each rank
 };
 

@@ -60,7 +60,7 @@ class PlanMemory::Layout {
         if (!facts.exposes(buffer)) continue;
         bytes_ += flags_bytes(rank, buffer) + parts_bytes(rank, buffer);
         if (buffer == Buffer::scratch && facts.encodes_packets)
-          bytes_ += part_count(rank, buffer) * packets_bytes(payload_bound(part));
+          bytes_ += part_count(rank, buffer) * PacketFrames::of(facts, part).bytes();
       }
     }
     for (size_t i = 0; i < plan.channels.size(); ++i) {
@@ -89,6 +89,12 @@ class PlanMemory::Layout {
   size_t bytes_ = 0;
   std::vector<size_t> exposed_, rings_;
 };
+
+PlanMemory::PacketFrames PlanMemory::PacketFrames::of(const PlanFacts& facts, size_t part_bytes) {
+  const size_t values_bytes =
+      facts.packet_frame_bytes == 0 ? part_bytes : std::min(part_bytes, static_cast<size_t>(facts.packet_frame_bytes));
+  return {(part_bytes + values_bytes - 1) / values_bytes, payload_bound(values_bytes)};
+}
 
 ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, PlanMemory* memory) {
   memory->part_bytes_ = comm.staging.chunk_bytes();
@@ -128,6 +134,7 @@ ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, co
   }
   memory->part_bytes_ = part;
   memory->frame_bytes_ = payload_bound(part);
+  memory->packet_frames_ = PacketFrames::of(facts, part);
   if (layout.bytes() != 0) {
     if (ncast_status status = comm.world->add_region(layout.bytes(), &memory->region_)) return status;
   }

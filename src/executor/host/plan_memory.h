@@ -22,7 +22,7 @@ struct GroupBuffers {
   std::byte* inner = nullptr;        // the same, for a reduction within a reduction
 };
 
-// Encoded packets, in scratch: this header, then the frame.
+// Encoded packets, in scratch: frames at a fixed stride, each after this header.
 struct PacketHeader {
   uint64_t elems;  // of the frame
   uint64_t frame_bytes;
@@ -54,12 +54,14 @@ class PlanMemory {
     return exposed_[index(rank, buffer)].flags[copy * scratch_chunks(rank, buffer) + chunk];
   }
 
-  // The encoded packets of a chunk of scratch, if the plan has such packets.
-  PacketHeader* packets(int rank, uint32_t chunk, uint32_t copy) const {
+  // A frame of the encoded packets of a chunk of scratch, if the plan has such packets. number: in the chunk's part.
+  PacketHeader* packets(int rank, uint32_t chunk, uint32_t copy, uint64_t number) const {
     const size_t place = copy * scratch_chunks(rank, plan::Buffer::scratch) + chunk;
     return reinterpret_cast<PacketHeader*>(exposed_[index(rank, plan::Buffer::scratch)].packets +
-                                           place * packets_bytes(frame_bytes_));
+                                           (place * packet_frames_.count + number) * packet_frames_.stride());
   }
+  // The bytes that a frame of packets can have.
+  size_t packet_capacity_bytes() const { return packet_frames_.capacity_bytes; }
 
  private:
   struct alignas(channel::cache_line_bytes) PaddedSemaphore {
@@ -72,11 +74,18 @@ class PlanMemory {
   };
   class Layout;
 
-  // The stride of encoded packets.
-  static size_t packets_bytes(size_t frame_bytes) {
-    constexpr size_t line = channel::cache_line_bytes;
-    return (sizeof(PacketHeader) + frame_bytes + line - 1) / line * line;
-  }
+  // The frames of the encoded packets of a chunk's part.
+  struct PacketFrames {
+    size_t count = 0, capacity_bytes = 0;
+
+    // For a part of so many bytes of raw values.
+    static PacketFrames of(const PlanFacts& facts, size_t part_bytes);
+    size_t stride() const {
+      constexpr size_t line = channel::cache_line_bytes;
+      return (sizeof(PacketHeader) + capacity_bytes + line - 1) / line * line;
+    }
+    size_t bytes() const { return count * stride(); }
+  };
 
   static size_t index(int rank, plan::Buffer buffer) {
     return static_cast<size_t>(rank) * 3 + static_cast<size_t>(buffer);
@@ -89,6 +98,7 @@ class PlanMemory {
 
   size_t part_bytes_ = 0;
   size_t frame_bytes_ = 0;
+  PacketFrames packet_frames_;
   bootstrap::SharedRange region_;
   std::vector<channel::RingSender*> senders_;      // by channel; NULL unless this rank sends on it
   std::vector<channel::RingReceiver*> receivers_;  // by channel; NULL unless this rank receives from it

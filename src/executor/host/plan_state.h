@@ -63,8 +63,9 @@ struct PlanState {
   std::byte* output = nullptr;
   size_t value_bytes = 1;
   uint64_t count = 0;
-  uint64_t chunk_elems = 0;  // of a chunk; the last ones of a piece may have fewer values
-  uint64_t part_elems = 0;   // of a chunk in a micro-batch
+  uint64_t chunk_elems = 0;         // of a chunk; the last ones of a piece may have fewer values
+  uint64_t part_elems = 0;          // of a chunk in a micro-batch
+  uint64_t packet_frame_elems = 0;  // in a frame of packets, at most
   uint64_t batches = 0;
   // By barrier and its groups: how often the group has reached it.
   std::vector<std::vector<uint64_t>> arrivals;

@@ -6,6 +6,7 @@ import json
 import threading
 from typing import Any
 
+import narrowcast
 import numpy as np
 import pytest
 from narrowcast._bench import oracle
@@ -73,6 +74,45 @@ def test_a_program_runs_and_sums_in_place():
         return float(values.sum())
 
     assert succeed(on_ranks(3, body)) == [6000.0] * 3
+
+
+def packets_in_loops(unit_bytes: int, reader: str) -> str:
+    """A broadcast by encoded packets, which rank 0 writes in a loop. reader: how rank 1 reads them."""
+    packets = {"buffer": "scratch", "chunk": 0, "packets": True, "codec": "window"}
+    write = {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [packets | {"channel": 0}]}
+    read = {"step": "copy", "from": [packets], "to": [{"buffer": "output", "chunk": 0}]}
+    loops = {
+        one["to"][0]["buffer"]: {"step": "loop", "unit_bytes": unit_bytes, "steps": [one]} for one in (write, read)
+    }
+    keep = {"step": "copy", "from": write["from"], "to": read["to"]}
+    writing = [{"step": "wait", "channels": [1]}, loops["scratch"], keep]
+    reading = [{"step": "signal", "channels": [1]}, loops["output"] if reader == "in a loop" else read]
+    document = {
+        "narrowcast_plan": 1,
+        "operation": "broadcast",
+        "channels": [{"kind": "memory", "from": 0, "to": 1}, {"kind": "memory", "from": 1, "to": 0}],
+        "ranks": [{"groups": [{"steps": writing}]}, {"scratch_chunks": 1, "groups": [{"steps": reading}]}],
+    }
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize("reader", ["in a loop", "at once"])
+def test_loops_send_a_frame_of_each_unit_of_encoded_packets(reader):
+    unit = 2048
+    values = np.random.default_rng(1).standard_normal(200_001).astype(np.float32)  # several micro-batches
+    frames = [narrowcast.encode(values[first : first + unit], codec="window") for first in range(0, values.size, unit)]
+
+    def body(comm: Any) -> int:
+        out = np.zeros_like(values)
+        for _ in range(2):
+            with comm.load_plan(packets_in_loops(4 * unit, reader), "float32") as loaded:
+                loaded(values, out)
+            assert np.array_equal(out, values)
+        return int(comm.counters().operations["broadcast"].wire_bytes)
+
+    sent = succeed(on_ranks(2, body))
+    assert sent == [2 * sum(len(frame) for frame in frames), 0]
+    assert sent[0] < 2 * values.nbytes
 
 
 def test_a_refuted_plan_is_not_loaded_and_the_communicator_remains_usable():
