@@ -88,7 +88,8 @@ class Plan:
     ) -> list[Simulation]:
         """Predictions for several sizes, as `simulate` makes them. The plan is lowered and proved only once."""
         lowered = self._lowered()
-        return [self._simulation(lowered, nbytes, *self._simulated(nbytes, machine, ratio)) for nbytes in sizes]
+        with simulation.naming_file(machine):
+            return [self._simulation(lowered, nbytes, *self._simulated(nbytes, machine, ratio)) for nbytes in sizes]
 
     def schedule(
         self,
@@ -108,7 +109,9 @@ class Plan:
         Raises the errors of `simulate`, and UnsupportedError if there cannot be so few groups.
         """
         text, options = self._simulated(nbytes, machine, ratio)
-        merged, report = self._lowered().schedule(text, max_groups=max_groups, max_instances=max_instances, **options)
+        lowered = self._lowered()
+        with simulation.naming_file(machine):
+            merged, report = lowered.schedule(text, max_groups=max_groups, max_instances=max_instances, **options)
         plan = Plan(Model.from_json(merged.write()), self.site)
         return Schedule(plan, ScheduleCost(**report["before"]), ScheduleCost(**report["after"]))
 

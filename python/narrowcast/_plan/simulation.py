@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ def machine_text(machine: str | os.PathLike[str] | None, ranks: int) -> str:
     if not Path(machine).exists():
         raise InvalidArgumentError(f"{machine} is neither a file nor a known machine ({', '.join(machines())})")
     return Path(machine).read_text(encoding="utf-8")
+
+
+@contextmanager
+def naming_file(machine: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Errors in a description that `machine_text` has read begin with the name of its file."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        subject, _, reason = str(error).partition(": ")
+        if machine is None or subject != "machine":
+            raise
+        raise InvalidArgumentError(f"{os.fspath(machine)}: {reason}") from None
 
 
 def _gpus(machine: dict[str, Any]) -> int:

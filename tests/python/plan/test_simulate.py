@@ -81,8 +81,9 @@ def test_wrong_arguments_are_errors(tmp_path):
     with pytest.raises(InvalidArgumentError, match="a call cannot have -1 bytes"):
         ring.simulate(-1)
     (tmp_path / "machine.json").write_text("{}")
-    with pytest.raises(InvalidArgumentError, match="machine"):
-        ring.simulate(1, machine=tmp_path / "machine.json")
+    for call in (ring.simulate, ring.schedule):
+        with pytest.raises(InvalidArgumentError, match=r"/machine\.json: expected an object with"):
+            call(1, machine=tmp_path / "machine.json")
 
 
 def test_a_refuted_plan_is_not_simulated():
