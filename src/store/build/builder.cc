@@ -16,6 +16,8 @@ constexpr const char* function = "ncast_store_builder";
 constexpr uint64_t piece_bytes_per_thread = 4u << 20, least_piece_bytes = 8u << 20, most_piece_bytes = 128u << 20;
 constexpr uint64_t task_bytes = 64u << 10;   // raw bytes that a thread encodes at a time
 constexpr uint64_t segments_at_a_time = 16;  // that a thread writes
+// That write pieces which a device encodes. More of them read memory in bursts, which delay its copies.
+constexpr size_t most_writing_threads = 8;
 constexpr uint64_t frames_at_a_time = 64;
 constexpr uint64_t most_default_rows = 4096;  // of the first block, to which the codec is fitted without a sample
 
@@ -42,6 +44,9 @@ ncast_status Builder::begin(const RowBlock& sample) {
   if (plan_.model) plan_.model->serialise(model);
   if (ncast_status status = failed(writer_.begin(plan_.header, model, options_.metadata))) return status;
   begun_ = true;
+  size_t threads = threads::count_of(options_.threads);
+  if (is_encoded_elsewhere()) threads = std::min(threads, most_writing_threads);
+  team_ = std::make_unique<threads::Team>(threads);
   if (is_encoded_elsewhere()) {
     const bool packed = plan_.header.layout == file::packed_layout;
     if (ncast_status status =
@@ -104,7 +109,7 @@ ncast_status Builder::encode_and_write(uint64_t tasks, Encode encode) {
   const file::DataRun& run = waiting_piece_.run;
   const uint64_t parts = (run.segments + segments_at_a_time - 1) / segments_at_a_time;
   threads::FirstError error;
-  team_.for_each(parts + tasks, [&](uint64_t task) {
+  team_->for_each(parts + tasks, [&](uint64_t task) {
     if (task >= parts) return encode(task - parts);
     const uint64_t first = task * segments_at_a_time;
     error.note(task, writer_.write_data(run, first, std::min(segments_at_a_time, run.segments - first)));
@@ -186,7 +191,7 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
   for (uint64_t task = 0; task < tasks; ++task)
     begins[task + 1] = begins[task] + ends[std::min(rows.count, (task + 1) * task_rows) - 1];
   uint8_t* const to = encoded_.bytes.get() + file::segment_bytes;
-  team_.for_each(tasks, [&](uint64_t task) {
+  team_->for_each(tasks, [&](uint64_t task) {
     std::memcpy(to + begins[task] * unit, payloads_.get() + task * task_rows * longest,
                 (begins[task + 1] - begins[task]) * unit);
     for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i)
@@ -194,6 +199,11 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
   });
   end_piece(begins[tasks] * unit);
   return end_payloads(ends);
+}
+
+void Builder::Overflow::clear() {
+  rows.clear();
+  entries.clear();
 }
 
 void Builder::Overflow::add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride) {

@@ -42,8 +42,7 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
 
 class Builder {
  public:
-  Builder(int file, BuildOptions options)
-      : options_(std::move(options)), writer_(file), team_(threads::count_of(options_.threads)) {}
+  Builder(int file, BuildOptions options) : options_(std::move(options)), writer_(file) {}
 
   // Has rows encoded by `encoder`, except for the layout blocks and the coder raw. Before the first rows, and once.
   ncast_status encode_with(std::unique_ptr<PieceEncoder> encoder);
@@ -64,6 +63,7 @@ class Builder {
     std::vector<uint64_t> rows;
     std::vector<uint8_t> entries;  // with zeros behind the payloads
 
+    void clear();
     void add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride);
   };
 
@@ -94,13 +94,14 @@ class Builder {
   uint64_t rows_ = 0;
   Piece encoded_, waiting_piece_;        // being encoded; being written
   uint64_t started_rows_ = 0;            // of encoded_, while encoder_ encodes them
+  Overflow overflow_;                    // of the piece that encoder_ has encoded; reused
   std::unique_ptr<uint8_t[]> payloads_;  // layout packed: of a piece, those of each task at their place at the latest
   uint64_t units_ = 0;                   // layout packed: the end of the last payload
   std::vector<uint8_t> waiting_;         // layout blocks: values that do not fill a frame yet
   uint64_t frames_end_ = 0;              // layout blocks: bytes of the frames
   // Destroyed before the pieces, which it may be using.
   std::unique_ptr<PieceEncoder> encoder_;
-  threads::Team team_;
+  std::unique_ptr<threads::Team> team_;  // from begin() on
 };
 
 }  // namespace narrowcast::store

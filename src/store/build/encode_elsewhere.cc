@@ -78,13 +78,14 @@ ncast_status Builder::end_started_piece() {
     if (ncast_status status = end_payloads({piece.ends, rows})) return status;
     end_piece(piece.packed_units * plan_.header.unit);
   } else {
-    Overflow overflow;
+    // Its memory is used again, because allocating as much takes longer than filling it.
+    overflow_.clear();
     uint64_t before = 0;
     for (uint64_t row = 0; row < rows; before = piece.ends[row++])
       if (const uint64_t units = piece.ends[row] - before; units != 0)
-        overflow.add(first + row, piece.overflow + before * piece.overflow_unit_bytes,
-                     units * piece.overflow_unit_bytes, plan_.header.entry_stride);
-    if (ncast_status status = redirect(overflow, first, encoded_.bytes.get() + file::segment_bytes)) return status;
+        overflow_.add(first + row, piece.overflow + before * piece.overflow_unit_bytes,
+                      units * piece.overflow_unit_bytes, plan_.header.entry_stride);
+    if (ncast_status status = redirect(overflow_, first, encoded_.bytes.get() + file::segment_bytes)) return status;
     end_piece(rows * plan_.header.stride);
   }
   return NCAST_OK;
