@@ -15,7 +15,8 @@ constexpr uint64_t least_chunk_bytes = 8u << 20, most_chunk_bytes = 32u << 20, w
 constexpr uint64_t most_chunk_rows = 65536;
 constexpr uint64_t most_packed_chunk_bytes = 36u << 20;  // payloads of a chunk, if units are large
 constexpr uint64_t raw_piece_bytes = 66u << 20;          // Python's blocks have twice 64 MiB, or a few rows more
-constexpr uint64_t chunks_per_piece = 17;                // at most
+// Of a piece. While the host completes one, another has to be long enough to keep all three stages at work.
+constexpr uint64_t least_chunks = 4, most_chunks = 17;
 // Warps that share the places of 32 rows. Short rows: finding the places takes longer than copying a row.
 constexpr uint32_t warps_per_tile = 32, warps_per_short_tile = 8, short_row_bytes = 256;
 constexpr uint64_t overflow_unit_bytes = 16;
@@ -169,7 +170,7 @@ ncast_status PiecePipeline::begin(const RowModel& row_model, const PayloadLayout
   const uint64_t chunk_bytes = std::clamp(wanted_chunk_rows * row_bytes_, least_chunk_bytes, most_chunk_bytes);
   chunk_rows_ = std::max<uint64_t>(
       std::min({chunk_bytes / row_bytes_, most_packed_chunk_bytes / packed_bytes, most_chunk_rows}), 1);
-  piece_rows_ = std::max(chunk_rows_, std::min(raw_piece_bytes / row_bytes_, chunk_rows_ * chunks_per_piece));
+  piece_rows_ = std::clamp(raw_piece_bytes / row_bytes_, chunk_rows_ * least_chunks, chunk_rows_ * most_chunks);
   const OnDevice guard(device_);
   cudaError_t error = guard.error();
   if (error == cudaSuccess) error = allocate(model);
