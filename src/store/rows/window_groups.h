@@ -14,7 +14,7 @@ struct alignas(64) Scratch {
   uint8_t rest_bits[group_elems];
   uint8_t tokens[group_elems];
   uint32_t escapes[lanes];
-  uint32_t ordered[4][lanes];
+  uint32_t ordered[lanes][4];
 };
 
 // Whether the rest is a byte, or some packed bits, or both; and how the value without tail is split.

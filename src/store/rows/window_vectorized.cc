@@ -5,13 +5,10 @@
 #include <array>
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include "store/rows/bit_stream.h"
 #include "store/rows/extract.h"
 #include "store/rows/fast.h"
+#include "store/rows/load.h"
 #include "store/rows/window_groups.h"
 #include "store/rows/window_placement.h"
 #include "store/rows/zero_map.h"
@@ -85,37 +82,21 @@ NARROWCAST_INLINE void order_tokens(int lane_count, Scratch<type>& __restrict sc
     uint32_t pairs[4];
     for (int pair = 0; pair < 4; ++pair) pairs[pair] = words.of[2 * pair] | words.of[2 * pair + 1] << 4;
     for (int byte = 0; byte < 4; ++byte)
-      scratch.ordered[byte][lane] = (pairs[0] >> 8 * byte & 0xff) | (pairs[1] >> 8 * byte & 0xff) << 8 |
+      scratch.ordered[lane][byte] = (pairs[0] >> 8 * byte & 0xff) | (pairs[1] >> 8 * byte & 0xff) << 8 |
                                     (pairs[2] >> 8 * byte & 0xff) << 16 | pairs[3] >> 8 * byte << 24;
   }
-}
-
-// Bit i: whether half i of the lanes' escapes, 16 bits, has any.
-NARROWCAST_INLINE uint64_t halves_with_escapes(const uint32_t* escapes, int lane_count) {
-  uint64_t without = 0;
-#if defined(__SSE2__)
-  for (int vector = 0; vector < lanes / 8; ++vector) {
-    const auto* const from = reinterpret_cast<const __m128i*>(escapes + 8 * vector);
-    const __m128i low = _mm_cmpeq_epi16(_mm_load_si128(from), _mm_setzero_si128());
-    const __m128i high = _mm_cmpeq_epi16(_mm_load_si128(from + 1), _mm_setzero_si128());
-    without |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(low, high)))} << 16 * vector;
-  }
-#else
-  for (int half = 0; half < 2 * lanes; ++half)
-    without |= uint64_t{(escapes[half / 2] >> 16 * (half % 2) & 0xffff) == 0 ? 1u : 0u} << half;
-#endif
-  return ~without & ~uint64_t{0} >> (64 - 2 * lane_count);
 }
 
 // Appends the tokens of a group's escapes, and returns their number.
 template <typename Bits, const ValueType& type>
 NARROWCAST_INLINE size_t put_tokens(const Scratch<type>& scratch, int lane_count, FastBitWriter& writer) {
   size_t count = 0;
-  // Most halves have none.
-  for (uint64_t left = halves_with_escapes(scratch.escapes, lane_count); left != 0; left &= left - 1) {
-    const int at = __builtin_ctzll(left), lane = at / 2, half = at % 2;
-    const uint64_t escapes = scratch.escapes[lane] >> 16 * half & 0xffff;
-    const uint64_t tokens = uint64_t{scratch.ordered[2 * half + 1][lane]} << 32 | scratch.ordered[2 * half][lane];
+  // Half a lane at a time: 16 tokens of 4 bits. Looking for the halves that have escapes would take longer.
+  const auto* const escapes_of = reinterpret_cast<const uint8_t*>(scratch.escapes);
+  const auto* const tokens_of = reinterpret_cast<const uint8_t*>(scratch.ordered);
+  for (size_t half = 0; half < 2 * static_cast<size_t>(lane_count); ++half) {
+    const uint64_t escapes = load<uint16_t>(escapes_of + half * sizeof(uint16_t));
+    const uint64_t tokens = load<uint64_t>(tokens_of + half * sizeof(uint64_t));
     const int here = __builtin_popcountll(escapes);
     writer.put(Bits::extract(tokens, 15 * Bits::deposit(escapes, 0x1111111111111111)), 4 * here);
     count += static_cast<size_t>(here);
