@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "../../device/ptx/async_copy.cuh"
+#include "../../device/ptx/bulk_load.cuh"
 #include "../../device/warp.cuh"
 #include "gather_arguments.h"
 #include "team.cuh"
@@ -61,11 +62,25 @@ class FetchRing {
     // Large batches cost less, but each team should have several.
     const uint32_t teams_of_cta = blockDim.x / 32 / team.warps(), teams = gridDim.x * teams_of_cta;
     batch_rows_ = 32;
-    while (batch_rows_ > rows_ && uint64_t{4} * teams * batch_rows_ > left_) batch_rows_ /= 2;
-    batches_apart_ = teams * batch_rows_;
-    // The teams of a CTA take batches that follow each other: an SM reads neighbouring pages at the same time, which
-    // shares translations, and its L1 cache has the rows that are asked for often.
-    skip(left_, (blockIdx.x * teams_of_cta + team.number()) * batch_rows_);
+    batches_apart_ = batch_rows_;
+    const uint32_t number = blockIdx.x * teams_of_cta + team.number();
+    if (is_bulk()) {
+      // Each team takes rows that follow each other, and as many steps as the others.
+      const uint32_t steps = (count_ + rows_ - 1) / rows_;
+      const uint32_t first = static_cast<uint32_t>(uint64_t{steps} * number / teams) * rows_;
+      count_ = min(static_cast<uint32_t>(uint64_t{steps} * (number + 1) / teams) * rows_, count_);
+      left_ = count_ - first;
+      if (lane_ == 0 && team.warp() == 0)
+        for (uint32_t stage = 0; stage < shape_.stages; ++stage)
+          device::set_up_bulk_loads(load_barrier(stage * shape_.stage_bytes));
+      team.sync();
+    } else {
+      while (batch_rows_ > rows_ && uint64_t{4} * teams * batch_rows_ > left_) batch_rows_ /= 2;
+      batches_apart_ = teams * batch_rows_;
+      // The teams of a CTA take batches that follow each other: an SM reads neighbouring pages at the same time, which
+      // shares translations, and its L1 cache has the rows that are asked for often.
+      skip(left_, number * batch_rows_);
+    }
     look_left_ = left_;
     skip(look_left_, lane_ < batch_rows_ ? lane_ : ~0u);
     // The positions are known three batches, the indices two, and the places one before the fetch begins, so that none
@@ -79,25 +94,29 @@ class FetchRing {
   __device__ bool has_step() const { return left_ != 0; }
   // Waits for the current step.
   __device__ void wait() const {
-    device::wait_for_all_but(shape_.stages - 1);
+    if (is_bulk())
+      device::wait_for_bulk_load(load_barrier(at()), at_ & parity_bit);
+    else
+      device::wait_for_all_but(shape_.stages - 1);
     team_.sync();
   }
   // The current step's row number `row`.
-  __device__ FetchedRow row(uint32_t row) const { return records(at_)[row]; }
+  __device__ FetchedRow row(uint32_t row) const { return records(at())[row]; }
   // Where its slot is, which it may not fill. fetched: the row.
   __device__ const char* slot(uint32_t row, const FetchedRow& fetched) const {
-    return memory_ + (at_ + row * shape_.slot_area + fetched.skew());
+    return memory_ + (at() + row * shape_.slot_area + fetched.skew());
   }
   // The number in the table of the row at `output`.
   __device__ uint64_t number_of(uint32_t output) const { return index_at(output); }
   // Coder raw: the header word of a row.
-  __device__ uint32_t header(uint32_t row) const { return has_redirects_ ? headers(at_)[row] : 0; }
+  __device__ uint32_t header(uint32_t row) const { return has_redirects_ ? headers(at())[row] : 0; }
   // Ends the current step, of which all threads of the team have read what they need, and starts another fetch.
   __device__ void advance() {
-    fetch(at_);
+    fetch(at());
     at_ += shape_.stage_bytes;
-    // Opaque, so that addresses are derived from this one value.
-    at_ = device::opaque(at_ == shape_.stages * shape_.stage_bytes ? 0 : at_);
+    // The last stage is followed by the first one, whose loads have the other parity. Opaque, so that addresses are
+    // derived from this one value.
+    at_ = device::opaque(at() == shape_.stages * shape_.stage_bytes ? ~at_ & parity_bit : at_);
     in_batch_ += rows_;
     uint32_t rows = rows_;
     if (in_batch_ == batch_rows_) {
@@ -121,11 +140,18 @@ class FetchRing {
   static_assert(max_payload_bytes < 1u << skew_shift);
 
  private:
+  static constexpr uint32_t parity_bit = 1;
+  __device__ uint32_t at() const { return at_ & ~parity_bit; }
   // stage: where it begins in the memory. It consists of the slots of its rows, their records, and header words.
   __device__ FetchedRow* records(uint32_t stage) const {
     return reinterpret_cast<FetchedRow*>(memory_ + (stage + shape_.records_at));
   }
   __device__ uint32_t* headers(uint32_t stage) const { return reinterpret_cast<uint32_t*>(records(stage) + rows_); }
+  // Whole steps are loaded at once if their slots lie in device memory as they do in a stage.
+  __device__ bool is_bulk() const { return device::has_bulk_loads && places_.is_staged != 0; }
+  __device__ uint64_t* load_barrier(uint32_t stage) const {
+    return reinterpret_cast<uint64_t*>(memory_ + (stage + shape_.stage_bytes - sizeof(uint64_t)));
+  }
 
   // Moves what is known of later batches one batch on. Lane i has row i of each.
   __device__ void look_ahead() {
@@ -183,6 +209,22 @@ class FetchRing {
       if (has_redirects_ && next_end_ != 0)
         device::start_copy_of_4_bytes(&headers(stage)[own], places_.headers + next_number_);
     }
+    if (is_bulk()) {
+      const uint32_t rows = __popc(__ballot_sync(device::all_lanes, own < rows_ && next_end_ != 0));
+      if (own == 0 && team_.warp() == 0)
+        device::start_bulk_load(load_barrier(stage), memory_ + stage, reinterpret_cast<const void*>(next_begin_),
+                                rows_ == 1 ? next_end_ : rows * shape_.slot_area);
+    } else {
+      copy_rows(stage);
+    }
+    fetched_ += rows_;
+    if (fetched_ == batch_rows_) {
+      fetched_ = 0;
+      look_ahead();
+    }
+  }
+  // Starts the copies of the next step's rows.
+  __device__ void copy_rows(uint32_t stage) const {
     // Groups of lanes copy whole lines in 16-byte parts, so that no line is requested twice.
     for (uint32_t first = 0; first < rows_; first += rows_at_a_time_) {
       const uint32_t row = first + group_row_, from = fetched_ + row;
@@ -193,15 +235,12 @@ class FetchRing {
       const uint32_t to = stage + row * shape_.slot_area;
       if (lines_at_a_time_ == 4)
         copy_lines<4>(to, begin, offset, end);
+      else if (lines_at_a_time_ == 1)
+        copy_lines<1>(to, begin, offset, end);
       else
         copy_lines<0>(to, begin, offset, end);
     }
     device::commit_copies();
-    fetched_ += rows_;
-    if (fetched_ == batch_rows_) {
-      fetched_ = 0;
-      look_ahead();
-    }
   }
   // Starts to copy every so many-th part of a row: at_a_time lines apart, or lines_at_a_time_ if it is 0.
   template <uint32_t at_a_time>
@@ -235,9 +274,9 @@ class FetchRing {
   uint64_t row_count_;
   bool has_redirects_;
   char* memory_;
-  uint32_t at_ = 0;  // the current stage
+  uint32_t at_ = 0;  // the current stage, and the parity of its bulk load
   uint32_t lane_;
-  uint32_t count_;
+  uint32_t count_;       // of the call, or up to the last row of this team
   uint32_t left_;        // rows from the current step on, down to 0: of this team, and those of others between
   uint32_t rows_;        // of a step
   uint32_t batch_rows_;  // a multiple of it

@@ -33,6 +33,7 @@ struct CoderFormat {
 struct RowPlaces {
   const char* slots;        // 128-byte aligned; readable to the next multiple of 16 after the last payload
   uint64_t stride;          // of the slots; 0 if `offsets` say where payloads begin
+  uint32_t is_staged;       // the slots are copies in device memory, where those of a step lie as in a stage
   const uint32_t* offsets;  // device memory: in units of unit_bytes, one more than there are rows
   uint32_t unit_bytes;
   const uint32_t* headers;  // coder raw: one word per row, which is a redirect or 0
@@ -101,7 +102,7 @@ struct GatherShape {
   uint32_t slot_lines;    // the most 128-byte lines that they touch
   uint32_t slot_area;     // shared memory of a slot
   uint32_t records_at;    // where the records of a stage's rows are
-  uint32_t stage_bytes;   // shared memory of a stage
+  uint32_t stage_bytes;   // shared memory of a stage; its last 8 bytes are a barrier of bulk loads
   uint32_t stages;        // 2 to max_stages: steps that are fetched ahead, the current one included
   uint32_t spare_rows;    // redirected or long rows that are fetched at a time
   uint32_t spare_area;    // shared memory of one of them

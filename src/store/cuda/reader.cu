@@ -94,6 +94,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   RowPlaces& places = base_.places;
   places = {reinterpret_cast<const char*>(table.slots),
             table.stride,
+            0,
             nullptr,
             table.unit_bytes,
             table.headers,
@@ -391,11 +392,13 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, bool ha
   RETURN_CUDA_ERROR(ring_.begin(target.stream));
   const uint64_t end = first + count;
   uint64_t row = first, copied = 0;
-  const auto read = [&](uint64_t next, const char* slots) {
+  const bool is_coded = kernel_.staged_bytes != 0;
+  const auto read = [&](uint64_t next, const char* slots, bool is_staged) {
     GatherArguments call = arguments(static_cast<char*>(target.out) + (row - first) * target.stride, target.stride);
     // Only the last kernel ends the call.
     if (next != end) call.reader.finished = nullptr;
     call.places.slots = slots;
+    call.places.is_staged = is_coded && is_staged && is_dense(base_.shape, table_.stride, table_.unit_bytes) ? 1 : 0;
     call.selection.first = row;
     call.selection.step = 1;
     call.selection.count = next - row;
@@ -403,7 +406,7 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, bool ha
   };
   if (has_head) {
     const uint64_t next = slice_chunk(table_, row, end, head_bytes).next;
-    RETURN_CUDA_ERROR(read(next, base_.places.slots));
+    RETURN_CUDA_ERROR(read(next, base_.places.slots, false));
     row = next;
   }
   while (row < end) {
@@ -411,7 +414,7 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, bool ha
     const auto [next, begin, bytes] = slice_chunk(table_, row, end, copied + 32);
     char* staged = nullptr;
     RETURN_CUDA_ERROR(ring_.copy(table_.slots + begin, bytes, target.stream, &staged));
-    RETURN_CUDA_ERROR(read(next, staged - begin));
+    RETURN_CUDA_ERROR(read(next, staged - begin, true));
     RETURN_CUDA_ERROR(ring_.release(target.stream));
     row = next;
   }

@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint32_t line_bytes = 128, piece_elems = 1024;
 constexpr uint32_t record_bytes = 8 + 4;  // of a row in a stage: FetchedRow and the header word
+constexpr uint32_t load_barrier_bytes = 8;
 // A lane decodes up to 32 elements, and copies 64 bytes of rows that are not coded.
 constexpr uint32_t lane_elems = 32, lane_bytes = 64;
 // Redirected rows are rare; more of them than fit here take several turns.
@@ -38,7 +39,8 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   const uint32_t exponent_bytes = piece_elems * (input.staged_bytes == 8 ? 2 : 1) + 16;
   if (input.is_coded) shape.staged_bytes = rounded(std::max(rows * shape.staged_area, exponent_bytes), 16);
   shape.records_at = rows * shape.slot_area;
-  const uint32_t stage_bytes = shape.stage_bytes = rounded(shape.records_at + rows * record_bytes, 16);
+  const uint32_t stage_bytes = shape.stage_bytes =
+      rounded(shape.records_at + rows * record_bytes + load_barrier_bytes, 16);
   const uint32_t most_warps = input.is_coded ? max_coded_warps : max_raw_warps;
   const uint32_t pieces = (input.elems + piece_elems - 1) / piece_elems;
   // The smallest teams that make the most warps busy.

@@ -21,6 +21,12 @@ struct ShapeInput {
   uint32_t far_bytes;       // the longest payload
 };
 
+// Whether slots that follow each other in the table begin at multiples of 16 bytes, and lie as they do in a stage.
+// stride, unit_bytes: of the table (RowPlaces).
+constexpr bool is_dense(const GatherShape& shape, uint64_t stride, uint32_t unit_bytes) {
+  return stride != 0 ? stride == shape.slot_area : shape.rows == 1 && unit_bytes % 16 == 0;
+}
+
 // The shape for CTAs with `shared_bytes` of shared memory. warps is 0 if not even one warp fits.
 GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes);
 

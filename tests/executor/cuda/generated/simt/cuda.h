@@ -259,6 +259,22 @@ inline void start_copy_of_16_bytes_by_line(void* shared, const void* global) { s
 inline void commit_copies() { simt::commit_loads(); }
 inline void wait_for_all_but(uint32_t groups) { simt::finish_loads_but(groups); }
 
+// device/ptx/bulk_load.cuh
+inline constexpr bool has_bulk_loads = true;
+// The barrier counts the loads that have been started.
+inline void set_up_bulk_loads(uint64_t* barrier) {
+  *barrier = 0;
+  simt::pending_loads[barrier].clear();
+}
+inline void start_bulk_load(uint64_t* barrier, void* to, const void* from, uint32_t bytes) {
+  ++*barrier;
+  simt::start(simt::pending_loads[barrier], {to, from, bytes});
+}
+inline void wait_for_bulk_load(uint64_t* barrier, uint32_t parity) {
+  while ((*barrier & 1) == parity) simt::poll();
+  simt::finish(simt::pending_loads[barrier]);
+}
+
 // device/ptx/bulk_copy.cuh
 inline void order_stores_before_bulk_copies() {}
 class LoadBarrier {

@@ -38,6 +38,7 @@ uint32_t live_threads(const Cta& cta) {
 
 Machine* machine = nullptr;
 Lane* current = nullptr;
+std::map<const void*, std::vector<Copy>> pending_loads;
 
 void yield_to_scheduler() { swapcontext(&current->context, &machine->scheduler_); }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <vector>
@@ -83,6 +84,7 @@ class Machine {
 
 extern Machine* machine;
 extern Lane* current;
+extern std::map<const void*, std::vector<Copy>> pending_loads;  // bulk loads, by their barrier
 
 // The thread looks at memory that another warp may change: lets other warps run.
 void poll();
