@@ -32,6 +32,7 @@ namespace narrowcast::store::cuda {
 //   decode<is_output>(piece, to)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for
 //       all pieces in order until no tile has any left. The warps of a team call it equally often, at last for pieces
 //       that do not exist
+//   decode_whole(piece, to)  optional: the same to the output, if all pieces exist and have piece_elems elements
 //   has_bits()   false: all elements are 0, need not be decoded, and ok() is known before
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
@@ -193,11 +194,20 @@ class Gather {
   __device__ bool decode_to_output(uint32_t header, const char* payload, uint32_t payload_bytes, char* out) {
     Coder coder(tile_, team_, format_, arguments_.coder, header, payload, payload_bytes, header_bytes, format_.elems,
                 scratch_);
-    for (uint32_t first_of_team = 0; first_of_team < format_.elems;
-         first_of_team += team_.warps() * Coder::piece_elems) {
-      const uint32_t first = first_of_team + team_.warp() * Coder::piece_elems;
-      coder.template decode<true>(first / Coder::piece_elems, out + first * sizeof(typename Coder::Staged));
+    const auto decode_pieces = [&](auto decode_piece) {
+      for (uint32_t first_of_team = 0; first_of_team < format_.elems;
+           first_of_team += team_.warps() * Coder::piece_elems) {
+        const uint32_t first = first_of_team + team_.warp() * Coder::piece_elems;
+        decode_piece(first / Coder::piece_elems, out + first * sizeof(typename Coder::Staged));
+      }
+    };
+    if constexpr (requires { &Coder::decode_whole; }) {
+      if (format_.elems % (team_.warps() * Coder::piece_elems) == 0) {
+        decode_pieces([&](uint32_t piece, char* to) { coder.decode_whole(piece, to); });
+        return coder.ok();
+      }
     }
+    decode_pieces([&](uint32_t piece, char* to) { coder.template decode<true>(piece, to); });
     return coder.ok();
   }
 

@@ -59,13 +59,27 @@ class WindowRow {
   template <bool is_output>
   __device__ void decode(uint32_t piece, char* to) {
     const uint32_t lanes = min(lanes_ - min(lanes_, piece * 32), 32u);
-    const bool has_elems = tile_.lane < lanes;
+    decode_lanes<is_output>(piece, lanes, tile_.lane < lanes, to);
+    if (elems_ % 32 != 0 && piece == elems_ / window::group_elems) copy_rest<is_output>(lanes, to);
+  }
+  // Addresses are constant distances apart. Not for other types, whose kernels would need more registers.
+  __device__ void decode_whole(uint32_t piece, char* to)
+    requires(Type.value_bytes == 2 || Type.value_bytes == 4)
+  {
+    decode_lanes<true>(piece, 32, ok_, to);
+  }
+  __device__ static bool has_bits() { return true; }
+  __device__ bool ok() const { return ok_ && escapes_done_ == escapes_; }
+
+ private:
+  // Decodes the elements of `lanes` lanes of group `piece`.
+  template <bool is_output>
+  __device__ __forceinline__ void decode_lanes(uint32_t piece, uint32_t lanes, bool has_elems, char* to) {
     const char* const group = body_ + piece * 32 * lane_bytes();
-    uint32_t rest_bits[words] = {}, codes[words] = {};
+    const uint32_t rest_bits_at = (tail_bytes() + Type.rest_bytes) * 32 * lanes;
+    uint32_t codes[words] = {};
     if (has_elems) {
-      const char* at = group + (tail_bytes() + Type.rest_bytes) * 32 * lanes + tile_.lane * 4;
-      if constexpr (Type.rest_bits != 0) unpack_from<Type.rest_bits>(rest_bits, at, lanes * 4);
-      at += Type.rest_bits * 4 * lanes;
+      const char* const at = group + (rest_bits_at + Type.rest_bits * 4 * lanes + tile_.lane * 4);
       switch (width_) {
         case 1: unpack_from<1>(codes, at, lanes * 4); break;
         case 2: unpack_from<2>(codes, at, lanes * 4); break;
@@ -76,13 +90,14 @@ class WindowRow {
     }
     Exponents exponents;
     replace_codes(codes, exponents);
-    if (has_elems) join_parts<is_output>(group, lanes, exponents, rest_bits, to);
-    if (elems_ % 32 != 0 && piece == elems_ / window::group_elems) copy_rest<is_output>(lanes, to);
+    if (!has_elems) return;
+    // Not before, because registers are scarce until then.
+    uint32_t rest_bits[words] = {};
+    if constexpr (Type.rest_bits != 0)
+      unpack_from<Type.rest_bits>(rest_bits, group + (rest_bits_at + device::opaque(tile_.lane) * 4), lanes * 4);
+    join_parts<is_output>(group, lanes, exponents, rest_bits, to);
   }
-  __device__ static bool has_bits() { return true; }
-  __device__ bool ok() const { return ok_ && escapes_done_ == escapes_; }
 
- private:
   // The exponents of a lane's 32 elements: four in each word, one byte each, or two if they do not fit into bytes.
   static constexpr uint32_t exponents_in_word = Type.exponent_bits > 8 ? 2 : 4;
   using Exponents = uint32_t[32 / exponents_in_word];
