@@ -56,7 +56,7 @@ struct Run {
 
 // When the workers of a program were busy.
 struct Busy {
-  double total = 0, first = never, last = 0;
+  double total = 0;
   uint32_t working = 0;  // workers
   double since = 0;
 };

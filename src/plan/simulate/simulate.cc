@@ -27,11 +27,7 @@ bool extrapolate(const Plan& plan, const Machine& machine, const Options& option
 // Gives a prediction of other micro-batches, which shows the steps and how long groups work, these times.
 void stretch(const Prediction& times, Prediction* prediction) {
   const double factor = times.microseconds / prediction->microseconds;
-  for (Activity& activity : prediction->groups) {
-    activity.busy_us *= factor;
-    activity.first_us *= factor;
-    activity.last_us *= factor;
-  }
+  for (Activity& activity : prediction->groups) activity.busy_us *= factor;
   for (Interval& interval : prediction->timeline) {
     interval.begin *= factor;
     interval.end *= factor;
@@ -55,7 +51,7 @@ ncast_status simulate(const Plan& plan, const Machine& machine, const Options& o
     only_times.records_timeline = false;
     const double full_batches = full_batches_of(plan, machine, options);
     Prediction times;
-    if (batches.count == options.max_batches && full_batches > batches.count) {
+    if (batches.count > 1 && batches.count == options.max_batches && full_batches > batches.count) {
       completes = extrapolate(plan, machine, only_times, full_batches, &times);
       stretch(times, prediction);
     } else if (options.records_timeline) {

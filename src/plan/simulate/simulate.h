@@ -23,7 +23,8 @@ struct Options {
   uint32_t workers = 8;         // how many micro-batches a group runs at a time
   uint32_t ctas_per_group = 0;  // 0: the groups of a rank share the CTAs of the machine
   // Of long calls, only the first max_batches micro-batches are simulated, which are as long as those of kernels. The
-  // others take as long as the second half of these does. Otherwise micro-batches become longer.
+  // others take as long as the second half of these does. Otherwise, or if max_batches is 1, micro-batches become
+  // longer.
   bool extrapolates = false;
   uint32_t calls = 1;  // that follow each other on every rank
   bool records_timeline = false;
@@ -37,8 +38,7 @@ struct Interval {
 
 struct Activity {
   uint32_t rank, group;
-  double busy_us;            // working
-  double first_us, last_us;  // when it began to work and when it ended
+  double busy_us;  // working
 };
 
 struct Prediction {

@@ -58,8 +58,7 @@ class Simulation {
     prediction->timeline = std::move(timeline_);
     for (size_t i = 0; i < busy_.size(); ++i) {
       const Program& program = programs_.all[i];
-      prediction->groups.push_back(
-          {program.rank, program.group, busy_[i].total / options_.calls, busy_[i].first, busy_[i].last});
+      prediction->groups.push_back({program.rank, program.group, busy_[i].total / options_.calls});
     }
     return std::ranges::all_of(runs_, [](const Run& run) { return run.phase == Phase::done; });
   }
@@ -185,7 +184,6 @@ class Simulation {
     if (used.empty()) return end_phase(index);
     Busy& busy = busy_[run.program];
     if (busy.working++ == 0) busy.since = now_;
-    busy.first = std::min(busy.first, now_);
     for (const Load& load : used) active_[load.resource].push_back(index);
     share(used);
   }
@@ -194,7 +192,6 @@ class Simulation {
     Run& run = runs_[index];
     Busy& busy = busy_[run.program];
     if (--busy.working == 0) busy.total += now_ - busy.since;
-    if (run.call == 0) busy.last = now_;
     const std::vector<Load>& used = loads(run);
     give_back(run);
     for (const Load& load : used) remove(active_[load.resource], index);
