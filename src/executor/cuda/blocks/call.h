@@ -69,6 +69,8 @@ struct BlockCall {
   // This rank's piece of a reduction, to be reduced with the pieces that the others send. 0 bytes: none.
   Piece own;
   Piece reduced;  // the result
+  // Bit mask of the ranks if all pieces of `send` are the same values, which are then encoded once. 0: they differ.
+  uint32_t sent_together;
   // Bit mask of the ranks to which the relayed or reduced piece is sent, and the first ring for relayed pieces.
   uint32_t forward;
   uint32_t first_forward_ring;

@@ -56,9 +56,11 @@ class ReducingWarp {
   }
 
  private:
-  // A block for the peer `step` ranks after this one. 0 bytes: there is no block.
+  // A block for the peer `step` ranks after this one, or, as the last step, for several peers. 0 bytes: there is no
+  // block.
   struct Sending {
-    int step, peer;
+    int step;
+    EndMask to;
     BlockSpan values;
   };
 
@@ -117,9 +119,11 @@ class ReducingWarp {
     for (; step < ranks; ++step) {
       const int peer = rank + step < ranks ? rank + step : rank + step - ranks;
       const BlockSpan values = block(call_.send[peer], turn);
-      if (values.bytes != 0) return {step, peer, values};
+      if (values.bytes == 0) continue;
+      if (call_.sent_together != 0) return {ranks, call_.sent_together, values};
+      return {step, 1u << peer, values};
     }
-    return {step, -1, {nullptr, 0}};
+    return {step, 0, {nullptr, 0}};
   }
   __device__ BlockSpan first_to_send(uint32_t turn) const { return sending(turn, 1).values; }
 
@@ -159,7 +163,7 @@ class ReducingWarp {
       load(current.values);
       const Sending next = sending(turn, current.step + 1);
       prefetch(next.values.bytes != 0 ? next.values : after());
-      if (!put(1u << current.peer, current_buffer(), current.values.bytes, turn)) return false;
+      if (!put(current.to, current_buffer(), current.values.bytes, turn)) return false;
       current = next;
     }
     return true;

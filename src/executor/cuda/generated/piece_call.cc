@@ -40,6 +40,7 @@ void set_pieces(const PieceProgram& pieces, int rank, const PlanBuffers& buffers
   if (pieces.reduces) {
     call->own = piece(chunks.own);
     call->reduced = piece(chunks.reduced);
+    call->sent_together = chunks.sent_together();
     call->forward = chunks.forward;
     call->turns = rings.turns(std::min(buffers.chunk_bytes, buffers.piece_bytes), pieces.passes_results_on());
   } else if (chunks.copied && chunks.copied_from) {

@@ -1,6 +1,7 @@
 #include "executor/cuda/generated/piece_program.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <utility>
 #include <vector>
@@ -102,10 +103,12 @@ bool is_received(const RankChunks& from, const RankChunks& to, int from_rank, in
   return are_alike(sent, to.own) && (has_result ? are_alike(from.own, received) : !received.has_value());
 }
 
-bool sends_a_chunk_twice(const RankChunks& rank) {
+// Whether some chunk is sent to several peers, and another one to others.
+bool sends_a_chunk_to_some(const RankChunks& rank) {
   std::set<uint32_t> sent;
-  return std::ranges::any_of(rank.send,
-                             [&](const RankChunks::Chunk& chunk) { return chunk && !sent.insert(*chunk).second; });
+  const bool repeats = std::ranges::any_of(
+      rank.send, [&](const RankChunks::Chunk& chunk) { return chunk && !sent.insert(*chunk).second; });
+  return repeats && rank.sent_together() == 0;
 }
 
 // Whether some part of the memory that receiving warps write may be what other warps still read: input and output may
@@ -132,6 +135,18 @@ bool may_overwrite(const Program& program, const RankChunks& pieces, int rank) {
 
 }  // namespace
 
+uint32_t RankChunks::sent_together() const {
+  uint32_t mask = 0;
+  Chunk chunk;
+  for (size_t peer = 0; peer < send.size(); ++peer) {
+    if (!send[peer]) continue;
+    if (mask != 0 && send[peer] != chunk) return 0;
+    chunk = send[peer];
+    mask |= 1u << peer;
+  }
+  return std::has_single_bit(mask) ? 0 : mask;
+}
+
 std::optional<PieceProgram> find_pieces(const Program& program) {
   if (program.accesses_peers || program.in_place == plan::InPlace::yes || program.rank_count() < 2) return {};
   PieceProgram found;
@@ -147,9 +162,9 @@ std::optional<PieceProgram> find_pieces(const Program& program) {
     if (found.reduces ? finder.pieces().copied.has_value() : may_overwrite(program, finder.pieces(), rank)) return {};
     found.ranks.push_back(finder.pieces());
   }
-  // These kernels encode values for each peer, and that is slower than once for all in reductions.
+  // These kernels encode a piece for each peer or once for all, and the former is slower in reductions.
   const bool is_coded = program.codec != NCAST_CODEC_RAW;
-  if (found.reduces && is_coded && std::ranges::any_of(found.ranks, sends_a_chunk_twice)) return {};
+  if (found.reduces && is_coded && std::ranges::any_of(found.ranks, sends_a_chunk_to_some)) return {};
   for (int from = 0; from < program.rank_count(); ++from)
     for (int to = 0; to < program.rank_count(); ++to)
       if (from != to && !is_received(found.ranks[static_cast<size_t>(from)], found.ranks[static_cast<size_t>(to)], from,

@@ -21,6 +21,9 @@ struct RankChunks {
   Chunk own, reduced;         // of a reduction: this rank's source, and where the result is stored
   uint32_t forward = 0;       // bit mask of the ranks to which the result is sent
   Chunk copied_from, copied;  // of a move: the local copy
+
+  // Bit mask of the ranks to which something is sent, if it is the same chunk and there are several.
+  uint32_t sent_together() const;
 };
 
 struct PieceProgram {

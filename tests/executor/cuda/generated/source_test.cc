@@ -86,6 +86,7 @@ TEST_CASE("plans whose steps are those of the operations get instances of their 
     CHECK(pieces(test::all_gather_plan(ranks, NCAST_CODEC_WINDOW)));
     CHECK(pieces(test::all_reduce_plan(ranks, NCAST_CODEC_RAW)));
     CHECK(pieces(test::all_reduce_one_shot_plan(ranks, NCAST_CODEC_RAW)));
+    CHECK(pieces(test::all_reduce_one_shot_plan(ranks, NCAST_CODEC_WINDOW)));
   }
   CHECK_FALSE(pieces(test::ring_all_reduce_plan(3, NCAST_CODEC_RAW)));
   CHECK_FALSE(pieces(test::two_group_plan(2, NCAST_CODEC_RAW, true)));
@@ -96,6 +97,19 @@ TEST_CASE("plans whose steps are those of the operations get instances of their 
   for (plan::Step& step : plan.ranks[1].groups[1].steps)
     if (step.from[0].channel == channel) step.from[0].codec = NCAST_CODEC_WINDOW;
   CHECK_FALSE(pieces(plan));
+}
+
+TEST_CASE("a piece that all peers of a rank get is sent to them together") {
+  const auto masks = [](const Plan& plan) {
+    const CompiledPlan made = generated(plan, NCAST_BFLOAT16, NCAST_SUM, false);
+    REQUIRE(made.blocks.pieces.has_value());
+    std::vector<uint32_t> found;
+    for (const RankChunks& rank : made.blocks.pieces->ranks) found.push_back(rank.sent_together());
+    return found;
+  };
+  CHECK(masks(test::all_reduce_one_shot_plan(3, NCAST_CODEC_WINDOW)) == std::vector<uint32_t>{6, 5, 3});
+  CHECK(masks(test::all_reduce_one_shot_plan(2, NCAST_CODEC_WINDOW)) == std::vector<uint32_t>{0, 0});
+  CHECK(masks(test::all_reduce_plan(3, NCAST_CODEC_WINDOW)) == std::vector<uint32_t>{0, 0, 0});
 }
 
 TEST_CASE("direct exchanges of which the library has the kernel are not compiled") {
@@ -115,6 +129,7 @@ TEST_CASE("direct exchanges of which the library has the kernel are not compiled
   };
   check(test::all_gather_plan(3, NCAST_CODEC_WINDOW), kernel_of(KernelKind::move));
   check(test::all_reduce_plan(3, NCAST_CODEC_WINDOW), kernel_of(KernelKind::reduce_sum));
+  check(test::all_reduce_one_shot_plan(3, NCAST_CODEC_WINDOW), kernel_of(KernelKind::reduce_sum));
 }
 
 TEST_CASE("encoded direct exchanges are cut into whole blocks") {
