@@ -11,17 +11,18 @@ enum Port : uint32_t { link_out, link_in, network_out, network_in, sms, ports };
 
 constexpr double bytes_per_us(double gbps) { return gbps * 1e3; }
 
-// Puts the loads of each resource one after another. The resources stay in their order.
-void group_by_resource(std::vector<Load>* loads) {
-  std::map<uint32_t, size_t> number_of;
-  std::vector<std::vector<Load>> groups;
+// Equal loads become one.
+void join_equal(std::vector<Load>* loads) {
+  std::map<std::pair<uint32_t, double>, size_t> number_of;
+  std::vector<Load> joined;
   for (const Load& load : *loads) {
-    const auto [number, is_new] = number_of.try_emplace(load.resource, groups.size());
-    if (is_new) groups.emplace_back();
-    groups[number->second].push_back(load);
+    const auto [number, is_new] = number_of.try_emplace({load.resource, load.amount}, joined.size());
+    if (is_new)
+      joined.push_back(load);
+    else
+      joined[number->second].times += load.times;
   }
-  loads->clear();
-  for (const std::vector<Load>& group : groups) loads->insert(loads->end(), group.begin(), group.end());
+  *loads = std::move(joined);
 }
 
 bool reduces(const Plan& plan) {
@@ -70,7 +71,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
   }
   if (batches.count > options.workers && !options.records_timeline) join_sends();
   for (Program& program : all)
-    for (Task& task : program.tasks) group_by_resource(&task.transfer);
+    for (Task& task : program.tasks) join_equal(&task.transfer);
   count_transfers(batches.count);
 }
 
@@ -145,7 +146,7 @@ void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool pac
   const double responses =
       !within ? 0 : bytes * (packets ? machine_.link_packets_response_share : machine_.link_response_share);
   for (const uint32_t resource : {from * ports + out, to * ports + in}) {
-    task->transfer.push_back({resource, bytes});
+    task->transfer.push_back({resource, 1, bytes});
     bytes_[resource] += bytes;
     response_bytes_[resource] += responses;
   }
@@ -209,8 +210,8 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
     add_work(machine_.cta_reduce_gbps, static_cast<double>(step.from.size()));
     if (received_slots != 0) task.fixed_us += machine_.reduce_latency_us;
   }
-  task.work.push_back({rank * ports + sms, cta_us});
-  task.work.push_back({program.ctas, cta_us});
+  task.work.push_back({rank * ports + sms, 1, cta_us});
+  task.work.push_back({program.ctas, 1, cta_us});
   return task;
 }
 

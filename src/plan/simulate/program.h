@@ -15,6 +15,7 @@ namespace narrowcast::plan::simulate {
 // or group (in microseconds of one CTA).
 struct Load {
   uint32_t resource;
+  uint32_t times;  // so many loads of this amount
   double amount;
 };
 
@@ -24,7 +25,7 @@ struct Task {
   bool is_last_part = true;                             // of a step that a loop repeats
   double fixed_us = 0;                                  // latency that no rate shortens
   std::vector<Load> work;                               // of the CTAs, first
-  std::vector<Load> transfer;                           // over links; those of a link follow each other
+  std::vector<Load> transfer;                           // over links
   std::vector<uint32_t> sends;                          // channels on which messages arrive after the transfer
   std::vector<uint32_t> reads_packets, writes_packets;  // cells: chunks that contain packets
 };

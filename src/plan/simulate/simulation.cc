@@ -239,17 +239,11 @@ class Simulation {
   }
   void take(const Run& run) { change_left(run, -run.rate); }
   void change_left(const Run& run, double rate) {
-    uint32_t resource = 0;
-    double left = left_[resource];
     for (const Load& load : loads(run)) {
-      if (load.resource != resource) {  // a task can have many loads on a link
-        left_[resource] = left;
-        resource = load.resource;
-        left = left_[resource];
-      }
-      left += rate * load.amount;
+      double left = left_[load.resource];
+      for (uint32_t i = 0; i < load.times; ++i) left += rate * load.amount;
+      left_[load.resource] = left;
     }
-    left_[resource] = left;
   }
 
   // Takes back what a run has, until share() decides again.
@@ -268,14 +262,14 @@ class Simulation {
       return;
     }
     for (const Member& one : members)
-      for (const Load& load : loads(runs_[one.index])) ++sharing_[load.resource];
+      for (const Load& load : loads(runs_[one.index])) sharing_[load.resource] += load.times;
     for (const Member& member : members) {
       const uint32_t index = member.index;
       Run& run = runs_[index];
       double rate = never;
       for (const Load& load : loads(run)) {
-        const uint32_t sharing = sharing_[load.resource]--;
-        if (load.amount > 0 && rate > 0) rate = std::min(rate, rate_of(load, sharing, rate));
+        if (load.amount > 0 && rate > 0) rate = std::min(rate, rate_of(load, sharing_[load.resource], rate));
+        sharing_[load.resource] -= load.times;
       }
       if (rate == never) {
         events_.set(now_, index);
