@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,10 +87,14 @@ class Plan:
     def simulations(
         self, sizes: Iterable[int], *, machine: str | os.PathLike[str] | None = None, ratio: float | None = None
     ) -> list[Simulation]:
-        """Predictions for several sizes, as `simulate` makes them. The plan is lowered and proved only once."""
+        """Predictions for several sizes, as `simulate` makes them, on several CPUs. The plan is proved only once."""
         lowered = self._lowered()
-        with simulation.naming_file(machine):
-            return [self._simulation(lowered, nbytes, *self._simulated(nbytes, machine, ratio)) for nbytes in sizes]
+
+        def predict(nbytes: int) -> Simulation:
+            return self._simulation(lowered, nbytes, *self._simulated(nbytes, machine, ratio))
+
+        with simulation.naming_file(machine), ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(predict, sizes))
 
     def schedule(
         self,
