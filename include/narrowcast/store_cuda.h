@@ -96,8 +96,10 @@ NCAST_API ncast_status ncast_store_reader_check(ncast_store_reader* reader, ncas
 // ncast_store_builder_add then also take rows in GPU memory, which must be complete when they are called. Rows in host
 // memory should be page-locked (cudaHostAlloc, cudaHostRegister): the driver copies others on one CPU first. The codec
 // is fitted on the CPU. With the layout blocks and the codec raw, rows are copied from the GPU and encoded on the CPU.
-// Call it at most once, before the first rows. While the builder exists, it takes about 60 MB of GPU memory and 350 MB
-// of page-locked memory; more if payloads of the layout packed begin at large units (ncast_store_build_options.rows).
+// Call it at most once, before the first rows. ncast_store_builder_add returns when the GPU has read the rows, and may
+// report an error of rows that were added before. While the builder exists, it takes about 80 MB of GPU memory and 280
+// MB of page-locked memory (340 and 540 MB for the longest rows); more if payloads of the layout packed begin at large
+// units (ncast_store_build_options.rows).
 // Errors: INVALID_ARGUMENT; CUDA_ERROR, also if there is no such GPU.
 NCAST_API ncast_status ncast_store_builder_set_device(ncast_store_builder* builder, int device);
 
