@@ -20,6 +20,7 @@
 #include "narrowcast/narrowcast.h"
 #include "store/cuda/reader.h"
 #include "store/cuda/sample_tables.h"
+#include "timed_runs.cuh"
 
 using namespace narrowcast::store;
 using namespace narrowcast::store::cuda;
@@ -27,17 +28,11 @@ using namespace narrowcast::store::cuda::test;
 
 namespace {
 
-void check(cudaError_t error, int line) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "line %d: %s\n", line, cudaGetErrorString(error));
-  std::exit(1);
-}
 void check(ncast_status status, int line) {
   if (status == NCAST_OK) return;
   std::fprintf(stderr, "line %d: %s\n", line, ncast_last_error());
   std::exit(1);
 }
-#define CHECK_RESULT(call) check(call, __LINE__)
 
 constexpr size_t arena_bytes = size_t{9} << 30, out_bytes = size_t{1} << 30;
 uint8_t* arena = nullptr;  // registered
@@ -53,26 +48,6 @@ void in_parallel(uint64_t count, const std::function<void(uint64_t)>& run) {
       for (uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i) run(i);
     });
   for (std::thread& one : all) one.join();
-}
-
-// The median of some runs.
-double seconds(const std::function<void()>& run) {
-  cudaEvent_t begin, end;
-  CHECK_RESULT(cudaEventCreate(&begin));
-  CHECK_RESULT(cudaEventCreate(&end));
-  std::vector<float> times;
-  run();
-  for (int i = 0; i < 7; ++i) {
-    CHECK_RESULT(cudaEventRecord(begin, stream));
-    run();
-    CHECK_RESULT(cudaEventRecord(end, stream));
-    CHECK_RESULT(cudaEventSynchronize(end));
-    CHECK_RESULT(cudaEventElapsedTime(&times.emplace_back(), begin, end));
-  }
-  CHECK_RESULT(cudaEventDestroy(begin));
-  CHECK_RESULT(cudaEventDestroy(end));
-  std::ranges::sort(times);
-  return times[times.size() / 2] / 1e3;
 }
 
 struct Work {
@@ -126,12 +101,13 @@ void measure(const Work& work, bool is_first) {
     const Indices given = {
         .data = indices, .index_bytes = 8, .count = work.gathered, .on_host = false, .in_order = in_order};
     return static_cast<double>(work.gathered * row_bytes) /
-           seconds([&] { CHECK_RESULT(reader->gather(given, rows, {out, row_bytes, sms, stream})); }) / 1e9;
+           seconds(stream, 7, [&] { CHECK_RESULT(reader->gather(given, rows, {out, row_bytes, sms, stream})); }) / 1e9;
   };
   bool exact = true;
   const auto fetch = [&](uint32_t sms, uint64_t bytes) {
     const uint64_t count = std::min(rows, bytes / row_bytes);
-    const double time = seconds([&] { CHECK_RESULT(reader->fetch(0, count, 1, rows, {out, row_bytes, sms, stream})); });
+    const double time =
+        seconds(stream, 7, [&] { CHECK_RESULT(reader->fetch(0, count, 1, rows, {out, row_bytes, sms, stream})); });
     std::vector<char> found(sms == 4 ? count * row_bytes : 0);
     CHECK_RESULT(cudaMemcpy(found.data(), out, found.size(), cudaMemcpyDeviceToHost));
     for (size_t row = 0; row < found.size() / row_bytes; ++row)
@@ -189,7 +165,7 @@ int main(int argc, char** argv) {
   cudaDeviceProp device;
   CHECK_RESULT(cudaGetDeviceProperties(&device, 0));
   const double copied =
-      seconds([] { CHECK_RESULT(cudaMemcpyAsync(out, arena, 256 << 20, cudaMemcpyHostToDevice, stream)); });
+      seconds(stream, 7, [] { CHECK_RESULT(cudaMemcpyAsync(out, arena, 256 << 20, cudaMemcpyHostToDevice, stream)); });
   std::printf(
       "{\"device\": \"%s\", \"command\": \"store_kernels\", \"commit\": \"%s\", \"copy_256_mib_gb_per_s\": %.1f, "
       "\"tables\": [",

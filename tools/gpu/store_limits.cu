@@ -9,40 +9,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <vector>
 
 #include "store/cuda/row_output.cuh"
+#include "timed_runs.cuh"
 
 namespace {
-
-void check(cudaError_t error, int line) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "line %d: %s\n", line, cudaGetErrorString(error));
-  std::exit(1);
-}
-#define CHECK_RESULT(call) check(call, __LINE__)
-
-// The median of some runs.
-double seconds(const std::function<void()>& run) {
-  cudaEvent_t begin, end;
-  CHECK_RESULT(cudaEventCreate(&begin));
-  CHECK_RESULT(cudaEventCreate(&end));
-  std::vector<float> times;
-  run();
-  for (int i = 0; i < 3; ++i) {
-    CHECK_RESULT(cudaEventRecord(begin));
-    run();
-    CHECK_RESULT(cudaEventRecord(end));
-    CHECK_RESULT(cudaEventSynchronize(end));
-    CHECK_RESULT(cudaEventElapsedTime(&times.emplace_back(), begin, end));
-  }
-  CHECK_RESULT(cudaEventDestroy(begin));
-  CHECK_RESULT(cudaEventDestroy(end));
-  std::ranges::sort(times);
-  return times[times.size() / 2] / 1e3;
-}
 
 // Reads 4 bytes at `each` places of every page, page after page or in another order. Threads have four reads on their
 // way, and no two passes read the same sector.
@@ -100,7 +71,7 @@ int main() {
         is_first = false;
         for (const uint32_t sms : {4u, 8u, 16u, 64u}) {
           const auto passes = static_cast<uint32_t>(std::max<uint64_t>(1, 262144 / (pages * each)));
-          const double time = seconds([&] {
+          const double time = seconds(nullptr, 3, [&] {
             read_pages<<<sms, 1024>>>(static_cast<char*>(memory), pages, page_bytes, each, passes, is_shuffled, sink);
           });
           std::printf("%s\"%u\": %.1f", sms == 4 ? "" : ", ", sms,
@@ -113,7 +84,7 @@ int main() {
     std::printf("%s\n  {\"row_bytes\": %u, \"stride\": %d, \"by_sms\": {", stride == 5732 ? "" : ",", row_bytes,
                 static_cast<int>(stride));
     for (const uint32_t sms : {1u, 2u, 4u, 8u, 16u, 32u}) {
-      const double time = seconds([&] { store_rows<<<sms, 512>>>(out, rows, row_bytes, stride); });
+      const double time = seconds(nullptr, 3, [&] { store_rows<<<sms, 512>>>(out, rows, row_bytes, stride); });
       std::printf("%s\"%u\": %.0f", sms == 1 ? "" : ", ", sms, rows * row_bytes / time / 1e9);
     }
     std::printf("}}");
