@@ -11,9 +11,9 @@ from ..comm import Communicator
 from ..types import value_type
 from . import samples
 from .contenders import Contender, Opponents, run_ours, set_bytes
-from .harness import Harness, Schedule, barrier, set_environment, source_of
+from .harness import Harness, Schedule, set_environment, source_of
 from .launch import Emit
-from .operations import Call
+from .operations import Call, barrier
 
 
 def bench(

@@ -25,7 +25,7 @@ from ..errors import InternalError, NarrowcastError
 from ..types import value_type
 from . import operations, samples
 from .contenders import MAX_SETS, Contender, run_ours, set_count
-from .operations import Call
+from .operations import Call, barrier
 
 # The queue of a stream is finite: launches must not block while the stream is held.
 _HELD_CALLS, _MAX_HELD_GRAPH_CALLS, _LATE_SECONDS = 16, 256, 5.0
@@ -42,11 +42,6 @@ def set_environment(ctas: int) -> None:
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
     if ctas:
         os.environ["NARROWCAST_MAX_CTAS"] = os.environ["NCCL_MAX_CTAS"] = str(ctas)
-
-
-def barrier(host: Communicator) -> None:
-    """Returns when all ranks have called it."""
-    host.all_reduce(np.zeros(1, np.int32), codec="raw")
 
 
 def source_of(sample: npt.NDArray[Any], max_elems: int) -> DeviceBuffer:

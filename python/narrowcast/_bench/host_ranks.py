@@ -16,11 +16,6 @@ from . import operations, samples
 from .launch import Emit
 
 
-def _barrier(comm: Communicator) -> None:
-    """Returns when all ranks have called it."""
-    comm.all_reduce(np.zeros(1, np.int32), codec="raw")
-
-
 def bench(
     *,
     unique_id: str,
@@ -94,7 +89,7 @@ class _Times:
         for _ in range(batches):
             if self._call.in_place:
                 self._call.restore()
-            _barrier(self._comm)
+            operations.barrier(self._comm)
             before = self._comm.counters()
             begin = time.perf_counter()
             for _ in range(iterations):
@@ -114,7 +109,7 @@ class _Times:
 
     def count_wrong(self) -> int:
         self._call.poison()
-        _barrier(self._comm)
+        operations.barrier(self._comm)
         if self._call.in_place:
             # A second call would reduce the result of the first.
             self._call.run()
@@ -157,7 +152,7 @@ def demo(
             raw_bytes = wire_bytes = 0
             for _ in range(repetitions):
                 call.poison()
-                _barrier(comm)
+                operations.barrier(comm)
                 before = comm.counters()
                 begin = time.perf_counter()
                 call.run()

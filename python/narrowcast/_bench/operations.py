@@ -63,6 +63,11 @@ def bus_factor(operation: str, ranks: int) -> float:
     return describe(operation).bus_factor(ranks)
 
 
+def barrier(comm: Communicator) -> None:
+    """Returns when all ranks of a communicator of the host backend have called it."""
+    comm.all_reduce(np.zeros(1, np.int32), codec="raw")
+
+
 @dataclass(frozen=True)
 class Call:
     """A call on one rank, without its buffers."""

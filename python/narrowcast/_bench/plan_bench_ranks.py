@@ -17,9 +17,9 @@ from ..plan import BUILT_IN
 from ..types import ValueType, value_type
 from . import operations, samples
 from .contenders import Contender, run_ours, run_plan, set_bytes
-from .harness import Harness, Schedule, barrier, set_environment, source_of
+from .harness import Harness, Schedule, set_environment, source_of
 from .launch import Emit
-from .operations import Call
+from .operations import Call, barrier
 
 BUILT_IN_NAME, PLAN_NAME = "built-in", "plan"
 

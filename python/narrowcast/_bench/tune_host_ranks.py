@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from .._comm.loaded_plan import LoadedPlan
 from .._native.library import library_version
 from .._native.plan_selector import BUILT_IN, Selector
@@ -70,7 +68,7 @@ def _measure(comm: Communicator, operation: str, count: int, ways: dict[str, _Wa
         for series, (prepare, run) in ways.items():
             prepare()
             run()
-            _barrier(comm)
+            operations.barrier(comm)
             begin = time.perf_counter()
             for _ in range(calls):
                 run()
@@ -119,8 +117,3 @@ def _prepared(
 
 def _always(plan: str) -> Selector:
     return lambda call, plans: plan
-
-
-def _barrier(comm: Communicator) -> None:
-    """Returns when all ranks have called it."""
-    comm.all_reduce(np.zeros(1, np.int32), codec="raw")

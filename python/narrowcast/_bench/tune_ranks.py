@@ -16,9 +16,9 @@ from ..types import value_type
 from . import nccl_library, samples
 from .contenders import Contender, Opponents, run_ours, run_plan, set_bytes
 from .cost_model import INCOMPRESSIBLE
-from .harness import Harness, Schedule, barrier, set_environment, source_of
+from .harness import Harness, Schedule, set_environment, source_of
 from .launch import Emit
-from .operations import Call, call_of, count_of, describe
+from .operations import Call, barrier, call_of, count_of, describe
 from .tuned_plans import TunedPlan, loaded
 
 DTYPE = "bfloat16"
