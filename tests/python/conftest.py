@@ -29,6 +29,10 @@ HERE = Path(__file__).parent
 SHARED = [str(folder) for folder in (HERE, HERE / "support", HERE / "nccl")]
 CLI_SECONDS = 60
 
+# Shells start commands in the background with SIGINT ignored, which the processes of tests would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
