@@ -10,7 +10,7 @@ import typer
 
 from ..._native.plan import NativePlan
 from ...types import REDUCTIONS, reduction_number, value_type
-from .._common import BadUse, print_json
+from .._common import dtype_name, print_json, reduction_name
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
 
 
@@ -19,8 +19,10 @@ def compile_plan(
     architecture: Annotated[
         int, typer.Option("--arch", min=80, max=999, help="Compute capability of the GPUs, such as 90.")
     ] = 90,
-    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
-    op: Annotated[str, typer.Option("--op", help=f"Reduction: {', '.join(REDUCTIONS)}.")] = "sum",
+    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
+    op: Annotated[
+        str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
+    ] = "sum",
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FOLDER", help="Default: the folder that NARROWCAST_PLAN_CACHE names."),
@@ -30,10 +32,7 @@ def compile_plan(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compile the GPU kernels of a plan into the folder where communicators look for them. Needs no GPU."""
-    try:
-        numbers = value_type(dtype).number, reduction_number(op)
-    except ValueError as error:
-        raise BadUse(str(error)) from None
+    numbers = value_type(dtype).number, reduction_number(op)
     plan = NativePlan.read(plan_of(source, ranks, depth).json())
     text = plan.compile(*numbers, architecture, None if output is None else str(output))
     report: dict[str, Any] = json_format.loads(text)
