@@ -262,11 +262,13 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
   if (options.max_groups == 0) replicated_options.max_groups = most_groups(lowered);
   for (uint32_t instances = 2; instances <= options.max_instances; ++instances) {
     if (!is_idle(result->after) || !can_split(lowered)) break;
+    if (size_of(lowered) > max_replicated_size / instances / instances) break;
     Plan replicated = lowered;
     replicated.instances = instances;
-    if (ncast_status status = lower::lower(replicated, &replicated)) return status;
-    if (size_of(replicated) > max_replicated_size || !is_proved(replicated)) break;
-    if (ncast_status status = Search(replicated, machine, replicated_options).improve(limit_us, result)) return status;
+    // Steps of several chunks become many, perhaps too many. What has been found remains valid then.
+    if (lower::lower(replicated, &replicated) != NCAST_OK || size_of(replicated) > max_replicated_size ||
+        !is_proved(replicated) || Search(replicated, machine, replicated_options).improve(limit_us, result) != NCAST_OK)
+      break;
   }
   return NCAST_OK;
 }
