@@ -175,8 +175,8 @@ class Scheduler {
   // Messages of a channel share a ring if they are received the same number of stages after they are sent, because then
   // both ends order them in the same way.
   void assign_rings(uint32_t messages_of_ring = ~0u) {
-    std::map<std::tuple<uint32_t, int, uint32_t>, uint32_t>
-        rings;                                      // by channel, number of stages, and part of messages
+    // By channel, number of stages, and part of the messages.
+    std::map<std::tuple<uint32_t, int, uint32_t>, uint32_t> rings;
     std::map<std::pair<int, int>, uint32_t> count;  // of the rings between two ranks
     std::map<uint32_t, uint32_t> number;            // of the messages of a channel
     program_.rings = 1;

@@ -10,9 +10,6 @@
 
 namespace narrowcast::executor::cuda::generated {
 
-// Part of the key of the cache: increase it when the same program gets other source text, or the text another meaning.
-inline constexpr uint32_t generator_version = 4;
-
 struct BlockSource {
   std::string text;  // includes headers of src/; defines the kernel below
   // If set, the kernel is an instance of those of the operations, and its parameter is a BlockCall with these pieces.
