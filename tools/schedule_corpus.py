@@ -4,7 +4,8 @@
 
 Plans that are not proved are left out. Every plan is simulated with one CTA for each of its groups, and scheduled so
 that it takes no longer. FILE gets a line for each plan, with the groups before and after, as soon as it has been
-scheduled. Plans that differ in their names only are scheduled once. Needs the library, not a GPU.
+scheduled. Plans that differ in their names only are scheduled once, and those that FILE has from the same commit and
+for the same calls are kept. Needs the library, not a GPU.
 
 For calls of one micro-batch idle_bound.py says how idle a group must be in any plan with the same steps and rings that
 takes no longer. If that is more than 22% of the time, groups can only be less idle in plans with other rings.
@@ -107,11 +108,11 @@ def main() -> None:
         "bytes": options.bytes,
         "batches": options.batches,
     }
-    rows: dict[str, dict[str, Any]] = {}
+    rows = rows_of(options.output, header)
     with ProcessPoolExecutor(options.jobs) as pool:
         names: dict[tuple[str, int], list[str]] = defaultdict(list)  # of the files with this plan
         for path, plan in zip(paths, pool.map(lowered, paths), strict=True):
-            if plan is not None:
+            if plan is not None and str(path.relative_to(root)) not in rows:
                 names[plan].append(str(path.relative_to(root)))
         shortest_first = sorted(names, key=lambda plan: len(plan[0]))
         work = {
@@ -121,6 +122,15 @@ def main() -> None:
             rows.update(dict.fromkeys(names[work[done]], done.result()))
             write(options.output, header, rows)
     print(json.dumps(summary_of(list(rows.values())), indent=1))
+
+
+def rows_of(output: Path, header: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows that an earlier run for the same commit and calls has written."""
+    if not output.exists():
+        return {}
+    found = json.loads(output.read_text())
+    is_same = all(found.get(key) == header[key] for key in ("commit", "bytes", "batches"))
+    return dict(found["plans"]) if is_same else {}
 
 
 def write(output: Path, header: dict[str, Any], rows: dict[str, dict[str, Any]]) -> None:

@@ -84,3 +84,10 @@ def test_every_proved_plan_below_a_folder_has_a_line(tmp_path: Path) -> None:
     assert set(report["plans"]) == {"good.xml", "deep/ring.xml"}
     assert report["summary"]["plans"] == 2
     assert report["summary"]["longer"] == 0
+    # Rows of the same commit are kept, others are not.
+    for commit, is_kept in ((report["commit"], True), ("another", False)):
+        report["commit"] = commit
+        report["plans"]["good.xml"]["seconds"] = -1
+        found.write_text(json.dumps(report))
+        subprocess.run(list(map(str, command)), capture_output=True, check=True)
+        assert (json.loads(found.read_text())["plans"]["good.xml"]["seconds"] == -1) == is_kept
