@@ -105,8 +105,8 @@ ncast_status make_program(const plan::Plan& plan, ncast_dtype dtype, ncast_redop
                           Program* program);
 
 // Executes the program of one micro-batch symbolically, in the order of the plan, to find out which reductions have the
-// values of all ranks, and which chunks are sent. The items of groups must be in the order of the plan. Returns false if
-// the program does not complete.
+// values of all ranks, and which chunks are sent. The items of groups must be in the order of the plan. Returns false
+// if the program does not complete.
 bool trace_values(const plan::Plan& plan, Program* program);
 // Whether the program completes with rings of so many slots, for any number of micro-batches.
 bool completes(const Program& program, uint32_t slots);
