@@ -12,7 +12,7 @@ import pytest
 from narrowcast._bench import oracle
 from narrowcast._bench.operations import Call, describe
 from narrowcast.errors import InvalidArgumentError, MismatchError, PeerTimeoutError, RemoteError
-from narrowcast.plan import Program, build, builders
+from narrowcast.plan import Plan, Program, build, builders
 from narrowcast.types import REDUCTIONS, VALUE_TYPES
 from thread_ranks import on_ranks, succeed
 
@@ -31,6 +31,20 @@ CASES = [(name, operation, ranks) for name, suited in builders().items() for ope
 @pytest.mark.parametrize(("name", "operation", "ranks"), CASES)
 def test_built_plans_have_the_bits_of_the_oracle(name, operation, ranks):
     plan = build(name, operation, ranks, root=ranks - 1, codec="window", ranks_per_node=2 if name == "two_level" else 1)
+    check_bits(plan, operation, ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"), [("tree", "all_reduce"), ("relay", "reduce"), ("all_pairs", "all_to_all")]
+)
+def test_plans_that_the_scheduler_replicated_have_the_bits_of_the_oracle(name, operation):
+    plan = build(name, operation, 4, root=3, codec="window")
+    scheduled = plan.schedule(1 << 26).plan
+    assert scheduled.model.chunks > plan.model.chunks
+    check_bits(scheduled, operation, 4)
+
+
+def check_bits(plan: Plan, operation: str, ranks: int) -> None:
     row = describe(operation)
     assert plan.verify().verdict == "proved"
 
