@@ -90,17 +90,18 @@ def test_a_program_runs_and_sums_in_place():
     assert succeed(on_ranks(3, body)) == [6000.0] * 3
 
 
-def packets_in_loops(unit_bytes: int, reader: str) -> str:
-    """A broadcast by encoded packets, which rank 0 writes in a loop. reader: how rank 1 reads them."""
-    packets = {"buffer": "scratch", "chunk": 0, "packets": True, "codec": "window"}
+def packets_in_loops(write_unit: int, read_unit: int, codec: str) -> str:
+    """A broadcast by packets, which rank 0 writes, and rank 1 reads, in a loop. A unit of 0 bytes: not in a loop."""
+    packets = {"buffer": "scratch", "chunk": 0, "packets": True, "codec": codec}
+
+    def steps(unit: int, step: dict[str, Any]) -> dict[str, Any]:
+        return {"step": "loop", "unit_bytes": unit, "steps": [step]} if unit else step
+
     write = {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [packets | {"channel": 0}]}
     read = {"step": "copy", "from": [packets], "to": [{"buffer": "output", "chunk": 0}]}
-    loops = {
-        one["to"][0]["buffer"]: {"step": "loop", "unit_bytes": unit_bytes, "steps": [one]} for one in (write, read)
-    }
     keep = {"step": "copy", "from": write["from"], "to": read["to"]}
-    writing = [{"step": "wait", "channels": [1]}, loops["scratch"], keep]
-    reading = [{"step": "signal", "channels": [1]}, loops["output"] if reader == "in a loop" else read]
+    writing = [{"step": "wait", "channels": [1]}, steps(write_unit, write), keep]
+    reading = [{"step": "signal", "channels": [1]}, steps(read_unit, read)]
     document = {
         "narrowcast_plan": 1,
         "operation": "broadcast",
@@ -110,23 +111,35 @@ def packets_in_loops(unit_bytes: int, reader: str) -> str:
     return json.dumps(document)
 
 
-@pytest.mark.parametrize("reader", ["in a loop", "at once"])
-def test_loops_send_a_frame_of_each_unit_of_encoded_packets(reader):
-    unit = 2048
-    values = np.random.default_rng(1).standard_normal(200_001).astype(np.float32)  # several micro-batches
-    frames = [narrowcast.encode(values[first : first + unit], codec="window") for first in range(0, values.size, unit)]
+def run_packets_in_loops(values: np.ndarray, write_unit: int, read_unit: int, codec: str) -> list[int]:
+    """Broadcasts twice. Returns by rank how many bytes were sent."""
 
     def body(comm: Any) -> int:
-        out = np.zeros_like(values)
         for _ in range(2):
-            with comm.load_plan(packets_in_loops(4 * unit, reader), "float32") as loaded:
+            out = np.zeros_like(values)
+            with comm.load_plan(packets_in_loops(write_unit, read_unit, codec), "float32") as loaded:
                 loaded(values, out)
             assert np.array_equal(out, values)
         return int(comm.counters().operations["broadcast"].wire_bytes)
 
-    sent = succeed(on_ranks(2, body))
+    return succeed(on_ranks(2, body))
+
+
+@pytest.mark.parametrize("read_unit", [8192, 0])
+def test_loops_send_a_frame_of_each_unit_of_encoded_packets(read_unit):
+    unit = 2048
+    values = np.random.default_rng(1).standard_normal(200_001).astype(np.float32)  # several micro-batches
+    frames = [narrowcast.encode(values[first : first + unit], codec="window") for first in range(0, values.size, unit)]
+    sent = run_packets_in_loops(values, 4 * unit, read_unit, "window")
     assert sent == [2 * sum(len(frame) for frame in frames), 0]
     assert sent[0] < 2 * values.nbytes
+
+
+@pytest.mark.parametrize("codec", ["raw", "window"])
+@pytest.mark.parametrize(("write_unit", "read_unit"), [(1024, 16384), (16384, 1024), (48, 80), (0, 4096)])
+def test_packets_are_written_before_they_are_read_by_loops_with_other_units(codec, write_unit, read_unit):
+    values = np.random.default_rng(2).standard_normal(100_001).astype(np.float32)
+    run_packets_in_loops(values, write_unit, read_unit, codec)
 
 
 def test_a_refuted_plan_is_not_loaded_and_the_communicator_remains_usable():
