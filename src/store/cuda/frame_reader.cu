@@ -5,13 +5,15 @@
 #include "status/error.h"
 #include "store/cuda/cuda_errors.h"
 #include "store/cuda/frame_reader.h"
+#include "store/cuda/slice_chunk.h"
 
 namespace narrowcast::store::cuda {
 namespace {
 
 constexpr const char* creator = "ncast_store_reader_create";
-constexpr uint64_t copied_bytes = 2 << 20;  // at a time; several frames
 constexpr uint64_t frame_alignment = 16;
+// Fewer frames are decoded one by one: a batch has three kernels.
+constexpr uint64_t least_batch_frames = 4;
 
 }  // namespace
 
@@ -28,7 +30,8 @@ ncast_status FrameReader::set_up(const FrameTable& table, uint32_t sms) {
   sms_ = sms != 0 ? sms : default_sms;
   for (uint64_t i = 0; i < table.frame_count; ++i)
     longest_ = std::max(longest_, table.offsets[i + 1] - table.offsets[i]);
-  RETURN_IF_CUDA_FAILED(creator, ring_.allocate(std::max(longest_, copied_bytes) + 2 * frame_alignment));
+  RETURN_IF_CUDA_FAILED(creator, ring_.allocate(std::max(longest_, most_copied) + 2 * frame_alignment));
+  RETURN_IF_CUDA_FAILED(creator, decoder_.allocate());
   RETURN_IF_CUDA_FAILED(creator, cudaMalloc(reinterpret_cast<void**>(&values_), frame_bytes()));
   RETURN_IF_CUDA_FAILED(creator, cudaMalloc(reinterpret_cast<void**>(&status_), sizeof *status_));
   RETURN_IF_CUDA_FAILED(creator, cudaMemset(status_, 0, sizeof *status_));
@@ -69,27 +72,40 @@ ncast_status FrameReader::read_range(uint64_t begin, uint64_t end, char* out, co
     return cudaMemcpyAsync(out + (from - begin), values_ + (from - frame * frame_bytes()), to - from,
                            cudaMemcpyDeviceToDevice, target.stream);
   };
+  const auto is_whole = [&](uint64_t frame) {
+    const uint64_t frame_begin = frame * frame_bytes();
+    return begin <= frame_begin && frame_begin + elems_of(frame) * value_bytes_ <= end;
+  };
   const uint64_t last = (end - 1) / frame_bytes();
-  uint64_t frame = begin / frame_bytes();
+  uint64_t frame = begin / frame_bytes(), chunk_bytes = 0;
   if (frame == held_) RETURN_IF_CUDA_FAILED(function, copy_part(frame++));
   while (frame <= last) {
-    // As many frames as fit into a buffer.
+    // As many frames as fit into a chunk.
     const uint64_t first_byte = table_.offsets[frame] / frame_alignment * frame_alignment;
+    chunk_bytes = copied_next(table_.offsets[last + 1] - first_byte, chunk_bytes);
     uint64_t next = frame + 1;
-    while (next <= last && table_.offsets[next + 1] - first_byte <= copied_bytes) ++next;
+    while (next <= last && next - frame < most_batch_frames && table_.offsets[next + 1] - first_byte <= chunk_bytes)
+      ++next;
     char* copied = nullptr;
     RETURN_IF_CUDA_FAILED(
         function, ring_.copy(table_.frames + first_byte, table_.offsets[next] - first_byte, target.stream, &copied));
     fetched_bytes_ += table_.offsets[next] - table_.offsets[frame];
-    for (; frame < next; ++frame) {
-      const uint64_t frame_begin = frame * frame_bytes(), frame_end = frame_begin + elems_of(frame) * value_bytes_;
-      const bool is_whole = begin <= frame_begin && frame_end <= end;
+    while (frame < next) {
       const char* const encoded = copied + (table_.offsets[frame] - first_byte);
-      void* const values = is_whole ? out + (frame_begin - begin) : values_;
-      if (const ncast_status status = decode(frame, encoded, values, target); status != NCAST_OK) return status;
-      if (is_whole) continue;
-      held_ = frame;
-      RETURN_IF_CUDA_FAILED(function, copy_part(frame));
+      uint64_t whole_end = frame;
+      while (whole_end < next && is_whole(whole_end)) ++whole_end;
+      if (whole_end == frame) {
+        if (const ncast_status status = decode(frame, encoded, values_, target); status != NCAST_OK) return status;
+        held_ = frame;
+        RETURN_IF_CUDA_FAILED(function, copy_part(frame++));
+        continue;
+      }
+      const bool is_batch = whole_end - frame >= least_batch_frames;
+      char* const values = out + (frame * frame_bytes() - begin);
+      const ncast_status status =
+          is_batch ? decode_batch(frame, whole_end, encoded, values, target) : decode(frame, encoded, values, target);
+      if (status != NCAST_OK) return status;
+      frame = is_batch ? whole_end : frame + 1;
     }
     RETURN_IF_CUDA_FAILED(function, ring_.release(target.stream));
   }
@@ -102,7 +118,24 @@ ncast_status FrameReader::decode(uint64_t frame, const char* encoded, void* valu
                            elems_of(frame), values, status_, &options, target.stream);
 }
 
+ncast_status FrameReader::decode_batch(uint64_t frame, uint64_t end, const char* encoded, char* values,
+                                       const RowTarget& target) {
+  FrameBatch batch{.frames = encoded,
+                   .values = values,
+                   .frame_elems = table_.frame_elems,
+                   .last_elems = elems_of(end - 1),
+                   .value_bytes = static_cast<uint32_t>(value_bytes_),
+                   .dtype = table_.dtype,
+                   .count = static_cast<uint32_t>(end - frame),
+                   .offsets = {}};
+  for (uint32_t i = 0; i <= batch.count; ++i)
+    batch.offsets[i] = static_cast<uint32_t>(table_.offsets[frame + i] - table_.offsets[frame]);
+  return decoder_.decode("ncast_store_reader_fetch", batch, table_.codec, target.sms != 0 ? target.sms : sms_, status_,
+                         target.stream);
+}
+
 ncast_status FrameReader::take_damage(const char* function, bool* is_damaged, cudaStream_t stream) {
+  RETURN_IF_CUDA_FAILED(function, decoder_.report_damage(status_, stream));
   ncast_device_status found = 0;
   RETURN_IF_CUDA_FAILED(function, cudaMemcpyAsync(&found, status_, sizeof found, cudaMemcpyDeviceToHost, stream));
   RETURN_IF_CUDA_FAILED(function, cudaMemsetAsync(status_, 0, sizeof *status_, stream));

@@ -9,6 +9,7 @@
 
 #include "narrowcast/cuda.h"
 #include "store/cuda/copy_ring.h"
+#include "store/cuda/frame_batch.h"
 #include "store/cuda/reader.h"
 #include "store/table/table.h"
 
@@ -46,7 +47,9 @@ class FrameReader {
   ncast_status set_up(const FrameTable& table, uint32_t sms);
   // Reads bytes of the flattened tensor.
   ncast_status read_range(uint64_t begin, uint64_t end, char* out, const RowTarget& target);
+  // Decodes frames, the first of which is at `encoded`.
   ncast_status decode(uint64_t frame, const char* encoded, void* values, const RowTarget& target);
+  ncast_status decode_batch(uint64_t frame, uint64_t end, const char* encoded, char* values, const RowTarget& target);
 
   uint64_t frame_bytes() const { return table_.frame_elems * value_bytes_; }
   uint64_t elems_of(uint64_t frame) const;
@@ -56,6 +59,7 @@ class FrameReader {
   uint32_t sms_ = 0;
   uint64_t fetched_bytes_ = 0;
   CopyRing ring_;
+  FrameDecoder decoder_;
   char* values_ = nullptr;      // of a frame that is needed in part
   uint64_t held_ = UINT64_MAX;  // the frame whose values are there, in the current call
   ncast_device_status* status_ = nullptr;
