@@ -8,12 +8,11 @@
 
 #include "store/rows/bit_counter.h"
 #include "store/rows/load.h"
+#include "store/rows/low_ones.h"
 #include "store/rows/zero_map.h"
 
 namespace narrowcast::store {
 namespace {
-
-uint64_t low_ones(int count) { return count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
 
 // The bits that more than half of the elements have. With a zero map, elements that are 0 are none.
 template <typename Elem>

@@ -3,12 +3,11 @@
 
 #include "store/rows/bit_stream.h"
 #include "store/rows/fast.h"
+#include "store/rows/low_ones.h"
 #include "store/rows/zero_map.h"
 
 namespace narrowcast::store {
 namespace {
-
-uint64_t low_ones(int count) { return count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
 
 // The trim as masks over an element.
 struct Masks {

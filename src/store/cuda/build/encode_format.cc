@@ -1,13 +1,9 @@
 #include "store/cuda/build/encode_format.h"
 
+#include "store/rows/low_ones.h"
 #include "store/rows/window_layout.h"
 
 namespace narrowcast::store::cuda {
-namespace {
-
-uint64_t low_ones(int count) { return count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
-
-}  // namespace
 
 EncodeFormat encode_format_of(const Model& model) {
   EncodeFormat format = {};
