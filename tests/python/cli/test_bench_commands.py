@@ -73,3 +73,10 @@ def test_bench_prints_the_columns_of_nccl_tests(cli):
     values = next(line for line in lines if not line.startswith("#")).split()
     assert values[:5] == ["8192", "4096", "bfloat16", "sum", "-1"]
     assert values[8] == "N/A"
+
+
+@pytest.mark.parametrize("option", ["--tile", "--array"])
+def test_sizes_below_a_value_are_bad_use(cli, slices, option):
+    done = cli("bench", "codec", slices, "--device", "cuda", option, "0")
+    assert done.returncode == 2
+    assert f"{option} 0 is smaller than one value" in done.stderr

@@ -69,6 +69,8 @@ def codec_command(
     tile_bytes = parse_size(tile or ("64M" if device == "host" else "1G"))
     if tile_bytes < 8:
         raise BadUse(f"--tile {tile} is smaller than one value")
+    if array and array_bytes < 8:
+        raise BadUse(f"--array {array} is smaller than one value")
     existing_file(source)
     if output_file is not None:
         # Fails before the work, not after it.
