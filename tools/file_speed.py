@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 from narrowcast._bench import samples
-from narrowcast.cli.bench.codec import processor
-from narrowcast.cli.bench.report import commit
+from narrowcast.cli._provenance import commit, processor
 
 TENSOR_BYTES = 64 << 20
 SMALL_TENSORS = 100_000

@@ -29,8 +29,7 @@ import numpy.typing as npt
 from narrowcast import store
 from narrowcast._store.handle import Builder
 from narrowcast._store.sources import source_of
-from narrowcast.cli.bench.codec import processor
-from narrowcast.cli.bench.report import commit
+from narrowcast.cli._provenance import commit, processor
 from narrowcast.types import value_type
 
 CASES = [  # value type, bytes of a row, share of zeros, codec, layout

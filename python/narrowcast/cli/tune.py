@@ -27,6 +27,7 @@ from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
+from . import _provenance
 from ._common import BadUse, backend_name
 from ._sizes import sizes
 from ._tables import Column, Table
@@ -112,7 +113,7 @@ def tune(
             schedule = QUICK if quick else THOROUGH
             remarks = [measure(times, number, schedule, nccl=nccl, plans=own[number])[1] for number in numbers]
         kernels = library().ncast_kernels_hash().decode()
-        machine = bench_report.machine()
+        machine = _provenance.machine()
     text = times.text(machine, *remarks, kernels=kernels)
     with new_file(output_file) as file:
         write_all(file, memoryview(text.encode()), str(output_file))
@@ -221,7 +222,7 @@ def measure(
     versions = setup["versions"]
     nccl_version = f"NCCL {versions['nccl']}" if versions["nccl"] else "without NCCL"
     return setup["link"], (
-        f"{ranks} ranks: Narrowcast {versions['narrowcast']}, commit {bench_report.commit()}, {nccl_version}; "
+        f"{ranks} ranks: Narrowcast {versions['narrowcast']}, commit {_provenance.commit()}, {nccl_version}; "
         f"graphs of {schedule.calls} calls, {schedule.batches} times, slowest rank, median"
     )
 

@@ -19,9 +19,9 @@ from .._files.display import bytes_text
 from ..comm import unique_id
 from ..local import LocalRanks
 from ..types import value_type
+from ._provenance import commit
 from ._sizes import sizes
 from ._tables import Column, Table
-from .bench import report as bench_report
 from .tune_plans import plan_table
 
 LINK = "shm"
@@ -79,7 +79,7 @@ def measure_host(
         timeout_seconds=_RUN_TIMEOUT_SECONDS,
     )
     return (
-        f"{ranks} processes: Narrowcast {versions['narrowcast']}, commit {bench_report.commit()}; "
+        f"{ranks} processes: Narrowcast {versions['narrowcast']}, commit {commit()}; "
         f"{batches} batches, slowest rank, median"
     )
 

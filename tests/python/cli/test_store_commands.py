@@ -80,7 +80,11 @@ def test_the_benchmark_compares_bits(cli_here, tmp_path, row_bytes):
 def test_the_benchmark_compares_rows(cli_here):
     sizes = ["--table", "64K", "--rows", "50", "--row-bytes", "512", "-n", "1", "--codec", "window"]
     result = cli_here("store", "bench", "--tensor", "weights_bf16", *sizes, "--threads", "1", "--json")
-    (row,) = json.loads(result.stdout)["rows"]
+    report = json.loads(result.stdout)
+    assert report["command"].startswith("narrowcast store bench --tensor weights_bf16 --row-bytes 512 ")
+    assert report["machine"]
+    assert report["commit"]
+    (row,) = report["rows"]
     assert row["exact"]
     assert row["gather_gb_per_s"] > 0
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from ..._native.library import library_version
 from ...cuda import slot_count
 from ...errors import UnsupportedError
 from ...types import ValueType
+from .._provenance import processor
 
 Tensors = dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]
 _ALIGNMENT = 16
@@ -199,13 +198,3 @@ class _Line:
             name = ""
         exact = "yes" if row["exact"] else "NO"
         print(self._format.format(name, row["dtype"], f"{row['ratio']:.4f}", *cells, exact), flush=True)
-
-
-def processor() -> str:
-    """The name of the processor."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()

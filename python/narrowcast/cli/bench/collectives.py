@@ -22,6 +22,7 @@ from ...cuda import device_count
 from ...errors import InternalError, UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
 from .._common import BadUse, comm_codec_name, print_json, write_json
+from .._provenance import command_line
 from .._sizes import parse_size, sizes
 from .._tables import terminal_width
 from . import options
@@ -205,7 +206,7 @@ def collective(operation: str) -> Callable[..., None]:
             blocks,
             ranks,
             check=bool(check),
-            command=bench_report.command_line(context),
+            command=command_line(context),
             quiet=json,
             timeout_seconds=timeout_seconds,
         )

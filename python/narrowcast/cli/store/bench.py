@@ -16,14 +16,15 @@ from ..._native.store_structures import STORE_LAYOUTS
 from ...errors import InternalError, UnsupportedError
 from ...types import ValueType
 from .._common import BadUse, DtypeOption, dtype_errors_as_bad_use, existing_file, print_json, write_json
+from .._provenance import command_line, commit, machine, processor
 from .._sizes import parse_size, parse_sizes
-from ..bench.codec import processor
 from ..bench.options import OutputFile
 
 _LINE = "{:20} {:11} {:>6} {:>7} {:14} {:7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>9} {:>5}"
 
 
 def bench(
+    context: typer.Context,
     source: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="safetensors or npy; default: tensors of the package.")
     ] = None,
@@ -90,7 +91,7 @@ def bench(
             cache_percent=cache,
             iterations=iterations,
         )
-        _finish(report, json, output_file)
+        _finish(command_line(context), report, json, output_file)
         return
     heading = ("tensor", "type", "row", "threads", "codec", "layout", "ratio")
     if not json:
@@ -115,14 +116,14 @@ def bench(
                 if not json:
                     _print_row(results[-1])
     report = {
-        "device": processor(),
+        "machine": processor(),
         "version": library_version(),
         "table_bytes": table_bytes,
         "gathered_rows": rows,
         "iterations": iterations,
         "rows": results,
     }
-    _finish(report, json, output_file)
+    _finish(command_line(context), report, json, output_file)
 
 
 def _numbers(text: str, option: str, least: int) -> list[int]:
@@ -165,7 +166,7 @@ def _on_gpu(
                 if not quiet:
                     _print_gpu_rows(results[-1])
     return {
-        "device": cuda_driver.device_name(),
+        "machine": machine(),
         "host": processor(),
         "version": library_version(),
         "table_bytes": table_bytes,
@@ -199,7 +200,8 @@ def _print_gpu_rows(row: dict[str, Any]) -> None:
                 )
 
 
-def _finish(report: dict[str, Any], json: bool, output_file: Path | None) -> None:
+def _finish(command: str, report: dict[str, Any], json: bool, output_file: Path | None) -> None:
+    report = {"command": command, "commit": commit(), **report}
     if json:
         print_json(report)
     if output_file is not None:
