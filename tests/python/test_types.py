@@ -31,6 +31,9 @@ class JaxType:
 
     dtype = np.dtype(ml_dtypes.bfloat16)
 
+    def __repr__(self) -> str:
+        return "bfloat16"
+
 
 @pytest.mark.parametrize(
     "dtype",
