@@ -14,6 +14,7 @@ from narrowcast._bench.cost_model import Curve, Times
 from narrowcast._bench.operations import bus_factor, call_of, names
 from narrowcast._comm import explain
 from narrowcast._native.library import library
+from narrowcast.cli import _provenance
 from narrowcast.cli import tune as command
 from narrowcast.cli.bench import report as bench_report
 from narrowcast.cli.bench.collectives import Block, measure
@@ -160,7 +161,7 @@ def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatc
 
     monkeypatch.setattr(command, "device_count", lambda: 4)
     monkeypatch.setattr(command, "measure", measured)
-    monkeypatch.setattr(bench_report, "machine", lambda: "Some GPU, 1, 2 MiB")
+    monkeypatch.setattr(_provenance, "machine", lambda: "Some GPU, 1, 2 MiB")
     (tmp_path / "plans").mkdir()
     build("ring", "all_gather", 2).save(tmp_path / "plans" / "ring.json")
     build("ring", "all_gather", 8).save(tmp_path / "plans" / "other.json")
