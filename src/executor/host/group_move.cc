@@ -61,7 +61,7 @@ PacketHeader* GroupRun::packets_of(const Operand& operand, int rank, uint64_t fr
 }
 
 // Flags increase: the high half is the number of the micro-batch, the low half that of its values up to the end of the
-// unit, because the loops of the writer and the reader may have different units. A micro-batch has less than 2^32
+// unit, because the loops of the writer and the reader may have different units. A micro-batch has fewer than 2^32
 // values.
 uint64_t GroupRun::flag_value() const {
   const uint64_t values = is_last_unit_ ? complete_flag : part_.first + part_.elems;

@@ -47,7 +47,7 @@ class FrameReader {
   ncast_status set_up(const FrameTable& table, uint32_t sms);
   // Reads bytes of the flattened tensor.
   ncast_status read_range(uint64_t begin, uint64_t end, char* out, const RowTarget& target);
-  // Decodes frames, the first of which is at `encoded`.
+  // Decode one frame, and those before `end` together. `encoded`: where the first one was copied.
   ncast_status decode(uint64_t frame, const char* encoded, void* values, const RowTarget& target);
   ncast_status decode_batch(uint64_t frame, uint64_t end, const char* encoded, char* values, const RowTarget& target);
 
