@@ -108,27 +108,34 @@ NARROWCAST_INLINE void join_group(const uint8_t* group, int count, int tail_byte
   }
 }
 
+// Groups are packed alike whatever else is in a value, so types of the same size share these functions of their path.
 template <const ValueType& type>
+constexpr const ValueType& same_size = type.value_bytes == 1   ? float8_e4m3
+                                       : type.value_bytes == 2 ? bfloat16
+                                       : type.value_bytes == 4 ? float32
+                                                               : float64;
+
+template <typename Path, const ValueType& type>
 NARROWCAST_INLINE void pack_fields(int width, const uint8_t* fields, uint8_t* section, uint32_t* escapes,
                                    int lane_count) {
   switch (width) {
-    case 1: return pack_group<type, 1>(fields, section, escapes, lane_count);
-    case 2: return pack_group<type, 2>(fields, section, escapes, lane_count);
-    case 3: return pack_group<type, 3>(fields, section, escapes, lane_count);
-    case 4: return pack_group<type, 4>(fields, section, escapes, lane_count);
-    default: return pack_group<type, 5>(fields, section, escapes, lane_count);
+    case 1: return Path::template pack<same_size<type>, 1>(fields, section, escapes, lane_count);
+    case 2: return Path::template pack<same_size<type>, 2>(fields, section, escapes, lane_count);
+    case 3: return Path::template pack<same_size<type>, 3>(fields, section, escapes, lane_count);
+    case 4: return Path::template pack<same_size<type>, 4>(fields, section, escapes, lane_count);
+    default: return Path::template pack<same_size<type>, 5>(fields, section, escapes, lane_count);
   }
 }
 
-template <const ValueType& type>
+template <typename Path, const ValueType& type>
 NARROWCAST_INLINE void unpack_fields(int width, const uint8_t* section, int base, uint8_t* fields, uint32_t* escapes,
                                      int lane_count) {
   switch (width) {
-    case 1: return unpack_group<type, 1>(section, base, fields, escapes, lane_count);
-    case 2: return unpack_group<type, 2>(section, base, fields, escapes, lane_count);
-    case 3: return unpack_group<type, 3>(section, base, fields, escapes, lane_count);
-    case 4: return unpack_group<type, 4>(section, base, fields, escapes, lane_count);
-    default: return unpack_group<type, 5>(section, base, fields, escapes, lane_count);
+    case 1: return Path::template unpack<same_size<type>, 1>(section, base, fields, escapes, lane_count);
+    case 2: return Path::template unpack<same_size<type>, 2>(section, base, fields, escapes, lane_count);
+    case 3: return Path::template unpack<same_size<type>, 3>(section, base, fields, escapes, lane_count);
+    case 4: return Path::template unpack<same_size<type>, 4>(section, base, fields, escapes, lane_count);
+    default: return Path::template unpack<same_size<type>, 5>(section, base, fields, escapes, lane_count);
   }
 }
 

@@ -42,13 +42,16 @@ NARROWCAST_INLINE size_t take_samples(const uint8_t* values, size_t in_lanes, Ex
   return max_row_samples;
 }
 
-// The encoder's rule in docs/format/rows.md. in_lanes: the number of values in lanes, a multiple of 32, not 0. All
-// numbers fit 16 bits, so that a vector has many of them.
-template <const ValueType& type, InstructionSet set>
-NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8_t* values, size_t in_lanes) {
-  alignas(64) Exponent<type> sample[max_row_samples];
-  const size_t count = take_samples<type>(values, in_lanes, sample);
+// Types with the same exponent share the function of their path.
+template <const ValueType& type>
+constexpr const ValueType& same_exponent = type.exponent_bits == 8   ? bfloat16
+                                           : type.exponent_bits == 5 ? float16
+                                                                     : type;
 
+// The encoder's rule in docs/format/rows.md, for the exponents of `count` samples. All numbers fit 16 bits, so that a
+// vector has many of them. Of `type`, only the exponent matters.
+template <const ValueType& type, InstructionSet set>
+NARROWCAST_INLINE Placement place_among(const Exponent<type>* __restrict sample, size_t count) {
   const size_t columns = count / sample_quarters;
   Exponent<type> anchor = 0;
   for (size_t column = 0; column < columns; ++column) {
@@ -78,8 +81,8 @@ NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8
   for (int bin = bins + 1; bin <= bins + reach; ++bin) below[lead + bin] = total;
 
   // Constant terms are left out of the costs.
-  const auto far_bits = static_cast<int16_t>(8 * layout.far_bytes());
-  constexpr int max_width = std::min(type.exponent_bits, 5);
+  const auto far_bits = static_cast<int16_t>(8 * type.far_bytes());
+  constexpr int max_width = type.max_width();
   int16_t zero_cost[bins];
   for (int bin = 0; bin < bins; ++bin)
     zero_cost[bin] = static_cast<int16_t>(lowest == 0 && bin <= below_tokens ? 0 : far_bits * zeros);
@@ -116,6 +119,14 @@ NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8
   for (int bin = 0; bin < bins; ++bin) first = std::min(first, ranks[bin]);
   const int width = max_width - first / bins;
   return {width, std::min(lowest + first % bins, (1 << type.exponent_bits) - (1 << width))};
+}
+
+// in_lanes: the number of values in lanes, a multiple of 32, not 0.
+template <typename Path, const ValueType& type>
+NARROWCAST_INLINE Placement place_window(const uint8_t* values, size_t in_lanes) {
+  alignas(64) Exponent<type> sample[max_row_samples];
+  const size_t count = take_samples<type>(values, in_lanes, sample);
+  return Path::template place<same_exponent<type>>(sample, count);
 }
 
 }  // namespace narrowcast::store::window

@@ -1,0 +1,3 @@
+#define STORE_SET InstructionSet::baseline
+#define STORE_TARGET
+#include "store/rows/window_path.inc"
