@@ -3,35 +3,285 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <queue>
+#include <ranges>
 #include <set>
 #include <tuple>
-#include <utility>
+
+#include "plan/simulate/agenda.h"
+#include "plan/simulate/batches.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
 
 constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
 
+// Transfers of steps over links, which share these equally.
+class Transfers {
+ public:
+  Transfers(const std::vector<Node>& nodes, const std::vector<double>& capacities, simulate::Agenda* events)
+      : nodes_(nodes),
+        capacities_(capacities),
+        active_(capacities.size()),
+        sharing_(capacities.size()),
+        flows_(nodes.size()),
+        events_(events) {}
+
+  // The node has an event when its transfer ends.
+  void begin(uint32_t index, double now) {
+    flows_[index] = {1, -1, now};
+    for (const simulate::Load& load : nodes_[index].transfer) {
+      active_[load.resource].push_back(index);
+      sharing_[load.resource] += load.times;
+    }
+    share(index, now);
+  }
+  void end(uint32_t index, double now) {
+    for (const simulate::Load& load : nodes_[index].transfer) {
+      std::vector<uint32_t>& active = active_[load.resource];
+      *std::ranges::find(active, index) = active.back();
+      active.pop_back();
+      sharing_[load.resource] -= load.times;
+    }
+    share(index, now);
+  }
+
+ private:
+  struct Flow {
+    double left = 0;           // of the transfer, from 1 to 0, at `updated`
+    double microseconds = -1;  // that the whole transfer would take from then on
+    double updated = 0;
+  };
+
+  // Divides the links that a node uses.
+  void share(uint32_t changed, double now) {
+    for (const simulate::Load& load : nodes_[changed].transfer)
+      for (uint32_t index : active_[load.resource]) {
+        double microseconds = 0;  // of the whole transfer
+        for (const simulate::Load& one : nodes_[index].transfer)
+          microseconds = std::max(microseconds, one.amount * sharing_[one.resource] / capacities_[one.resource]);
+        Flow& flow = flows_[index];
+        if (microseconds == flow.microseconds) continue;
+        if (flow.microseconds > 0) flow.left = std::max(0.0, flow.left - (now - flow.updated) / flow.microseconds);
+        flow.microseconds = microseconds;
+        flow.updated = now;
+        events_->set(now + flow.left * microseconds, index);
+      }
+  }
+
+  const std::vector<Node>& nodes_;
+  const std::vector<double>& capacities_;
+  std::vector<std::vector<uint32_t>> active_;  // by resource, the nodes that use it
+  std::vector<uint32_t> sharing_;              // by resource, the loads of these
+  std::vector<Flow> flows_;                    // by node
+  simulate::Agenda* events_;
+};
+
+// Simulates the steps, and decides at every event which of them begin.
+class ListScheduler {
+ public:
+  ListScheduler(const std::vector<Node>& nodes, const std::vector<double>& capacities,
+                const std::vector<std::vector<uint32_t>>& first, const StepGraph::Rules& rules)
+      : nodes_(nodes),
+        rules_(rules),
+        runs_(nodes.size()),
+        unassigned_(first.size()),
+        events_(nodes.size()),
+        transfers_(nodes, capacities, &events_) {
+    for (const std::vector<uint32_t>& groups : first) {
+      groups_.emplace_back(groups.size());
+      result_.assignments.emplace_back(groups.size(), none);
+      result_.order.emplace_back(groups.size());
+    }
+    for (uint32_t i = 0; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      groups_[node.rank][node.group].load_us += node.duration;
+      ++groups_[node.rank][node.group].steps;
+      result_.order[node.rank][node.group].begin.push_back(0);
+      longest_ = std::max(longest_, node.tail);
+      runs_[i].before = node.before;
+      if (node.before == 0) events_.set(0, i);
+    }
+    result_.durations.resize(nodes.size());
+  }
+
+  StepGraph::Schedule run(const std::vector<uint32_t>& groups) {
+    for (uint32_t count : groups) workers_.emplace_back(std::max<uint32_t>(1, count));
+    if (rules_.divides_evenly) divide_evenly();
+    while (!events_.empty()) {
+      const double now = events_.first_time();
+      std::set<uint32_t> changed;  // ranks
+      while (!events_.empty() && events_.first_time() <= now) {
+        const uint32_t index = events_.next().run;
+        if (go_on(index, now)) changed.insert(nodes_[index].rank);
+      }
+      for (uint32_t rank : changed) begin_steps(rank, now);
+      result_.microseconds = now;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  enum class Phase : uint8_t { waiting, working, transferring, ending };
+  struct Run {  // of a node
+    Phase phase = Phase::waiting;
+    uint32_t before = 0;  // steps for which it still waits
+    double possible = 0;  // when it can begin at the earliest
+    double begin = 0;
+  };
+  struct GroupOfSteps {
+    double load_us = 0;
+    uint32_t steps = 0;
+  };
+  using Key = std::tuple<int64_t, uint32_t, uint32_t, uint32_t>;
+  struct Worker {  // a merged group
+    bool is_free = true;
+    double load_us = 0;   // of all steps of the groups that it has
+    std::set<Key> ready;  // steps of these groups that could begin
+  };
+
+  // The largest groups first, each to the merged group with the least work. Groups of one step can go anywhere later.
+  void divide_evenly() {
+    for (size_t rank = 0; rank < groups_.size(); ++rank) {
+      const std::vector<GroupOfSteps>& groups = groups_[rank];
+      std::vector<uint32_t> order;
+      for (uint32_t group = 0; group < groups.size(); ++group)
+        if (groups[group].steps > 1) order.push_back(group);
+      std::ranges::sort(order, {}, [&](uint32_t group) { return std::pair(-groups[group].load_us, group); });
+      for (uint32_t group : order) {
+        const auto least = std::ranges::min_element(workers_[rank], {}, &Worker::load_us);
+        least->load_us += groups[group].load_us;
+        result_.assignments[rank][group] = static_cast<uint32_t>(least - workers_[rank].begin());
+      }
+    }
+  }
+
+  // Where a step is among those that could begin. Of about equal ones those to the nearest rank are first, so that the
+  // ranks do not all send to the same one.
+  Key key(uint32_t index) const {
+    constexpr double classes = 256;
+    const Node& node = nodes_[index];
+    const auto tail = longest_ > 0 ? static_cast<int64_t>(node.tail / longest_ * classes) : 0;
+    switch (rules_.priority) {
+      case StepGraph::Priority::shortest_path: return {tail, node.turn, node.distance, index};
+      case StepGraph::Priority::longest_path: break;
+    }
+    return {-tail, 0, node.distance, index};
+  }
+
+  // The next phase of a step. Returns whether steps of its rank could begin now.
+  bool go_on(uint32_t index, double now) {
+    const Node& node = nodes_[index];
+    Run& run = runs_[index];
+    switch (run.phase) {
+      case Phase::waiting: {
+        const uint32_t assigned = result_.assignments[node.rank][node.group];
+        (assigned == none ? unassigned_[node.rank] : workers_[node.rank][assigned].ready).insert(key(index));
+        return true;
+      }
+      case Phase::working:
+        run.phase = Phase::transferring;
+        if (node.transfer.empty())
+          events_.set(now, index);
+        else
+          transfers_.begin(index, now);
+        return false;
+      case Phase::transferring:
+        if (!node.transfer.empty()) transfers_.end(index, now);
+        run.phase = Phase::ending;
+        events_.set(now + node.fixed_us, index);
+        return false;
+      case Phase::ending: break;
+    }
+    workers_[node.rank][result_.assignments[node.rank][node.group]].is_free = true;
+    result_.durations[index] = now - run.begin;
+    for (const auto& [later, delay] : node.after) {
+      runs_[later].possible = std::max(runs_[later].possible, now + delay);
+      if (--runs_[later].before == 0) events_.set(runs_[later].possible, later);
+    }
+    return true;
+  }
+
+  // Begins steps until no free merged group has one that could begin.
+  void begin_steps(uint32_t rank, double now) {
+    for (;;) {
+      Worker* least = nullptr;   // loaded, of the free ones
+      Worker* chosen = nullptr;  // whose own first step is first
+      for (Worker& worker : workers_[rank]) {
+        if (!worker.is_free) continue;
+        if (least == nullptr || worker.load_us < least->load_us) least = &worker;
+        if (!worker.ready.empty() && (chosen == nullptr || *worker.ready.begin() < *chosen->ready.begin()))
+          chosen = &worker;
+      }
+      std::set<Key>& unassigned = unassigned_[rank];
+      if (least != nullptr && !unassigned.empty() &&
+          (chosen == nullptr || *unassigned.begin() < *chosen->ready.begin())) {
+        const Node& node = nodes_[std::get<3>(*unassigned.begin())];
+        least->load_us += groups_[rank][node.group].load_us;
+        result_.assignments[rank][node.group] = static_cast<uint32_t>(least - workers_[rank].data());
+        least->ready.insert(unassigned.extract(unassigned.begin()));
+        chosen = least;
+      }
+      if (chosen == nullptr) return;
+      begin_step(std::get<3>(*chosen->ready.begin()), now);
+      chosen->ready.erase(chosen->ready.begin());
+      chosen->is_free = false;
+    }
+  }
+
+  void begin_step(uint32_t index, double now) {
+    const Node& node = nodes_[index];
+    result_.order[node.rank][node.group].begin[node.step] = begun_++;
+    runs_[index].phase = Phase::working;
+    runs_[index].begin = now;
+    events_.set(now + node.work_us, index);
+  }
+
+  const std::vector<Node>& nodes_;
+  const StepGraph::Rules& rules_;
+  double longest_ = 0;  // path
+  std::vector<Run> runs_;
+  std::vector<std::vector<GroupOfSteps>> groups_;  // by rank
+  std::vector<std::vector<Worker>> workers_;       // by rank
+  std::vector<std::set<Key>> unassigned_;          // by rank, steps that could begin, of groups without a merged one
+  simulate::Agenda events_;
+  Transfers transfers_;
+  uint32_t begun_ = 0;  // steps
+  StepGraph::Schedule result_;
+};
+
 }  // namespace
 
-StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const PlanTimes& times) : times_(times) {
+StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation) {
+  const simulate::Programs programs(plan, machine, simulation, simulate::batches_of(plan, machine, simulation));
+  capacities_ = programs.capacities;
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     first_.emplace_back();
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
       first_[rank].push_back(static_cast<uint32_t>(nodes_.size()));
-      for (uint32_t step = 0; step < plan.ranks[rank].groups[group].steps.size(); ++step) {
+      const std::vector<Step>& steps = plan.ranks[rank].groups[group].steps;
+      for (uint32_t step = 0; step < steps.size(); ++step) {
         Node& node = nodes_.emplace_back();
         std::tie(node.rank, node.group, node.step) = std::tuple(rank, group, step);
-        node.duration = times[rank][group].end[step] - times[rank][group].begin[step];
+        const simulate::Task& task = programs.all[programs.program_of()[rank][group]].tasks[step];
+        const auto longest = [&](const std::vector<simulate::Load>& loads) {
+          double microseconds = 0;
+          for (const simulate::Load& load : loads)
+            microseconds = std::max(microseconds, load.times * load.amount / capacities_[load.resource]);
+          return microseconds;
+        };
+        node.work_us = longest(task.work);
+        node.transfer = task.transfer;
+        node.fixed_us = task.fixed_us;
+        node.duration = node.work_us + longest(node.transfer) + node.fixed_us;
       }
     }
   }
-  add_order(plan, machine);
+  add_order(plan, programs.latencies);
   set_tails();
+  set_turns(plan);
 }
 
-void StepGraph::add_order(const Plan& plan, const simulate::Machine& machine) {
+void StepGraph::add_order(const Plan& plan, const std::vector<double>& latencies) {
   std::vector<std::vector<uint32_t>> sends(plan.channels.size()), receives(plan.channels.size());
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
@@ -49,45 +299,33 @@ void StepGraph::add_order(const Plan& plan, const simulate::Machine& machine) {
       if (operand.place == Place::message) receives[operand.channel].push_back(i);
   }
   for (uint32_t channel = 0; channel < plan.channels.size(); ++channel) {
-    const Channel& ring = plan.channels[channel];
-    const bool is_within = ring.from / machine.gpus_per_host == ring.to / machine.gpus_per_host;
-    const double latency = is_within ? machine.link_latency_us : machine.network_latency_us;
-    const size_t messages = sends[channel].size();
+    const size_t messages = sends[channel].size(), depth = plan.channels[channel].depth;
     for (size_t i = 0; i < messages; ++i) {
-      order(sends[channel][i], receives[channel][i], latency);
-      if (i + ring.depth < messages) order(receives[channel][i], sends[channel][i + ring.depth], 0);
+      order(sends[channel][i], receives[channel][i], latencies[channel]);
+      if (i + depth < messages) order(receives[channel][i], sends[channel][i + depth], 0);
     }
   }
 }
 
-void StepGraph::set_durations(const Schedule& schedule, const PlanTimes& merged) {
-  std::vector<uint32_t> sequence(nodes_.size());
-  for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    sequence[static_cast<size_t>(schedule.order[node.rank][node.group].begin[node.step])] = i;
-  }
-  std::vector<std::vector<uint32_t>> places;
-  for (const std::vector<GroupTimes>& rank : merged) places.emplace_back(rank.size());
-  for (uint32_t index : sequence) {
-    Node& node = nodes_[index];
-    const uint32_t group = schedule.assignments[node.rank][node.group];
-    const uint32_t step = places[node.rank][group]++;
-    node.duration = merged[node.rank][group].end[step] - merged[node.rank][group].begin[step];
-  }
+void StepGraph::set_durations(const std::vector<double>& durations) {
+  for (uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i].duration = durations[i];
   set_tails();
 }
 
-void StepGraph::set_tails() {
-  std::vector<uint32_t> before, ready;
+std::vector<uint32_t> StepGraph::sorted() const {
+  std::vector<uint32_t> before, result;
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     before.push_back(nodes_[i].before);
-    if (before[i] == 0) ready.push_back(i);
+    if (before[i] == 0) result.push_back(i);
   }
-  for (size_t next = 0; next < ready.size(); ++next)
-    for (const auto& [later, delay] : nodes_[ready[next]].after)
-      if (--before[later] == 0) ready.push_back(later);
-  std::ranges::reverse(ready);
-  for (uint32_t i : ready) {
+  for (size_t next = 0; next < result.size(); ++next)
+    for (const auto& [later, delay] : nodes_[result[next]].after)
+      if (--before[later] == 0) result.push_back(later);
+  return result;
+}
+
+void StepGraph::set_tails() {
+  for (uint32_t i : std::views::reverse(sorted())) {
     Node& node = nodes_[i];
     node.tail = 0;
     for (const auto& [later, delay] : node.after) node.tail = std::max(node.tail, delay + nodes_[later].tail);
@@ -95,91 +333,31 @@ void StepGraph::set_tails() {
   }
 }
 
-StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups) const {
-  struct Event {
-    double time;
-    uint32_t node;
-    bool ends;  // or can begin
-    bool operator>(const Event& other) const {
-      return std::tuple(time, !ends, node) > std::tuple(other.time, !other.ends, other.node);
+// The last steps of a rank take turns in the order of their chunks, beginning with the rank's own share of these, so
+// that the ranks do not all need the same peer first.
+void StepGraph::set_turns(const Plan& plan) {
+  const auto chunk_of = [&](const Node& node) {
+    const Step& step = plan.ranks[node.rank].groups[node.group].steps[node.step];
+    const auto local = std::ranges::find(step.to, Place::local, &Operand::place);
+    return local == step.to.end() ? 0 : local->chunk;
+  };
+  uint32_t chunks = 1;
+  for (const Node& node : nodes_)
+    if (node.after.empty()) chunks = std::max(chunks, chunk_of(node) + 1);
+  for (uint32_t i : std::views::reverse(sorted())) {
+    Node& node = nodes_[i];
+    if (node.after.empty()) {
+      const auto own = static_cast<uint32_t>(uint64_t{chunks} * node.rank / plan.ranks.size());
+      node.turn = (chunk_of(node) + chunks - own) % chunks;
+      continue;
     }
-  };
-  struct Worker {
-    bool is_free = true;
-    double load_us = 0;  // of all steps of the groups that it has
-  };
-  Schedule result{{}, times_};
-  std::vector<std::vector<double>> loads;
-  loads.reserve(first_.size());
-  for (const std::vector<uint32_t>& groups_of_rank : first_) loads.emplace_back(groups_of_rank.size());
-  for (const Node& node : nodes_) loads[node.rank][node.group] += node.duration;
-  std::vector<std::vector<Worker>> workers;
-  for (size_t rank = 0; rank < first_.size(); ++rank) {
-    workers.emplace_back(std::max<uint32_t>(1, groups[rank]));
-    result.assignments.emplace_back(first_[rank].size(), none);
+    node.turn = none;
+    for (const auto& [later, delay] : node.after) node.turn = std::min(node.turn, nodes_[later].turn);
   }
-  // By rank, the steps that could begin, those with the longest tails first. Of about equal ones those to the nearest
-  // rank, so that the ranks do not all send to the same one.
-  std::vector<std::set<std::tuple<double, uint32_t, uint32_t>>> ready(first_.size());
-  double longest = 0;
-  for (const Node& node : nodes_) longest = std::max(longest, node.tail);
-  const auto key = [&](uint32_t index) {
-    constexpr double classes = 256;
-    const Node& node = nodes_[index];
-    const double tail = longest > 0 ? std::floor(node.tail / longest * classes) : 0;
-    return std::tuple(-tail, node.distance, index);
-  };
-  std::vector<uint32_t> before;
-  std::vector<double> possible(nodes_.size());
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
-  for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    before.push_back(nodes_[i].before);
-    if (before[i] == 0) events.push({0, i, false});
-  }
-  uint32_t begun = 0;
-  const auto begin_steps = [&](uint32_t rank, double now) {
-    std::vector<Worker>& all = workers[rank];
-    for (auto one = ready[rank].begin(); one != ready[rank].end();) {
-      const uint32_t index = std::get<2>(*one);
-      const Node& node = nodes_[index];
-      uint32_t& assigned = result.assignments[rank][node.group];
-      uint32_t chosen = assigned;
-      if (chosen == none) {
-        for (uint32_t i = 0; i < all.size(); ++i)
-          if (all[i].is_free && (chosen == none || all[i].load_us < all[chosen].load_us)) chosen = i;
-        if (chosen == none) return;  // all are busy
-        all[chosen].load_us += loads[rank][node.group];
-      } else if (!all[chosen].is_free) {
-        ++one;
-        continue;
-      }
-      assigned = chosen;
-      all[chosen].is_free = false;
-      result.order[rank][node.group].begin[node.step] = begun++;
-      events.push({now + node.duration, index, true});
-      one = ready[rank].erase(one);
-    }
-  };
-  while (!events.empty()) {
-    const double now = events.top().time;
-    std::set<uint32_t> changed;  // ranks
-    for (; !events.empty() && events.top().time <= now; events.pop()) {
-      const Event event = events.top();
-      const Node& node = nodes_[event.node];
-      changed.insert(node.rank);
-      if (!event.ends) {
-        ready[node.rank].insert(key(event.node));
-        continue;
-      }
-      workers[node.rank][result.assignments[node.rank][node.group]].is_free = true;
-      for (const auto& [later, delay] : node.after) {
-        possible[later] = std::max(possible[later], now + delay);
-        if (--before[later] == 0) events.push({possible[later], later, false});
-      }
-    }
-    for (uint32_t rank : changed) begin_steps(rank, now);
-  }
-  return result;
+}
+
+StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, const Rules& rules) const {
+  return ListScheduler(nodes_, capacities_, first_, rules).run(groups);
 }
 
 }  // namespace narrowcast::plan::schedule

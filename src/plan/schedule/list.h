@@ -2,50 +2,73 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plan/ir.h"
 #include "plan/schedule/merge.h"
 #include "plan/simulate/machine.h"
+#include "plan/simulate/program.h"
 
 namespace narrowcast::plan::schedule {
 
-// The steps of a plan of split(), with their times and order.
+// A step of a plan of split(), with what it takes of a machine.
+struct Node {
+  uint32_t rank = 0, group = 0, step = 0;
+  double work_us = 0;                              // of its group's CTAs, then
+  std::vector<simulate::Load> transfer;            // over links, and then
+  double fixed_us = 0;                             // until it ends
+  uint32_t distance = 0;                           // to the rank to which it sends
+  uint32_t turn = 0;                               // of the first chunk of the result that needs the step
+  uint32_t before = 0;                             // how many steps it waits for
+  std::vector<std::pair<uint32_t, double>> after;  // nodes that wait for this one, and for how long after its end
+  double duration = 0;                             // estimated
+  double tail = 0;                                 // the longest path that begins with this step
+};
+
+// The steps of a plan and their order.
 class StepGraph {
  public:
-  // times: of the steps, simulated in the same plan.
-  StepGraph(const Plan& plan, const simulate::Machine& machine, const PlanTimes& times);
+  // simulation: of calls, of which one micro-batch is scheduled.
+  StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation);
 
+  // Which of the steps that could begin do so first.
+  enum class Priority : uint8_t {
+    longest_path,  // those that the longest path follows
+    shortest_path  // those that the shortest path follows, of about equal ones those for the first chunks
+  };
+  struct Rules {
+    Priority priority = Priority::longest_path;
+    // Whether groups of several steps are divided evenly among the merged groups before any step begins. Otherwise a
+    // merged group takes one when its first step can begin.
+    bool divides_evenly = false;
+  };
   struct Schedule {
     std::vector<Assignment> assignments;  // by rank
     PlanTimes order;                      // `begin` of a step: how many steps begin before it
+    std::vector<double> durations;        // by node
+    double microseconds = 0;              // without the launch
   };
-  // Lets every step begin as soon as a merged group of its rank is free: first those that the longest path follows.
+  // Lets every step begin as soon as a merged group of its rank is free.
   // groups: by rank, of how many merged groups.
-  Schedule schedule(const std::vector<uint32_t>& groups) const;
+  Schedule schedule(const std::vector<uint32_t>& groups, const Rules& rules) const;
 
-  // Takes how long steps last from the plan that merge() made of a schedule.
-  void set_durations(const Schedule& schedule, const PlanTimes& merged);
+  // How long steps take depends on what runs beside them, so a schedule has better estimates for the next one.
+  void set_durations(const std::vector<double>& durations);
 
  private:
-  struct Node {
-    uint32_t rank = 0, group = 0, step = 0;
-    double duration = 0;
-    double tail = 0;        // the longest path that begins with this step
-    uint32_t distance = 0;  // to the rank to which it sends
-    uint32_t before = 0;
-    std::vector<std::pair<uint32_t, double>> after;  // nodes that wait for this one, and for how long after its end
-  };
+  void add_order(const Plan& plan, const std::vector<double>& latencies);
   void order(uint32_t first, uint32_t second, double delay) {
     nodes_[first].after.emplace_back(second, delay);
     ++nodes_[second].before;
   }
-  void add_order(const Plan& plan, const simulate::Machine& machine);
+  std::vector<uint32_t> sorted() const;  // nodes; none comes before one that it waits for
   void set_tails();
+  void set_turns(const Plan& plan);
 
   std::vector<Node> nodes_;
   std::vector<std::vector<uint32_t>> first_;  // by rank and group, the node of the first step
-  PlanTimes times_;
+  std::vector<double> capacities_;            // of links, by resource
 };
 
 }  // namespace narrowcast::plan::schedule

@@ -20,8 +20,8 @@ namespace narrowcast::plan::schedule {
 namespace {
 
 constexpr double tolerance = 1e-9;  // of rounding in predicted times
-// Steps, times the groups of a rank, of replicated plans. Simulations of larger ones take long.
-constexpr uint64_t max_replicated_size = 200'000;
+// Of plans whose steps are divided or replicated. Searches with more take long.
+constexpr uint64_t max_steps = 60'000;
 
 uint32_t most_groups(const Plan& plan) {
   size_t most = 0;
@@ -29,11 +29,11 @@ uint32_t most_groups(const Plan& plan) {
   return static_cast<uint32_t>(most);
 }
 
-uint64_t size_of(const Plan& plan) {
+uint64_t steps_of(const Plan& plan) {
   uint64_t steps = 0;
   for (const Rank& rank : plan.ranks)
     for (const Group& group : rank.groups) steps += group.steps.size();
-  return steps * most_groups(plan);
+  return steps;
 }
 
 // What ResCCL reports is that no thread block is idle for more than this share of the time.
@@ -94,17 +94,10 @@ class Search {
     simulate::Prediction prediction;
     if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
     times_ = times_of(plan_, prediction);
-    divide(prediction);
+    divided_ = split(plan_, prediction, false);
+    if (divided_) graph_.emplace(*divided_, machine_, options_.simulation);
     options_.simulation.records_timeline = false;
     return NCAST_OK;
-  }
-
-  // Divides the plan's groups, and simulates them.
-  void divide(const simulate::Prediction& prediction) {
-    divided_ = split(plan_, prediction);
-    simulate::Prediction divided;
-    if (divided_ && simulate::simulate(*divided_, machine_, options_.simulation, &divided)) divided_.reset();
-    if (divided_) graph_.emplace(*divided_, machine_, times_of(*divided_, divided));
   }
 
   uint32_t group_limit() const { return options_.max_groups != 0 ? options_.max_groups : most_groups(plan_); }
@@ -127,24 +120,21 @@ class Search {
   // The plan with the divided groups in so many groups of each rank, in the order of list schedules. How long steps
   // take depends on what runs beside them, so each schedule is made with the times of the one before.
   bool list(const std::vector<uint32_t>& groups, double limit_us, Result* best) const {
-    constexpr int rounds = 4;
+    constexpr int rounds = 3;
+    constexpr double inaccuracy = 1.01;  // of the times of list schedules, which are of one micro-batch
+    const bool is_one_batch = options_.simulation.max_batches == 1;
     if (!divided_ || !graph_) return false;
-    StepGraph graph = *graph_;
     bool any = false;
-    for (int round = 0; round < rounds; ++round) {
-      const StepGraph::Schedule found = graph.schedule(groups);
-      Plan merged_plan = merge(*divided_, found.order, found.assignments);
-      simulate::Options timed = options_.simulation;
-      timed.records_timeline = true;
-      simulate::Prediction prediction;
-      if (simulate::simulate(merged_plan, machine_, timed, &prediction)) break;
-      graph.set_durations(found, times_of(merged_plan, prediction));
-      // With one micro-batch a timeline does not change the times.
-      std::optional<Result> made = prediction.batches == 1
-                                       ? Result{std::move(merged_plan), before_, side_of(prediction)}
-                                       : simulated(std::move(merged_plan));
-      any |= take_better(limit_us, std::move(made), best);
-    }
+    for (const bool evenly : {false, true})
+      for (const auto priority : {StepGraph::Priority::longest_path, StepGraph::Priority::shortest_path}) {
+        StepGraph graph = *graph_;
+        for (int round = 0; round < rounds; ++round) {
+          const StepGraph::Schedule found = graph.schedule(groups, {priority, evenly});
+          graph.set_durations(found.durations);
+          if (is_one_batch && found.microseconds > limit_us * inaccuracy) continue;
+          any |= take_better(limit_us, simulated(merge(*divided_, found.order, found.assignments)), best);
+        }
+      }
     return any;
   }
 
@@ -253,21 +243,34 @@ class Search {
   Side before_;
 };
 
+// The same plan in as many groups as possible, each step of one chunk. Empty if it cannot be split.
+std::optional<Plan> split_steps(const Plan& lowered, const simulate::Machine& machine, const Options& options) {
+  simulate::Options simulation = options.simulation;
+  simulation.records_timeline = true;
+  simulation.max_batches = 1;
+  simulate::Prediction prediction;
+  if (!can_split(lowered) || simulate::simulate(lowered, machine, simulation, &prediction)) return std::nullopt;
+  return split(lowered, prediction, true);
+}
+
 }  // namespace
 
 ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, const Options& options, Result* result) {
   if (ncast_status status = Search(lowered, machine, options).run(result)) return status;
+  if (!is_idle(result->after)) return NCAST_OK;
+  const std::optional<Plan> parts = split_steps(lowered, machine, options);
+  if (!parts) return NCAST_OK;
   const double limit_us = std::max(result->before.microseconds, result->after.microseconds) * (1 + tolerance);
-  Options replicated_options = options;
-  if (options.max_groups == 0) replicated_options.max_groups = most_groups(lowered);
-  for (uint32_t instances = 2; instances <= options.max_instances; ++instances) {
-    if (!is_idle(result->after) || !can_split(lowered)) break;
-    if (size_of(lowered) > max_replicated_size / instances / instances) break;
-    Plan replicated = lowered;
+  Options limited = options;
+  if (options.max_groups == 0) limited.max_groups = most_groups(lowered);
+  // Steps of one chunk have been tried.
+  uint32_t instances = steps_of(*parts) == steps_of(lowered) ? 2 : 1;
+  for (; instances <= options.max_instances && is_idle(result->after); ++instances) {
+    Plan replicated = *parts;
     replicated.instances = instances;
-    // Steps of several chunks become many, perhaps too many. What has been found remains valid then.
-    if (lower::lower(replicated, &replicated) != NCAST_OK || size_of(replicated) > max_replicated_size ||
-        !is_proved(replicated) || Search(replicated, machine, replicated_options).improve(limit_us, result) != NCAST_OK)
+    // What has been found remains valid if the steps become too many.
+    if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps ||
+        Search(replicated, machine, limited).improve(limit_us, result) != NCAST_OK)
       break;
   }
   return NCAST_OK;

@@ -5,11 +5,11 @@
 // rank are then assigned to fewer groups: those that are busy at the same time to different ones, the longest first,
 // and within a merged group in the order in which the simulation started them. That order respects all dependences.
 // Plans of rings are also divided into single connections and steps (split.h), and these are assigned by list
-// scheduling (list.h), a few times, each time with the durations that the simulation of the last schedule had. Results
-// are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one that passes
-// and that the verifier proves. If that still leaves a group idle for long, this is repeated with two instances of the
-// plan and more, each for a part of every chunk. They have more connections with less work each, which can be divided
-// more evenly.
+// scheduling (list.h), by several rules and a few times, each time with the durations that the last schedule had.
+// Results are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one
+// that passes and that the verifier proves. If that still leaves a group idle for long, steps of several chunks are
+// divided too, so that phases of the plan overlap. Then this is repeated with two instances of the plan and more, each
+// for a part of every chunk. They have more connections with less work each, which can be divided more evenly.
 #pragma once
 
 #include "plan/ir.h"

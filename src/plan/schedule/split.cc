@@ -40,9 +40,15 @@ struct Cell {
 class RankSplit {
  public:
   // order: the steps that move something. Each comes later than what it has to wait for.
-  RankSplit(const Rank& rank, const std::vector<StepId>& order) : awaited_(order.size()) {
-    steps_.reserve(order.size());
-    for (const StepId& id : order) steps_.push_back(&rank.groups[id.group].steps[id.step]);
+  RankSplit(const Rank& rank, const std::vector<StepId>& order, bool by_chunk) {
+    for (const StepId& id : order) {
+      const Step& step = rank.groups[id.group].steps[id.step];
+      if (by_chunk)
+        for (uint32_t chunk = 0; chunk < step.count; ++chunk) steps_.push_back(part_of(step, chunk));
+      else
+        steps_.push_back(step);
+    }
+    awaited_.resize(steps_.size());
   }
 
   // Adds what the steps wait for if the rank's chunks are where `map` says.
@@ -51,19 +57,19 @@ class RankSplit {
     for (uint32_t i = 0; i < steps_.size(); ++i) {
       const auto each_cell = [&](const std::vector<Operand>& operands, auto visit) {
         for (const Operand& operand : operands)
-          for (uint32_t chunk = 0; operand.has_location() && chunk < steps_[i]->count; ++chunk)
+          for (uint32_t chunk = 0; operand.has_location() && chunk < steps_[i].count; ++chunk)
             visit(cells[map.base(rank, operand.buffer) + operand.chunk + chunk]);
       };
       const auto await = [&](uint32_t other) {
         if (other != none && other != i) awaited_[i].push_back(other);
       };
-      each_cell(steps_[i]->from, [&](Cell& cell) { await(cell.writer); });
-      each_cell(steps_[i]->to, [&](Cell& cell) {
+      each_cell(steps_[i].from, [&](Cell& cell) { await(cell.writer); });
+      each_cell(steps_[i].to, [&](Cell& cell) {
         await(cell.writer);
         for (uint32_t reader : cell.readers) await(reader);
       });
-      each_cell(steps_[i]->from, [&](Cell& cell) { cell.readers.push_back(i); });
-      each_cell(steps_[i]->to, [&](Cell& cell) { cell = {i, {}}; });
+      each_cell(steps_[i].from, [&](Cell& cell) { cell.readers.push_back(i); });
+      each_cell(steps_[i].to, [&](Cell& cell) { cell = {i, {}}; });
     }
   }
 
@@ -72,7 +78,7 @@ class RankSplit {
     std::map<std::pair<uint32_t, bool>, uint32_t> ends;  // of rings: the first step that uses them
     for (uint32_t i = 0; i < steps_.size(); ++i)
       for (const bool sends : {false, true})
-        for (const Operand& operand : sends ? steps_[i]->to : steps_[i]->from)
+        for (const Operand& operand : sends ? steps_[i].to : steps_[i].from)
           if (operand.place == Place::message)
             sets.join(ends.try_emplace({operand.channel, sends}, i).first->second, i);
     std::vector<Group> result;
@@ -84,7 +90,7 @@ class RankSplit {
         group = static_cast<uint32_t>(result.size());
         result.emplace_back();
       }
-      Step step = *steps_[i];
+      Step step = steps_[i];
       step.after = last_of_each_group(awaited_[i], places, group);
       places.push_back({group, static_cast<uint32_t>(result[group].steps.size())});
       result[group].steps.push_back(std::move(step));
@@ -93,6 +99,14 @@ class RankSplit {
   }
 
  private:
+  static Step part_of(Step step, uint32_t chunk) {
+    step.count = 1;
+    for (std::vector<Operand>* operands : {&step.from, &step.to})
+      for (Operand& operand : *operands)
+        if (operand.has_location()) operand.chunk += chunk;
+    return step;
+  }
+
   static std::vector<StepId> last_of_each_group(const std::vector<uint32_t>& awaited, const std::vector<StepId>& places,
                                                 uint32_t own) {
     std::map<uint32_t, uint32_t> last;
@@ -108,7 +122,7 @@ class RankSplit {
     return result;
   }
 
-  std::vector<const Step*> steps_;
+  std::vector<Step> steps_;
   std::vector<std::vector<uint32_t>> awaited_;
 };
 
@@ -128,7 +142,7 @@ bool can_split(const Plan& plan) {
          });
 }
 
-std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction) {
+std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction, bool by_chunk) {
   if (!can_split(plan)) return std::nullopt;
   // A step begins when what it waits for has ended, so that it also ends later in the simulation.
   std::vector<std::vector<StepId>> orders(plan.ranks.size());
@@ -138,7 +152,7 @@ std::optional<Plan> split(const Plan& plan, const simulate::Prediction& predicti
   const std::vector<verify::MemoryMap> maps = verify::memory_maps(plan, 1);
   Plan result = plan;
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    RankSplit divided(plan.ranks[rank], orders[rank]);
+    RankSplit divided(plan.ranks[rank], orders[rank], by_chunk);
     for (const verify::MemoryMap& map : maps) divided.add_conflicts(static_cast<int>(rank), map);
     result.ranks[rank].groups = divided.groups();
     result.ranks[rank].barriers.clear();

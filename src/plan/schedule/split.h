@@ -17,6 +17,7 @@ bool can_split(const Plan& plan);
 // out.
 // Empty if the plan cannot be split.
 // prediction: of the proved plan in one micro-batch, with a timeline.
-std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction);
+// by_chunk: also divides steps of several chunks into steps of one.
+std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction, bool by_chunk);
 
 }  // namespace narrowcast::plan::schedule

@@ -40,6 +40,7 @@ class Agenda {
     put(at, last);
     settle(at);
   }
+  double first_time() const { return heap_.front().time; }
   // Removes and returns the earliest event.
   Event next() {
     const Event first = heap_.front();
