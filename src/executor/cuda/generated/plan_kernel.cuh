@@ -2,6 +2,7 @@
 // and announces the call.
 #pragma once
 
+#include "channel/peer/call_check.cuh"
 #include "device/ptx/stream_order.cuh"
 #include "executor/cuda/generated/plan_warp.cuh"
 

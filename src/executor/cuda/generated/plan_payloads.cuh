@@ -1,0 +1,227 @@
+// The buffers of a warp of a generated kernel, loads of values and payloads into them, ahead of time where possible, and
+// the ends of the warp's rings.
+#pragma once
+
+#include "executor/cuda/blocks/warp_memory.cuh"
+#include "executor/cuda/generated/plan_places.cuh"
+
+namespace narrowcast::executor::cuda::generated {
+
+// The ends of a warp's rings, in shared memory. The last entry is for threads without an end.
+template <uint32_t senders_, uint32_t receivers_>
+struct WarpEnds {
+  static constexpr uint32_t senders = senders_, receivers = receivers_;
+  channel::SenderEnd sending[senders + 1];
+  channel::ReceiverEnd receiving[receivers + 1];
+  uint32_t wire_vectors;  // vectors of 16 bytes put into slots
+};
+
+// Settings: see plan_warp.cuh.
+template <typename Settings>
+class PlanPayloads : public PlanPlaces<Settings> {
+  using Base = PlanPlaces<Settings>;
+  using Ends = typename Settings::Ends;
+
+ protected:
+  using Codec = typename Settings::Codec;
+  using Part = typename Base::Part;
+  using Base::block_bytes;
+
+ public:
+  // ends: the table of sending and receiving ends. index: of the warp in its group.
+  __device__ PlanPayloads(const PlanCall& call, WarpMemory<Codec>& memory, Ends& ends, SignalQueue& queue,
+                          const uint32_t* table, uint32_t index, int thread)
+      : Base(call, index, thread), memory_(memory), ends_(ends), queue_(queue), loader_(&memory.barrier, thread) {
+    const auto end_of = [&](uint32_t first, uint32_t count) {
+      const EndRef ref{static_cast<uint32_t>(thread) < count ? table[first + thread] : EndRef::none};
+      return End{ref.peer(), ref.ring() + index * Settings::rings, call.slots};
+    };
+    const End to = end_of(0, Ends::senders), from = end_of(Ends::senders, Ends::receivers);
+    peers_ = static_cast<uint32_t>(to.peer & 0xffff) | static_cast<uint32_t>(from.peer) << 16;
+    if (thread <= static_cast<int>(Ends::senders))
+      ends.sending[thread] = channel::SenderEnd::of(call.peers, call.rings, to);
+    if (thread <= static_cast<int>(Ends::receivers))
+      ends.receiving[thread] = channel::ReceiverEnd::of(call.peers, call.rings, from);
+    if (thread == 0) ends.wire_vectors = 0;
+    __syncwarp();
+  }
+
+ protected:
+  // A message: 0 if there is none.
+  struct Message {
+    uint32_t word;
+
+    // values_bytes: less than 2^15.
+    __device__ static Message of(PayloadSize size, int end, uint32_t values_bytes) {
+      return {size.word | static_cast<uint32_t>(end) << PayloadSize::bits | values_bytes << (PayloadSize::bits + 5)};
+    }
+    __device__ PayloadSize size() const { return {word % (1u << PayloadSize::bits)}; }
+    __device__ int end() const { return static_cast<int>(word >> PayloadSize::bits) % 32; }
+    __device__ uint32_t values_bytes() const { return word >> (PayloadSize::bits + 5); }
+    __device__ explicit operator bool() const { return word != 0; }
+  };
+
+  __device__ static SourceRef source(const uint32_t* table, uint32_t i) { return {table[2 * i], table[2 * i + 1]}; }
+
+  // opaque() makes the compiler recompute the address at every use: see reducing_warp.cuh and WarpMemory.
+  __device__ char* buffer(uint32_t number) const { return memory_.buffers[device::opaque(number)]; }
+  __device__ char* encoded_buffer() const { return buffer(2); }
+  __device__ void swap() { current_ ^= 1; }
+  __device__ void set_values(uint32_t number, uint32_t bytes) {
+    values_ = number;
+    bytes_ = bytes;
+  }
+
+  // --- loading ahead ---
+
+  __device__ void start_loading(const Part& part) {
+    device::order_stores_before_bulk_copies();
+    loader_.start(buffer(current_ ^ 1), part.values, part.bytes);
+    loading_ = true;
+  }
+  // Starts to load what the item's head says, into the buffer that is not current.
+  __device__ void prefetch_next() {
+    const ItemHead head{item_[0]};
+    if (head.next() == ItemHead::nothing) return;
+    const uint32_t block = turn_block_ + call_.warps - head.next_stage_and_1() * call_.warps;
+    if (block >= call_.blocks) return;
+    if (head.next() == ItemHead::message) return poll_payload(item_[1], 0);
+    const Part next = part(item_[1], block);
+    if (next.bytes != 0) start_loading(next);
+  }
+  // Starts to load the first local source of a reduction from source i on, unless that has been done.
+  __device__ void start_local_after(const uint32_t* table, uint32_t i, uint32_t count) {
+    if (loading_) return;
+    for (; i < count; ++i) {
+      if (source(table, i).kind() != SourceRef::local) continue;
+      const Part next = part(source(table, i).chunk, block_);
+      if (next.bytes != 0) start_loading(next);
+      return;
+    }
+  }
+
+  // --- messages ---
+
+  __device__ int sending_peer() const { return static_cast<int16_t>(peers_); }
+  __device__ int receiving_peer() const { return static_cast<int16_t>(peers_ >> 16); }
+  __device__ channel::SlotSender sender() {
+    return {call_.peers,
+            call_.rings,
+            {sending_peer(), 0, call_.slots},
+            ends_.sending[min(thread_, int{Ends::senders})],
+            block_bytes,
+            queue_,
+            thread_,
+            signals_};
+  }
+  __device__ channel::SlotReceiver receiver() {
+    return {call_.peers,
+            call_.rings,
+            {receiving_peer(), 0, call_.slots},
+            ends_.receiving[min(thread_, int{Ends::receivers})],
+            block_bytes,
+            thread_};
+  }
+
+  // Values of 0 bytes are sent as a vector that is not used, because a flag without payload does not exist.
+  __device__ PayloadSize raw_size() const {
+    return PayloadSize::of(max(static_cast<uint32_t>(format::aligned(bytes_)), uint32_t{format::alignment}), false);
+  }
+  // The flag's block field holds the bytes of the values.
+  __device__ bool put(EndMask to, const char* payload, PayloadSize size) {
+    channel::SlotSender sender = this->sender();
+    if (!sender.reserve(to)) return false;
+    sender.put(to, payload, size, bytes_, false);
+    signals_ = sender.signals();
+    if (thread_ == 0) ends_.wire_vectors += size.bytes() / format::alignment * __popc(to);
+    return true;
+  }
+
+  // Starts to load a payload whose flag has been seen. Returns none if there is none, or it is invalid.
+  __device__ Message start_payload(const channel::SlotReceiver::Payload& payload, char* to) {
+    const PayloadSize size = payload.flag.payload();
+    if (!size) return {};
+    const uint32_t bytes = payload.flag.block();
+    const uint32_t raw_bytes = max(static_cast<uint32_t>(format::aligned(bytes)), uint32_t{format::alignment});
+    const bool is_valid = size.is_coded() ? !Codec::is_identity && bytes == block_bytes && size.bytes() <= block_bytes
+                                          : bytes <= block_bytes && size.bytes() == raw_bytes;
+    if (!is_valid) {
+      report_payload(payload.end);
+      return {};
+    }
+    start_loading_payload(to, payload.data, size.bytes(), thread_);
+    return Message::of(size, payload.end, bytes);
+  }
+  __device__ void report_payload(int end) {
+    report_corrupt(call_.peers, __shfl_sync(device::all_lanes, receiving_peer(), end), thread_);
+  }
+  // If a message of these ends has arrived, starts to load it into the buffer that is not current.
+  __device__ void poll_payload(EndMask ends, int first) {
+    arriving_ = start_payload(receiver().next(ends, first, false), buffer(current_ ^ 1));
+  }
+  // Makes the next message of any of these ends current: loads it into the buffer that is not current, unless that has
+  // been started, makes that buffer current and releases the slot.
+  __device__ bool take_payload(EndMask ends) {
+    if (!arriving_) arriving_ = start_payload(receiver().next(ends, 0, true), buffer(current_ ^ 1));
+    if (!arriving_) return false;
+    swap();
+    finish_payload();
+    device::wait_for_store_sources(thread_);  // before prefetch_next() and the codec overwrite the other buffers
+    return true;
+  }
+  // The same for reductions, whose messages are loaded into the current buffer.
+  __device__ bool take_payload_of_reduction(int end) {
+    if (!arriving_) arriving_ = start_payload(receiver().wait(end), buffer(current_));
+    if (!arriving_) return false;
+    finish_payload();
+    return true;
+  }
+  __device__ void finish_payload() {
+    payload_ = arriving_;
+    arriving_ = {};
+    wait_for_payload();
+    receiver().release(payload_.end());
+    set_values(current_, payload_.values_bytes());
+  }
+  // Starts to load the next message of a reduction if it has arrived. The current buffer is free. Local sources are in
+  // the other buffer.
+  __device__ void poll_next_source(const uint32_t* table, uint32_t i, uint32_t count) {
+    while (i < count && source(table, i).kind() == SourceRef::local) ++i;
+    if (i >= count || source(table, i).kind() != SourceRef::message) return;
+    arriving_ = start_payload(receiver().poll(static_cast<int>(source(table, i).number())), buffer(current_));
+  }
+  // Decodes the payload in the current buffer.
+  template <bool coded>
+  __device__ bool open_payload() {
+    const PayloadSize size = payload_.size();
+    if (!coded || Codec::is_identity || !size.is_coded()) return true;
+    const bool decoded = device::decode_block<Codec>(ncast_codec{}, buffer(current_), size.bytes(), encoded_buffer(),
+                                                     memory_.scratch, thread_);
+    __syncwarp();  // all lanes have decoded
+    values_ = 2;
+    if (!decoded) report_payload(payload_.end());
+    return decoded;
+  }
+
+  using Base::block_;
+  using Base::call_;
+  using Base::item_;
+  using Base::part;
+  using Base::thread_;
+  using Base::turn_block_;
+
+  WarpMemory<Codec>& memory_;
+  Ends& ends_;
+  SignalQueue& queue_;
+  uint32_t peers_;  // of this thread's sending end, and above it of its receiving end
+  ValueLoader loader_;
+  uint32_t signals_ = 0;  // pushed in this call
+  uint32_t current_ = 0;  // index of the current buffer, 0 or 1
+  uint32_t values_ = 0;   // index of the buffer that contains the current values
+  uint32_t bytes_ = 0;    // of the current values
+  Message payload_{};     // that was received last
+  Message arriving_{};    // that is being loaded: into the buffer that is not current, in a reduction into the current
+  bool loading_ = false;  // values into the buffer that is not current
+};
+
+}  // namespace narrowcast::executor::cuda::generated
