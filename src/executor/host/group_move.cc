@@ -51,7 +51,7 @@ std::atomic<uint64_t>& GroupRun::flag_of(const Operand& operand, int rank) const
 
 // Whether a location contains packets that are encoded.
 bool GroupRun::holds_frame(const Operand& operand) const {
-  return operand.packets && is_coded(operand) && state_.facts.encodes_packets;
+  return operand.packets && is_coded(operand) && state_.facts.encoded_packets.exist;
 }
 
 // frame: of those of the step's values.

@@ -1,7 +1,6 @@
 #include "executor/host/plan_facts.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace narrowcast::executor::host {
 
@@ -9,13 +8,8 @@ using plan::ChannelKind;
 using plan::Operand;
 using plan::Place;
 
-namespace {
-
-constexpr uint64_t least_packet_frame_bytes = 16;
-
-}  // namespace
-
-PlanFacts::PlanFacts(const plan::Plan& plan) : message_chunks(plan.channels.size(), 1) {
+PlanFacts::PlanFacts(const plan::Plan& plan)
+    : encoded_packets(plan::find_encoded_packets(plan)), message_chunks(plan.channels.size(), 1) {
   for (const plan::Channel& channel : plan.channels) {
     has_semaphores = has_semaphores || channel.kind == ChannelKind::memory || channel.kind == ChannelKind::port;
   }
@@ -23,24 +17,18 @@ PlanFacts::PlanFacts(const plan::Plan& plan) : message_chunks(plan.channels.size
     const plan::Rank& row = plan.ranks[static_cast<size_t>(rank)];
     uses_scratch = uses_scratch || row.scratch_chunks != 0;
     for (const plan::Group& group : row.groups) {
-      for (const plan::Step& step : group.steps) add(plan, rank, step, nullptr);
+      for (const plan::Step& step : group.steps) add(plan, rank, step);
     }
   }
-  // Frames begin at values, whatever the type, and tiny ones would be longer than values.
-  if (packet_frame_bytes % least_packet_frame_bytes != 0) encodes_packets = false;
   // A plan that needs input and output to be the same memory needs it in shared memory too.
   if (plan.in_place == plan::InPlace::yes && (is_exposed[0] || is_exposed[1])) is_exposed[0] = is_exposed[1] = true;
 }
 
-void PlanFacts::add(const plan::Plan& plan, int rank, const plan::Step& step, const plan::Step* loop) {
-  for (const plan::Step& inner : step.body) add(plan, rank, inner, &step);
+void PlanFacts::add(const plan::Plan& plan, int rank, const plan::Step& step) {
+  for (const plan::Step& inner : step.body) add(plan, rank, inner);
   reduces = reduces || step.kind == plan::StepKind::reduce;
   for (const std::vector<Operand>* operands : {&step.from, &step.to}) {
     for (const Operand& operand : *operands) {
-      if (operand.packets && operand.codec != NCAST_CODEC_RAW) {
-        encodes_packets = true;
-        if (loop != nullptr) packet_frame_bytes = std::gcd(packet_frame_bytes, loop->unit_bytes);
-      }
       if (operand.place == Place::message) {
         message_chunks[operand.channel] = std::max(message_chunks[operand.channel], step.count);
       } else if (operand.place != Place::local || operand.packets) {

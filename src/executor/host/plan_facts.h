@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "plan/encoded_packets.h"
 #include "plan/ir.h"
 
 namespace narrowcast::executor::host {
@@ -20,11 +21,8 @@ struct PlanFacts {
   // By plan::Buffer. Buffers that other ranks access, or that contain packets.
   std::array<bool, 3> is_exposed = {};
   bool uses_scratch = false;
-  // Whether packets with a codec contain frames.
-  bool encodes_packets = false;
-  // Of how many bytes of values each of these frames is, at most. Loops write and read packets in units, which are
-  // multiples of it. 0: of a chunk's whole part in a micro-batch.
-  uint64_t packet_frame_bytes = 0;
+  // If no loop cuts them, a frame is a chunk's whole part in a micro-batch.
+  plan::EncodedPackets encoded_packets;
   // By channel: how many chunks the largest message of a ring has.
   std::vector<uint32_t> message_chunks;
 
@@ -43,8 +41,7 @@ struct PlanFacts {
   bool exposes(plan::Buffer buffer) const { return is_exposed[static_cast<size_t>(buffer)]; }
 
  private:
-  // loop: that contains the step; NULL: none.
-  void add(const plan::Plan& plan, int rank, const plan::Step& step, const plan::Step* loop);
+  void add(const plan::Plan& plan, int rank, const plan::Step& step);
   void add_packet_writer(const plan::Plan& plan, int rank, const plan::Operand& operand, uint32_t count);
 
   std::map<std::tuple<int, plan::Buffer, uint32_t>, uint64_t> packet_writers_;  // one bit for each rank

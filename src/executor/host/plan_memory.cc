@@ -59,7 +59,7 @@ class PlanMemory::Layout {
         exposed_.push_back(bytes_);
         if (!facts.exposes(buffer)) continue;
         bytes_ += flags_bytes(rank, buffer) + parts_bytes(rank, buffer);
-        if (buffer == Buffer::scratch && facts.encodes_packets)
+        if (buffer == Buffer::scratch && facts.encoded_packets.exist)
           bytes_ += part_count(rank, buffer) * PacketFrames::of(facts, part).bytes();
       }
     }
@@ -91,8 +91,9 @@ class PlanMemory::Layout {
 };
 
 PlanMemory::PacketFrames PlanMemory::PacketFrames::of(const PlanFacts& facts, size_t part_bytes) {
-  const size_t values_bytes =
-      facts.packet_frame_bytes == 0 ? part_bytes : std::min(part_bytes, static_cast<size_t>(facts.packet_frame_bytes));
+  const size_t values_bytes = facts.encoded_packets.frame_bytes == 0
+                                  ? part_bytes
+                                  : std::min(part_bytes, static_cast<size_t>(facts.encoded_packets.frame_bytes));
   return {(part_bytes + values_bytes - 1) / values_bytes, payload_bound(values_bytes)};
 }
 

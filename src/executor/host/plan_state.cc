@@ -22,7 +22,8 @@ void PlanState::begin(const Call& call, const CallTag& call_tag) {
   chunk_elems = plan->chunks == 1 ? count : (count + plan->chunks - 1) / plan->chunks;
   chunk_elems = (chunk_elems + aligned_elems - 1) & ~(aligned_elems - 1);
   part_elems = memory.part_bytes() >> (facts.reduces ? std::countr_zero(accumulator_bytes(dtype)) : value_shift);
-  packet_frame_elems = facts.packet_frame_bytes == 0 ? part_elems : facts.packet_frame_bytes >> value_shift;
+  packet_frame_elems =
+      facts.encoded_packets.frame_bytes == 0 ? part_elems : facts.encoded_packets.frame_bytes >> value_shift;
   // A call without values runs its steps once, so that the ranks compare their calls.
   batches = chunk_elems <= part_elems ? 1 : (chunk_elems + part_elems - 1) / part_elems;
   const auto& barriers = rank_plan().barriers;

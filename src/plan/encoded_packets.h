@@ -1,0 +1,18 @@
+// How the encoded packets of a plan are cut into frames. All executors do the same, so they send the same payloads.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/ir.h"
+
+namespace narrowcast::plan {
+
+struct EncodedPackets {
+  bool exist = false;  // packets with a codec contain frames
+  // Of how many bytes of values each frame is, at most. Loops write and read packets in units, which are multiples of
+  // it. 0: no loop does.
+  uint64_t frame_bytes = 0;
+};
+EncodedPackets find_encoded_packets(const Plan& plan);
+
+}  // namespace narrowcast::plan
