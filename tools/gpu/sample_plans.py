@@ -118,8 +118,9 @@ def packets_in_scratch(ranks: int, codec: str) -> str:
     p = Pairs(ranks, codec, "memory")
 
     def groups(r: int) -> list[list[Step]]:
-        puts = [place("scratch", r, channel=p.number[r, peer], packets=True) for peer in p.after(r)]
-        sources = [place("input", 0) if q == r else place("scratch", q, packets=True) for q in range(ranks)]
+        packets = {"packets": True, "codec": codec}
+        puts = [place("scratch", r, channel=p.number[r, peer], **packets) for peer in p.after(r)]
+        sources = [place("input", 0) if q == r else place("scratch", q, **packets) for q in range(ranks)]
         return [[copy(place("input", 0), *puts), reduce(sources, place("output", 0))]]
 
     return p.plan("all_reduce", groups, rank={"scratch_chunks": ranks}, scratch_copies=2)

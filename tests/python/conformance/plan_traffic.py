@@ -86,6 +86,16 @@ class Blocks:
         return wire_bytes
 
 
+class ChunkBlocks(Blocks):
+    """Kernels generated from plans: the blocks of the host backend's chunks. Other stores are values."""
+
+    def first(self, chunk: int, chunks: int, piece_bytes: int) -> int:
+        return Frames(self.codec).first(chunk, chunks, piece_bytes)
+
+    def wire_bytes(self, values: Values, kind: ValueType, can_be_coded: bool) -> int:
+        return super().wire_bytes(values, kind, True) if can_be_coded else _aligned(values.nbytes)
+
+
 @dataclass(frozen=True)
 class Packets:
     """Packets of kernels: 12 of 16 bytes are values, or 15 of 16 in lines of 128 bytes."""

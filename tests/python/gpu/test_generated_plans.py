@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import narrowcast
 import numpy as np
 import pytest
+from conformance.plan_traffic import ChunkBlocks, Frames, Sent, traffic
+from narrowcast._bench.operations import Call
 from narrowcast._native.cuda_driver import DeviceBuffer, call
 from narrowcast._plan import loading
-from narrowcast.plan import BUILT_IN
+from narrowcast.plan import BUILT_IN, build
+from narrowcast.types import value_type
+from plan.packet_documents import packets_in_loops
 
 TREE = Path(__file__).parents[3]
 for folder in (TREE / "tools" / "gpu", TREE / "tests" / "python" / "plan"):
@@ -32,6 +37,8 @@ Document = Callable[[], Any]
 # The ranks' kernels must fit on the GPU at the same time.
 MAX_CTAS = "32"
 TIMEOUT_SECONDS = 10
+BLOCK_BYTES = 4096
+ANY_BYTES = 1 << 62
 
 DOCUMENTS: dict[str, Document] = {
     "xml: ring, 2 ranks": lambda: xml.all_gather_ring(2),
@@ -119,6 +126,79 @@ def test_imported_plans_have_the_results_of_the_operations(name):
                     wanted = expected(model.operation, values, rank)
                     assert np.array_equal(target.read().view(np.int32), wanted), (count, in_place, rank)
         group.close_plans(loaded)
+
+
+def built(name: str, ranks: int) -> Document:
+    return lambda: build(name, "all_reduce", ranks, codec="window").json()
+
+
+# Ranks, the document, and how many bytes of values a frame of the host backend has at most.
+ENCODED_PACKETS: dict[str, tuple[int, Document, int]] = {
+    "one shot, 2 ranks": (2, built("one_shot", 2), ANY_BYTES),
+    "one shot, 4 ranks": (4, built("one_shot", 4), ANY_BYTES),
+    "two shots, 3 ranks": (3, built("two_shot", 3), ANY_BYTES),
+    "loops": (2, lambda: packets_in_loops(8192, 4096, "window"), 4096),
+    "loop and no loop": (2, lambda: packets_in_loops(0, 12288, "window"), 12288),
+    "loops shorter than a block": (2, lambda: packets_in_loops(2048, 1024, "window"), 1024),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", ENCODED_PACKETS)
+def test_encoded_packets_are_the_blocks_of_the_frames_of_the_host_executor(name, dtype):
+    ranks, document, frame_bytes = ENCODED_PACKETS[name]
+    plan = loading.read(document().encode(), name)
+    kind = value_type(dtype)
+    blocks = ChunkBlocks("window" if frame_bytes >= BLOCK_BYTES else "raw", BLOCK_BYTES)
+    frames = Frames("window", frame_bytes // kind.bytes)
+    with sharing(ranks) as group, narrowcast.LocalRanks(ranks) as host:
+        loaded = group.together(lambda rank: group.comms[rank].load_plan(plan, kind))
+        on_host = group.together(lambda rank: host[rank].load_plan(plan, kind))
+        for count in (1000, 30_001, 60_000):  # a micro-batch of the host backend
+            values = [
+                (np.random.default_rng([count, rank]).standard_normal(count) * 0.02).astype(dtype)
+                for rank in range(ranks)
+            ]
+            found, sent = run_on_gpu(group, loaded, values)
+            assert sent == traffic(plan.model, values.__getitem__, count, kind, blocks), count
+            right, sent = run_on_host(group, list(host), on_host, values)
+            assert sent == traffic(plan.model, values.__getitem__, count, kind, frames), count
+            for rank in range(ranks):
+                if Call(plan.model.operation, kind, count, rank, ranks).has_result:
+                    assert np.array_equal(found[rank], right[rank]), (count, rank)
+        group.close_plans(loaded)
+        group.close_plans(on_host)
+
+
+def run_on_gpu(group: Any, plans: list[Any], values: list[np.ndarray]) -> tuple[list[np.ndarray], list[Sent]]:
+    """Results that are as long as the values, and what each rank sends."""
+    sources = [DeviceBuffer(one.nbytes).write(one.view(np.uint8)) for one in values]
+    outs = [DeviceBuffer(one.nbytes) for one in values]
+    call("cuCtxSynchronize")
+    before = [totals(comm) for comm in group.comms]
+    for plan, source, out, stream in zip(plans, sources, outs, group.streams, strict=True):
+        plan(source, out, stream=stream, dtype=values[0].dtype.name)
+    finish(group)
+    return [out.read().view(values[0].dtype) for out in outs], sent_since(before, group.comms)
+
+
+def run_on_host(
+    group: Any, comms: list[Any], plans: list[Any], values: list[np.ndarray]
+) -> tuple[list[np.ndarray], list[Sent]]:
+    outs = [np.zeros_like(one) for one in values]
+    before = [totals(comm) for comm in comms]
+    group.together(lambda rank: plans[rank](values[rank], outs[rank]))
+    return outs, sent_since(before, comms)
+
+
+def sent_since(before: list[tuple[int, int]], comms: list[Any]) -> list[Sent]:
+    after = [totals(comm) for comm in comms]
+    return [Sent(new[0] - old[0], new[1] - old[1]) for new, old in zip(after, before, strict=True)]
+
+
+def totals(comm: Any) -> tuple[int, int]:
+    counters = comm.counters()
+    return counters.raw_bytes, counters.wire_bytes
 
 
 def finish(group: Any) -> None:

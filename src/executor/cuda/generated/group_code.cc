@@ -101,10 +101,14 @@ class GroupEmitter {
       default: break;
     }
     to.settles = item.settles;
-    for (const Place& place : item.from)
-      if (place.packets && place.kind == Place::Kind::local)
-        to.lines.push_back(text("if (!w.wait_for_packets(q[%zu])) return false;", push(to, {place.chunk})));
-    const bool can_begin = to.lines.empty() && !item.settles;
+    bool reads_packets = false;
+    for (const Place& place : item.from) {
+      reads_packets = reads_packets || place.packets;
+      if (!place.packets || place.coded) continue;
+      const size_t at = push_packets(to, place);
+      to.lines.push_back(text("if (!w.wait_for_packets(q[%zu], q[%zu], q[%zu])) return false;", at, at + 1, at + 2));
+    }
+    const bool can_begin = !reads_packets && !item.settles;
     if (item.kind == Item::Kind::reduce) {
       add_reduction(item, to);
     } else {
@@ -115,8 +119,28 @@ class GroupEmitter {
     return to;
   }
 
+  // Where packets that an item reads are.
+  size_t push_packets(Emitted& to, const Place& place) const {
+    return push(to, {static_cast<uint32_t>(place.rank), chunk(place), static_cast<uint32_t>(place.writer)});
+  }
+
+  // The payload that an item copies is passed on as it is to destinations with the same codec; all others need its
+  // values.
+  static bool decodes(const Item& item) {
+    return !std::ranges::all_of(item.to, [&](const Place& place) {
+      return (place.kind == Place::Kind::message || place.coded) && place.coded == item.from[0].coded;
+    });
+  }
+
   void add_source(const Item& item, Emitted& to) {
     const Place& from = item.from[0];
+    if (from.packets && from.coded) {
+      const size_t at = push_packets(to, from);
+      to.lines.push_back(text("if (!w.template receive_packets<%s>(q[%zu], q[%zu], q[%zu])) return false;",
+                              boolean(decodes(item)), at, at + 1, at + 2));
+      add_destinations(item, to, &from);
+      return;
+    }
     switch (from.kind) {
       case Place::Kind::local:
         to.first = ItemHead::chunk;
@@ -133,12 +157,8 @@ class GroupEmitter {
       case Place::Kind::message: {
         to.first = ItemHead::message;
         to.first_word = 1u << receiving_end(from);
-        // The payload is forwarded as it is to destinations with the same codec; all others need its values.
-        const bool decodes = !std::ranges::all_of(item.to, [&](const Place& place) {
-          return place.kind == Place::Kind::message && place.coded == from.coded;
-        });
         to.lines.push_back(text("if (!w.template receive<%s, %s>(q[%zu])) return false;", boolean(from.coded),
-                                boolean(decodes), push(to, {receiving_end(from)})));
+                                boolean(decodes(item)), push(to, {receiving_end(from)})));
         to.is_plain_receive = item.to.size() == 1 && item.to[0].kind == Place::Kind::local && !item.to[0].packets;
         to.coded = from.coded;
         add_destinations(item, to, &from);
@@ -153,8 +173,16 @@ class GroupEmitter {
     if (sources[0].kind == Place::Kind::local && sources[1].kind == Place::Kind::message)
       std::swap(sources[0], sources[1]);
     const size_t first = to.words.size();
-    bool coded = false;
+    bool coded = false, packets = false;
     for (const Place& from : sources) {
+      coded = coded || from.coded;
+      if (from.packets && from.coded) {
+        packets = true;
+        const auto source = SourceRef::of(SourceRef::encoded_packets, static_cast<uint32_t>(from.rank), chunk(from),
+                                          static_cast<uint32_t>(from.writer));
+        push(to, {source.kind_and_number, source.chunk});
+        continue;
+      }
       SourceRef source{};
       switch (from.kind) {
         case Place::Kind::local:
@@ -169,46 +197,59 @@ class GroupEmitter {
           break;
         case Place::Kind::message: source = SourceRef::of(SourceRef::message, receiving_end(from), 0); break;
       }
-      coded = coded || from.coded;
       push(to, {source.kind_and_number, source.chunk});
     }
     // Only averages do anything else at the end.
     const bool finishes = item.finishes && program_.op == NCAST_AVG;
-    to.lines.push_back(text("if (!w.template reduce<%s, %s>(q + %zu, %zu)) return false;", boolean(coded),
-                            boolean(finishes), first, sources.size()));
+    to.lines.push_back(text("if (!w.template reduce<%s, %s%s>(q + %zu, %zu)) return false;", boolean(coded),
+                            boolean(finishes), packets ? ", true" : "", first, sources.size()));
     add_destinations(item, to, nullptr);
   }
 
-  // from: the message that the item copies, if it does.
+  // from: the message or the encoded packets that the item copies, if it does.
   void add_destinations(const Item& item, Emitted& to, const Place* from) {
+    const bool stores_payload =
+        std::ranges::any_of(item.to, [](const Place& place) { return place.packets && place.coded; });
+    if (stores_payload)
+      to.lines.push_back(
+          text("const auto payload = w.%s();", from != nullptr && from->coded ? "received_payload" : "encoded_values"));
     // Rings' slots first when a message is passed on, because another rank waits for it.
     const auto add_sends = [&] {
       for (const bool coded : {false, true}) {
         const bool forwards = from != nullptr && from->coded == coded;
-        const char* const function = forwards ? "forward" : coded ? "send_encoded" : "send";
+        const bool is_encoded = coded && stores_payload;
+        const char* const function = is_encoded ? "send_payload"
+                                     : forwards ? "forward"
+                                     : coded    ? "send_encoded"
+                                                : "send";
         EndMaskList masks;
         for (const Place& place : item.to)
           if (place.kind == Place::Kind::message && place.coded == coded) masks.add(sending_end(place));
         for (const uint32_t mask : masks.masks)
-          to.lines.push_back(text("if (!w.%s(q[%zu])) return false;", function, push(to, {mask})));
+          to.lines.push_back(
+              text("if (!w.%s(q[%zu]%s)) return false;", function, push(to, {mask}), is_encoded ? ", payload" : ""));
       }
     };
     if (from != nullptr) add_sends();
     for (const Place& place : item.to) {
+      if (place.kind == Place::Kind::message) continue;
+      if (place.packets && place.coded) {
+        const size_t at = push(to, {static_cast<uint32_t>(place.rank), chunk(place)});
+        to.lines.push_back(text("w.store_packets(q[%zu], q[%zu], payload);", at, at + 1));
+        continue;
+      }
       if (place.kind == Place::Kind::local) {
         to.lines.push_back(text("w.store(q[%zu]);", push(to, {chunk(place)})));
-        if (place.packets) add_packet_flag(static_cast<uint32_t>(rank_), place, to);
-      } else if (place.kind == Place::Kind::remote) {
+      } else {
         const size_t at = push(to, {static_cast<uint32_t>(place.rank), chunk(place)});
         to.lines.push_back(text("if (!w.store_remote(q[%zu], q[%zu])) return false;", at, at + 1));
-        if (place.packets) add_packet_flag(static_cast<uint32_t>(place.rank), place, to);
+      }
+      if (place.packets) {
+        const size_t at = push(to, {static_cast<uint32_t>(place.rank), chunk(place)});
+        to.lines.push_back(text("w.raise_packets(q[%zu], q[%zu]);", at, at + 1));
       }
     }
     if (from == nullptr) add_sends();
-  }
-  static void add_packet_flag(uint32_t rank, const Place& place, Emitted& to) {
-    const size_t at = push(to, {rank, place.chunk});
-    to.lines.push_back(text("w.raise_packets(q[%zu], q[%zu]);", at, at + 1));
   }
 
   // Masks of ends for one put each: an end once, and no more ends than a signal queue holds.

@@ -51,14 +51,15 @@ struct ItemHead {
 struct SourceRef {
   uint32_t kind_and_number, chunk;
 
-  enum Kind : uint32_t { message = 0, local = 1, remote = 2 };
+  enum Kind : uint32_t { message = 0, local = 1, remote = 2, encoded_packets = 3 };
   static constexpr uint32_t words = 2;
-  // number: of the receiving end, or the rank of remote memory.
-  static constexpr SourceRef of(Kind kind, uint32_t number, uint32_t chunk) {
-    return {uint32_t{kind} << 30 | number, chunk};
+  // number: of the receiving end, or the rank whose memory the chunk is in.
+  static constexpr SourceRef of(Kind kind, uint32_t number, uint32_t chunk, uint32_t writer = 0) {
+    return {uint32_t{kind} << 30 | writer << 16 | number, chunk};
   }
   constexpr Kind kind() const { return static_cast<Kind>(kind_and_number >> 30); }
   constexpr uint32_t number() const { return kind_and_number & 0xffff; }
+  constexpr uint32_t writer() const { return kind_and_number >> 16 & 0xff; }  // of packets
 };
 
 // An end of a ring in the tables: the peer, and the number of the ring among those between the two ranks.
@@ -84,6 +85,21 @@ struct BufferWord {
   constexpr uint64_t offset() const { return word & ((uint64_t{1} << 40) - 1); }
 };
 
+// The flag of a block of packets in scratch: the number of the call, and for encoded packets the bytes of the values
+// and the size of their payload.
+struct PacketFlag {
+  uint64_t word;
+
+  static constexpr PacketFlag of(uint32_t call, channel::PayloadSize payload, uint32_t values_bytes) {
+    return {uint64_t{call} << 32 | uint64_t{values_bytes} << channel::PayloadSize::bits | payload.word};
+  }
+  constexpr bool is_of(uint32_t call) const { return word >> 32 == call; }
+  constexpr uint32_t values_bytes() const { return static_cast<uint32_t>(word) >> channel::PayloadSize::bits; }
+  constexpr channel::PayloadSize payload() const {
+    return {static_cast<uint32_t>(word % (1u << channel::PayloadSize::bits))};
+  }
+};
+
 // Memory of a loaded plan, by byte offset. Everything is initially zero and keeps its content from call to call.
 // `shared` memory is accessed by the other ranks, and has the same layout on all of them.
 struct PlanLayout {
@@ -94,6 +110,7 @@ struct PlanLayout {
   uint32_t points;         // points of groups that other groups wait for
   uint32_t packet_chunks;  // scratch chunks that contain packets
   uint32_t packet_blocks;  // blocks of each that a launch can have
+  uint32_t scratch_copies;
   uint64_t scratch_bytes;  // of one copy
 
   // Shared memory: signals, addresses of buffers, flags of packets, scratch.
@@ -105,14 +122,15 @@ struct PlanLayout {
            ((uint64_t{call % 2} * channel::max_gpu_ranks + static_cast<uint32_t>(rank)) * 2 + buffer) *
                sizeof(uint64_t);
   }
-  constexpr uint64_t packet_flag(uint32_t chunk, uint32_t block) const {
+  // Each copy of the scratch has flags of its own, because a writer may be a call ahead of the reader.
+  constexpr uint64_t packet_flag(uint32_t copy, uint32_t chunk, uint32_t block) const {
     return aligned(buffer_word(2, 0, 0) + sizeof(uint64_t) * 4 * channel::max_gpu_ranks) +
-           (uint64_t{chunk} * packet_blocks + block) * sizeof(uint32_t);
+           ((uint64_t{copy} * packet_chunks + chunk) * packet_blocks + block) * sizeof(PacketFlag);
   }
   constexpr uint64_t scratch(uint32_t copy) const {
-    return aligned(packet_flag(packet_chunks, 0)) + copy * scratch_bytes;
+    return aligned(packet_flag(scratch_copies, 0, 0)) + copy * scratch_bytes;
   }
-  constexpr uint64_t shared_bytes(uint32_t copies) const { return scratch(copies); }
+  constexpr uint64_t shared_bytes() const { return scratch(scratch_copies); }
 
   // The rank's own memory: numbers of calls by CTA, points, counts of signals sent and waited for.
   constexpr uint64_t calls() const { return 0; }

@@ -1,5 +1,5 @@
-// The buffers of a warp of a generated kernel, loads of values and payloads into them, ahead of time where possible, and
-// the ends of the warp's rings.
+// The buffers of a warp of a generated kernel, loads of values and payloads into them, ahead of time where possible,
+// and the ends of the warp's rings.
 #pragma once
 
 #include "executor/cuda/blocks/warp_memory.cuh"
@@ -190,18 +190,50 @@ class PlanPayloads : public PlanPlaces<Settings> {
     if (i >= count || source(table, i).kind() != SourceRef::message) return;
     arriving_ = start_payload(receiver().poll(static_cast<int>(source(table, i).number())), buffer(current_));
   }
-  // Decodes the payload in the current buffer.
-  template <bool coded>
-  __device__ bool open_payload() {
+  // Decodes the payload in the current buffer. Calls report() if it is corrupt.
+  template <bool coded, typename Report>
+  __device__ bool open_payload(Report report) {
     const PayloadSize size = payload_.size();
     if (!coded || Codec::is_identity || !size.is_coded()) return true;
     const bool decoded = device::decode_block<Codec>(ncast_codec{}, buffer(current_), size.bytes(), encoded_buffer(),
                                                      memory_.scratch, thread_);
     __syncwarp();  // all lanes have decoded
     values_ = 2;
-    if (!decoded) report_payload(payload_.end());
+    if (!decoded) report();
     return decoded;
   }
+  // The same for the payload of a message.
+  template <bool coded>
+  __device__ bool open_message() {
+    return open_payload<coded>([&] { report_payload(payload_.end()); });
+  }
+
+  // --- encoded packets in scratch ---
+
+  __device__ char* packets_at(uint32_t rank, uint32_t chunk) const {
+    return this->part_of(this->scratch_of(rank), ChunkRef{chunk}, block_).values;
+  }
+  // Loads encoded packets of `writer` from the scratch of `rank` into the current buffer.
+  __device__ bool take_packets(uint32_t rank, uint32_t chunk, uint32_t writer) {
+    PacketFlag flag{};
+    if (!this->wait_for_packet_flag(rank, chunk, writer, flag)) return false;
+    flag.word = __shfl_sync(device::all_lanes, static_cast<unsigned long long>(flag.word), 0);
+    const PayloadSize size = flag.payload();
+    const uint32_t bytes = flag.values_bytes();
+    if (size.bytes() > block_bytes || (size.is_coded() ? bytes != block_bytes : bytes > size.bytes())) {
+      report_packets(writer);
+      return false;
+    }
+    start_loading_payload(buffer(current_), packets_at(rank, chunk), size.bytes(), thread_);
+    wait_for_payload();
+    payload_ = Message::of(size, 0, bytes);
+    set_values(current_, bytes);
+    return true;
+  }
+  __device__ bool open_packets(uint32_t writer) {
+    return open_payload<true>([&] { report_packets(writer); });
+  }
+  __device__ void report_packets(uint32_t writer) { report_corrupt(call_.peers, static_cast<int>(writer), thread_); }
 
   using Base::block_;
   using Base::call_;

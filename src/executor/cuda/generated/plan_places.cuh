@@ -17,6 +17,14 @@ class PlanPlaces : public PlanTurns {
     uint32_t bytes;
   };
 
+  // Raises the flag of a block of packets in the scratch of `rank`, after the stores to it.
+  __device__ void raise_packets(uint32_t rank, uint32_t chunk) { raise_packet_flag(rank, chunk, {}, 0); }
+  // Waits for packets in the scratch of `rank`.
+  __device__ bool wait_for_packets(uint32_t rank, uint32_t chunk, uint32_t writer) {
+    PacketFlag flag{};
+    return wait_for_packet_flag(rank, chunk, writer, flag);
+  }
+
  protected:
   static constexpr uint32_t block_bytes = Settings::Codec::values_bytes;
 
@@ -48,17 +56,21 @@ class PlanPlaces : public PlanTurns {
     const ChunkRef ref{chunk};
     return part_of(call_.buffers[ref.buffer()], ref, block);
   }
-  // Offset of the copy of the scratch that this call uses.
-  __device__ uint64_t scratch_offset() const {
+  // The copy of the scratch that this call uses.
+  __device__ uint32_t scratch_copy() const {
     if constexpr (Settings::scratch_copies == 1) return 0;
-    return call_number() % Settings::scratch_copies * call_.layout.scratch_bytes;
+    return call_number() % Settings::scratch_copies;
+  }
+  __device__ uint64_t scratch_offset() const { return scratch_copy() * call_.layout.scratch_bytes; }
+  __device__ char* scratch_of(uint32_t rank) const {
+    return call_.shared[rank] + (call_.buffers[ChunkRef::scratch] - call_.shared[call_.peers.rank]);
   }
   // A block of a chunk of another rank. Waits until that rank has announced where its buffers are.
   __device__ bool find_remote(uint32_t rank, uint32_t chunk, Part& part) {
     const ChunkRef ref{chunk};
     char* base;
     if (ref.buffer() == ChunkRef::scratch) {
-      base = call_.shared[rank] + (call_.buffers[ChunkRef::scratch] - call_.shared[call_.peers.rank]);
+      base = scratch_of(rank);
     } else {
       BufferWord word{0};
       const auto* const from = reinterpret_cast<const uint64_t*>(
@@ -90,6 +102,31 @@ class PlanPlaces : public PlanTurns {
       __syncwarp();
     }
     return true;
+  }
+
+  // --- packets in scratch ---
+
+  __device__ uint64_t* packet_flag(uint32_t rank, uint32_t chunk) const {
+    return reinterpret_cast<uint64_t*>(call_.shared[rank] +
+                                       call_.layout.packet_flag(scratch_copy(), ChunkRef{chunk}.chunk(), block_));
+  }
+  __device__ void raise_packet_flag(uint32_t rank, uint32_t chunk, PayloadSize payload, uint32_t values_bytes) {
+    device::wait_for_stores(thread_);
+    if (thread_ == 0) {
+      device::fence_system();
+      device::store_relaxed(packet_flag(rank, chunk), PacketFlag::of(call_number(), payload, values_bytes).word);
+    }
+    __syncwarp();
+  }
+  // flag: set in thread 0 only.
+  __device__ bool wait_for_packet_flag(uint32_t rank, uint32_t chunk, uint32_t writer, PacketFlag& flag) {
+    const uint64_t* const from = packet_flag(rank, chunk);
+    return wait(
+        [&] {
+          flag.word = device::load_acquire(from);
+          return flag.is_of(call_number());
+        },
+        static_cast<int>(writer));
   }
 };
 

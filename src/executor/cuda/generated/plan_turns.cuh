@@ -86,20 +86,6 @@ class PlanTurns {
         static_cast<int>(rank));
   }
 
-  // Raises the flag of a block of packets in this rank's or a peer's scratch, after the stores to it.
-  __device__ void raise_packets(uint32_t rank, uint32_t packet_chunk) {
-    device::wait_for_stores(thread_);
-    if (thread_ == 0) {
-      device::fence_system();
-      device::store_relaxed(packet_flag(rank, packet_chunk), call_number());
-    }
-    __syncwarp();
-  }
-  __device__ bool wait_for_packets(uint32_t packet_chunk) {
-    const uint32_t* const flag = packet_flag(static_cast<uint32_t>(call_.peers.rank), packet_chunk);
-    return wait([&] { return device::load_acquire(flag) == call_number(); }, call_.peers.rank);
-  }
-
  protected:
   // index: of the warp in its group.
   __device__ PlanTurns(const PlanCall& call, uint32_t index, int thread)
@@ -111,9 +97,6 @@ class PlanTurns {
   }
   // Number of this call, which CTAs advance when they end.
   __device__ uint32_t call_number() const { return own<const uint32_t>(call_.layout.calls())[blockIdx.x] + 1; }
-  __device__ uint32_t* packet_flag(uint32_t rank, uint32_t packet_chunk) const {
-    return reinterpret_cast<uint32_t*>(call_.shared[rank] + call_.layout.packet_flag(packet_chunk, block_));
-  }
 
   // One thread waits, for values that other warps or ranks have written; the warp may load them afterwards.
   template <typename Ready>

@@ -10,7 +10,7 @@
 namespace narrowcast::executor::cuda::generated {
 
 // Settings of a kernel:
-//   Codec      of the coded messages; raw if there are none
+//   Codec      of the coded messages and packets; raw if there are none
 //   dtype, op  of the call
 //   Ends       the WarpEnds
 //   rings      between two ranks, at most
@@ -59,7 +59,7 @@ class PlanWarp : public PlanPayloads<Settings> {
   __device__ bool receive(uint32_t end) {
     if (!take_payload(1u << end)) return false;
     prefetch_next();
-    return !decodes || this->template open_payload<coded>();
+    return !decodes || this->template open_message<coded>();
   }
   // Receives one message of each of `count` ends, in any order, and stores each in a chunk. table: pairs of a different
   // end and a chunk.
@@ -81,15 +81,25 @@ class PlanWarp : public PlanPayloads<Settings> {
         prefetch_next();
       }
       const uint32_t to = __shfl_sync(device::all_lanes, chunk, end);
-      if (!this->template open_payload<coded>()) return false;
+      if (!this->template open_message<coded>()) return false;
       store(to);
     }
     return true;
   }
 
+  // Makes encoded packets, which `writer` has stored in the scratch of `rank`, the current values, or, if !decodes,
+  // only the payload to pass on.
+  template <bool decodes>
+  __device__ bool receive_packets(uint32_t rank, uint32_t chunk, uint32_t writer) {
+    device::wait_for_store_sources(thread_);
+    if (!take_packets(rank, chunk, writer)) return false;
+    prefetch_next();
+    return !decodes || open_packets(writer);
+  }
+
   // Combines sources in their order and makes the rounded result the current values. table: SourceRefs.
-  // finishes: the result contains the values of all ranks.
-  template <bool coded, bool finishes>
+  // finishes: the result contains the values of all ranks. packets: sources may be encoded packets.
+  template <bool coded, bool finishes, bool packets = false>
   __device__ bool reduce(const uint32_t* table, uint32_t count) {
     device::wait_for_store_sources(thread_);
     BlockSums<Settings::dtype, block_bytes> sums;
@@ -106,8 +116,11 @@ class PlanWarp : public PlanPayloads<Settings> {
         term = buffer(current_ ^ 1);
       } else {
         if (from.kind() == SourceRef::message) {
-          if (!take_payload_of_reduction(static_cast<int>(from.number())) || !this->template open_payload<coded>())
+          if (!take_payload_of_reduction(static_cast<int>(from.number())) || !this->template open_message<coded>())
             return false;
+          bytes = bytes_;
+        } else if (packets && from.kind() == SourceRef::encoded_packets) {
+          if (!take_packets(from.number(), from.chunk, from.writer()) || !open_packets(from.writer())) return false;
           bytes = bytes_;
         } else {
           if (!copy_remote(from.number(), from.chunk, buffer(current_), bytes)) return false;
@@ -156,15 +169,35 @@ class PlanWarp : public PlanPayloads<Settings> {
   }
   // Sends them to each of these sending ends, unchanged.
   __device__ bool send(EndMask to) { return put(to, buffer(values_), raw_size()); }
-  // Sends them encoded.
-  __device__ bool send_encoded(EndMask to) {
+  // What a sending end or encoded packets get: the values encoded, or as they are if that is not longer.
+  struct Payload {
+    const char* data;
+    PayloadSize size;
+  };
+  __device__ Payload encoded_values() {
     const PayloadSize size =
         bytes_ == 0 ? raw_size()
                     : encode<Codec>(ncast_codec{}, buffer(values_), bytes_, encoded_buffer(), memory_.scratch, thread_);
-    return put(to, size.is_coded() ? encoded_buffer() : buffer(values_), size);
+    return {size.is_coded() ? encoded_buffer() : buffer(values_), size};
   }
-  // Sends on the payload of the message that receive() has found.
-  __device__ bool forward(EndMask to) { return put(to, buffer(current_), payload_.size()); }
+  // The payload of the message or the packets that were received last.
+  __device__ Payload received_payload() const { return {buffer(current_), payload_.size()}; }
+  __device__ bool send_payload(EndMask to, Payload payload) { return put(to, payload.data, payload.size); }
+  // Sends them encoded.
+  __device__ bool send_encoded(EndMask to) { return send_payload(to, encoded_values()); }
+  // Sends on the payload that was received last.
+  __device__ bool forward(EndMask to) { return send_payload(to, received_payload()); }
+  // Stores a payload of the current values as packets in the scratch of `rank`.
+  __device__ void store_packets(uint32_t rank, uint32_t chunk, Payload payload) {
+    __syncwarp();
+    if (bytes_ != 0) {
+      device::copy_by_warp(packets_at(rank, chunk), payload.data, payload.size.bytes(), thread_);
+      if (thread_ == 0 && static_cast<int>(rank) != call_.peers.rank)
+        ends_.wire_vectors += payload.size.bytes() / format::alignment;
+    }
+    __syncwarp();
+    this->raise_packet_flag(rank, chunk, payload.size, bytes_);
+  }
 
   // Saves the state of the rings at the end of the program.
   __device__ void end() {
@@ -189,6 +222,8 @@ class PlanWarp : public PlanPayloads<Settings> {
   using Base::loader_;
   using Base::loading_;
   using Base::memory_;
+  using Base::open_packets;
+  using Base::packets_at;
   using Base::payload_;
   using Base::poll_next_source;
   using Base::poll_payload;
@@ -202,6 +237,7 @@ class PlanWarp : public PlanPayloads<Settings> {
   using Base::start_loading;
   using Base::start_local_after;
   using Base::swap;
+  using Base::take_packets;
   using Base::take_payload;
   using Base::take_payload_of_reduction;
   using Base::thread_;

@@ -99,6 +99,7 @@ void GeneratedPlan::lay_out() {
     const uint64_t copies = uint64_t{program.scratch_copies} * scratch_chunks_ * program.block_bytes;
     blocks_of_launch_ = static_cast<uint32_t>(std::max<uint64_t>(most_scratch_bytes / copies, 1));
     layout_.scratch_bytes = uint64_t{scratch_chunks_} * blocks_of_launch_ * program.block_bytes;
+    layout_.scratch_copies = program.scratch_copies;
   }
   if (program.has_packets) {
     layout_.packet_chunks = scratch_chunks_;
@@ -107,13 +108,12 @@ void GeneratedPlan::lay_out() {
 }
 
 ncast_status GeneratedPlan::allocate() {
-  const uint32_t copies = scratch_chunks_ == 0 ? 0 : program().scratch_copies;
   const bool shares = program().accesses_peers;
-  const uint64_t own_bytes = layout_.own_bytes() + (shares ? 0 : copies * layout_.scratch_bytes);
+  const uint64_t own_bytes = layout_.own_bytes() + (shares ? 0 : layout_.scratch_copies * layout_.scratch_bytes);
   if (const cudaError_t error = channel::allocate_zeroed(&own_, own_bytes))
     return failed("allocating memory for a plan", error);
   if (!shares) return NCAST_OK;
-  if (ncast_status status = comm_.allocate_shared(layout_.shared_bytes(copies), &shared_)) return status;
+  if (ncast_status status = comm_.allocate_shared(layout_.shared_bytes(), &shared_)) return status;
   for (int peer = 0; peer < comm_.ranks(); ++peer)
     if (ncast_status status = comm_.shared_address(shared_, peer, &shared_of_ranks_[peer])) return status;
   return NCAST_OK;

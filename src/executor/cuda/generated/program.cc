@@ -8,6 +8,7 @@
 
 #include "codec/codec.h"
 #include "executor/cuda/generated/schedule.h"
+#include "plan/encoded_packets.h"
 #include "select/block_split.h"
 #include "status/error.h"
 
@@ -25,9 +26,11 @@ class Builder {
   ncast_status build(uint32_t max_slots) {
     if (ncast_status status = check_limits()) return status;
     if (ncast_status status = find_codec()) return status;
+    if (ncast_status status = find_encoded_packets()) return status;
     for (int rank = 0; rank < plan_.rank_count(); ++rank)
       if (ncast_status status = add_rank(rank)) return status;
     if (ncast_status status = match_messages()) return status;
+    find_packet_writers();
     add_semaphore_words();
     find_accesses();
     if (!trace_values(plan_, &program_))
@@ -65,7 +68,7 @@ class Builder {
   ncast_status find_codec() {
     ncast_status status = NCAST_OK;
     visit_operands([&](const Operand& operand) {
-      if (status != NCAST_OK || operand.place != plan::Place::message) return;
+      if (status != NCAST_OK || !can_be_encoded(operand)) return;
       const ncast_codec codec = codec::effective_codec(program_.dtype, operand.codec);
       if (codec == NCAST_CODEC_RAW) return;
       if (program_.codec != NCAST_CODEC_RAW && program_.codec != codec)
@@ -75,6 +78,24 @@ class Builder {
     });
     program_.block_bytes = select::block_bytes(program_.dtype, program_.codec);
     return status;
+  }
+
+  // Memory holds values, with room for all of them, so only messages and packets are encoded.
+  static bool can_be_encoded(const Operand& operand) {
+    return operand.place == plan::Place::message || operand.packets;
+  }
+  // Warps encode whole blocks. Packets must be what the frames of other executors contain, which begin anew at every
+  // unit of a loop.
+  ncast_status find_encoded_packets() {
+    const plan::EncodedPackets packets = plan::find_encoded_packets(plan_);
+    if (!packets.exist || program_.codec == NCAST_CODEC_RAW) return NCAST_OK;
+    encodes_packets_ = packets.frame_bytes % program_.block_bytes == 0;
+    // Frames of less than a block contain the values as they are.
+    if (encodes_packets_ || packets.frame_bytes < program_.block_bytes) return NCAST_OK;
+    return fail(NCAST_UNSUPPORTED,
+                "loops of the plan '%s' cut encoded packets into frames of %llu bytes; generated kernels support "
+                "multiples of %u, and fewer bytes",
+                plan_.name.c_str(), static_cast<unsigned long long>(packets.frame_bytes), program_.block_bytes);
   }
 
   // --- items in the order of the plan ---
@@ -186,8 +207,7 @@ class Builder {
     place.buffer = operand.buffer;
     place.chunk = operand.chunk + i;
     place.packets = operand.packets;
-    // Memory holds values, with room for all of them, so only messages are encoded.
-    place.coded = operand.place == plan::Place::message &&
+    place.coded = can_be_encoded(operand) && (!operand.packets || encodes_packets_) &&
                   codec::effective_codec(program_.dtype, operand.codec) != NCAST_CODEC_RAW;
     if (place.packets && operand.place != plan::Place::message && operand.buffer != plan::Buffer::scratch)
       return fail(NCAST_UNSUPPORTED, "the plan '%s' has packets in %s; generated kernels support them in scratch",
@@ -246,6 +266,22 @@ class Builder {
     return NCAST_OK;
   }
 
+  // Failures to receive packets are attributed to the rank that writes them.
+  void find_packet_writers() {
+    std::map<std::pair<int, uint32_t>, int> writers;  // by rank and chunk of its scratch
+    const auto visit_packets = [&](std::vector<Place> Item::* places, auto visit) {
+      visit_items(program_, [&](const ItemId& id, Item& one) {
+        for (Place& place : one.*places)
+          if (place.packets) visit(id.rank, place, std::pair{place.rank, place.chunk});
+      });
+    };
+    visit_packets(&Item::to, [&](int rank, const Place&, const auto& where) { writers.try_emplace(where, rank); });
+    visit_packets(&Item::from, [&](int rank, Place& place, const auto& where) {
+      const auto found = writers.find(where);
+      place.writer = found == writers.end() ? rank : found->second;
+    });
+  }
+
   void add_semaphore_words() {
     program_.semaphores.resize(plan_.channels.size());
     std::vector<uint32_t> words(plan_.ranks.size());
@@ -283,6 +319,7 @@ class Builder {
 
   const plan::Plan& plan_;
   Program& program_;
+  bool encodes_packets_ = false;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> points_;                     // of the rank, by group and step
   std::vector<std::vector<uint32_t>> barrier_counts_;                            // of the rank, by group and barrier
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> barrier_points_;  // by barrier, time and group

@@ -21,6 +21,7 @@ struct Place {
   uint32_t message = 0;  // index in Program::messages
   bool coded = false;    // encoded by the codec of the program
   bool packets = false;
+  int writer = 0;  // of packets that are read
 
   bool is_in(plan::Buffer other, uint32_t index) const {
     return kind == Kind::local && buffer == other && chunk == index;
@@ -78,7 +79,7 @@ struct Program {
   plan::InPlace in_place = plan::InPlace::either;
   ncast_dtype dtype = NCAST_INT8;
   ncast_redop op = NCAST_SUM;
-  ncast_codec codec = NCAST_CODEC_RAW;  // of the coded places
+  ncast_codec codec = NCAST_CODEC_RAW;  // of the coded places: messages and packets
   uint32_t block_bytes = 4096;
   std::vector<RankProgram> ranks;
   std::vector<Message> messages;

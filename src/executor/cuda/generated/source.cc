@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "codec/codec.h"
 #include "executor/cuda/generated/group_code.h"
 #include "executor/cuda/generated/text.h"
 #include "select/block_shape.h"
@@ -50,9 +51,9 @@ class SharedLoop {
   std::string body() const {
     std::vector<std::string> cases(kinds_.size());
     for (const auto& [kind, number] : kinds_)
-      cases[number] = text("        case %zu:\n          p += %zu;\n          if (!w.begin_item(q)) break;\n", number,
+      cases[number] = text("        case %zu: {\n          p += %zu;\n          if (!w.begin_item(q)) break;\n", number,
                            kind.second) +
-                      kind.first + "          break;\n";
+                      kind.first + "          break;\n        }\n";
     std::string out = "    for (const uint32_t* p = items; *p != ~0u;) {\n      const uint32_t* const q = p + 1;\n";
     out += "      switch (*p++) {\n";
     for (const std::string& one : cases) out += one;
@@ -111,6 +112,9 @@ void generate_pieces(const Program& program, PieceProgram pieces, BlockSource* s
 }
 
 ncast_status generate_blocks(const Program& program, BlockSource* source) {
+  if (program.codec != NCAST_CODEC_RAW && program.codec != NCAST_CODEC_WINDOW)
+    return fail(NCAST_UNSUPPORTED, "generated kernels do not support the codec %s",
+                codec::describe(program.codec).c_str());
   std::vector<std::vector<Ends>> ends;
   size_t senders = 1, receivers = 1;
   for (int rank = 0; rank < program.rank_count(); ++rank) {

@@ -1,7 +1,9 @@
 #include "executor/cuda/generated/program.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "doctest/doctest.h"
 #include "executor/cuda/generated/sample_plans.h"
@@ -29,7 +31,8 @@ TEST_CASE("the plans of these tests are proved") {
     for (const Plan& plan :
          {test::all_gather_plan(ranks, NCAST_CODEC_WINDOW), test::all_reduce_plan(ranks, NCAST_CODEC_WINDOW),
           test::all_reduce_one_shot_plan(ranks, NCAST_CODEC_RAW), test::ring_all_reduce_plan(ranks, NCAST_CODEC_RAW),
-          test::put_all_gather_plan(ranks), test::packets_all_reduce_plan(ranks),
+          test::put_all_gather_plan(ranks), test::packets_all_reduce_plan(ranks, NCAST_CODEC_RAW),
+          test::packets_all_reduce_plan(ranks, NCAST_CODEC_WINDOW), test::packets_relay_plan(NCAST_CODEC_WINDOW),
           test::two_group_plan(ranks, NCAST_CODEC_RAW, true), test::two_group_plan(ranks, NCAST_CODEC_RAW, false)}) {
       const plan::verify::Report report = plan::verify::verify(plan);
       CHECK_MESSAGE(report.verdict == plan::verify::Verdict::proved, plan.name << ": " << report.finding.message);
@@ -169,6 +172,61 @@ TEST_CASE("what switches do is done by loads and stores on all ranks") {
   CHECK(item.from[1].kind == Place::Kind::local);
   CHECK(item.to[2].kind == Place::Kind::remote);
   CHECK(program.accesses_peer_buffers);
+}
+
+// Packets that both ranks write and read in loops.
+Plan packets_in_loops(uint64_t unit_bytes) {
+  Plan plan = test::packets_all_reduce_plan(2, NCAST_CODEC_WINDOW);
+  for (plan::Rank& rank : plan.ranks) {
+    plan::Step loop;
+    loop.kind = plan::StepKind::loop;
+    loop.unit_bytes = unit_bytes;
+    loop.body = std::move(rank.groups[0].steps);
+    rank.groups[0].steps = {loop};
+  }
+  return plan;
+}
+
+TEST_CASE("packets in loops contain the payloads of the host executor's frames, or the plan is refused") {
+  const auto is_encoded = [](uint64_t unit_bytes, ncast_dtype dtype) {
+    const Program program = program_of(packets_in_loops(unit_bytes), dtype);
+    return items(program, 0)[0].to[0].coded && items(program, 1)[1].from[0].coded;
+  };
+  CHECK(is_encoded(4096, NCAST_FLOAT32));
+  CHECK(is_encoded(12288, NCAST_FLOAT32));
+  CHECK(is_encoded(8192, NCAST_FLOAT64));
+  CHECK_FALSE(is_encoded(2048, NCAST_FLOAT32));  // no frame has a whole block
+  CHECK_FALSE(is_encoded(4096, NCAST_FLOAT64));
+  CHECK_FALSE(is_encoded(8200, NCAST_FLOAT32));  // frames would not begin at multiples of 16 bytes: there are none
+  CHECK_FALSE(is_encoded(4096, NCAST_INT32));
+  for (const auto& [unit_bytes, dtype] : {std::pair{6144, NCAST_FLOAT32}, {12288, NCAST_FLOAT64}}) {
+    Program program;
+    CHECK(make_program(packets_in_loops(static_cast<uint64_t>(unit_bytes)), dtype, NCAST_SUM, max_slots, &program) ==
+          NCAST_UNSUPPORTED);
+    CHECK(std::string(ncast_last_error()).find(std::to_string(unit_bytes) + " bytes") != std::string::npos);
+  }
+}
+
+TEST_CASE("failures to receive packets are attributed to the rank that writes them") {
+  const Program program = program_of(test::packets_relay_plan(NCAST_CODEC_RAW), NCAST_FLOAT32);
+  CHECK(items(program, 1)[1].from[0].writer == 0);  // in the own scratch
+  CHECK(items(program, 1)[3].from[0].writer == 0);  // in that of rank 0
+  CHECK(items(program, 1)[3].from[0].rank == 0);
+}
+
+TEST_CASE("copies of scratch have packet flags of their own") {
+  PlanLayout layout = {};
+  layout.packet_chunks = 3;
+  layout.packet_blocks = 5;
+  layout.scratch_copies = 2;
+  layout.scratch_bytes = 100;
+  std::set<uint64_t> flags;
+  for (const uint32_t copy : {0u, 1u})
+    for (uint32_t chunk = 0; chunk < 3; ++chunk)
+      for (uint32_t block = 0; block < 5; ++block) flags.insert(layout.packet_flag(copy, chunk, block));
+  CHECK(flags.size() == 30);
+  CHECK(layout.scratch(0) >= *flags.rbegin() + sizeof(PacketFlag));
+  CHECK(layout.shared_bytes() == layout.scratch(1) + 100);
 }
 
 TEST_CASE("plans that cannot complete or become a kernel are refused with the reason") {

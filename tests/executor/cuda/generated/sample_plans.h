@@ -168,7 +168,7 @@ inline Plan put_all_gather_plan(uint32_t ranks) {
 }
 
 // All-reduce through packets in the peers' scratch.
-inline Plan packets_all_reduce_plan(uint32_t ranks) {
+inline Plan packets_all_reduce_plan(uint32_t ranks, ncast_codec codec) {
   Plan plan = all_pairs_plan("all_reduce packets", plan::Operation::all_reduce, ranks, 0);
   plan.scratch_copies = 2;
   for (plan::Channel& channel : plan.channels) channel.kind = plan::ChannelKind::memory;
@@ -178,13 +178,47 @@ inline Plan packets_all_reduce_plan(uint32_t ranks) {
     for (uint32_t step = 1; step < ranks; ++step) {
       to.push_back(remote(Buffer::scratch, rank, rank * ranks + (rank + step) % ranks));
       to.back().packets = true;
+      to.back().codec = codec;
     }
     for (uint32_t from = 0; from < ranks; ++from) {
       sources.push_back(from == rank ? chunk(Buffer::input, 0) : chunk(Buffer::scratch, from));
       sources.back().packets = from != rank;
+      if (from != rank) sources.back().codec = codec;
     }
     plan.ranks[rank].groups = {
         {{copy(chunk(Buffer::input, 0), std::move(to)), reduce(std::move(sources), {chunk(Buffer::output, 0)})}}};
+  }
+  return plan;
+}
+
+// All-gather between four ranks, from each to the next: as packets in the next rank's scratch, as messages, and as
+// packets in the own scratch, which the next rank gets.
+inline Plan packets_relay_plan(ncast_codec codec) {
+  constexpr uint32_t ranks = 4;
+  Plan plan;
+  plan.name = "all_gather packets";
+  plan.operation = plan::Operation::all_gather;
+  plan.scratch_copies = 2;
+  plan.ranks.resize(ranks);
+  for (const plan::ChannelKind kind : {plan::ChannelKind::ring, plan::ChannelKind::memory})
+    for (int rank = 0; rank < int{ranks}; ++rank)
+      plan.channels.push_back(
+          {kind, rank, (rank + 1) % int{ranks}, kind == plan::ChannelKind::ring ? 2u : 0u, false, 0, {}});
+  const auto as_packets = [&](Operand operand) {
+    operand.packets = true;
+    operand.codec = codec;
+    return operand;
+  };
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    plan.ranks[rank].scratch_chunks = 2;
+    const auto at = [&](uint32_t back) { return chunk(Buffer::output, (rank + ranks - back) % ranks); };
+    const uint32_t from = (rank + ranks - 1) % ranks;
+    const Operand sent = as_packets(remote(Buffer::scratch, 0, ranks + rank));
+    const Operand received = as_packets(chunk(Buffer::scratch, 0)), kept = as_packets(chunk(Buffer::scratch, 1));
+    plan.ranks[rank].groups = {
+        {{copy(chunk(Buffer::input, 0), {at(0), sent}), copy(received, {at(1), message(rank, codec)}),
+          copy(message(from, codec), {kept, at(2)}),
+          copy(as_packets(remote(Buffer::scratch, 1, ranks + from)), {at(3)})}}};
   }
   return plan;
 }

@@ -11,6 +11,7 @@
 #include "executor/cuda/generated/nvrtc.h"
 #include "executor/cuda/generated/sample_plans.h"
 #include "executor/cuda/generated/shape.h"
+#include "narrowcast/codec.h"
 
 namespace narrowcast::executor::cuda::generated {
 namespace {
@@ -66,10 +67,41 @@ TEST_CASE("a message is passed on as it is if the next ring has its codec") {
   CHECK(count(text, "receive<true, true>") == 1);
 }
 
+TEST_CASE("packets in scratch are encoded once for all ranks, and decoded by the reduction") {
+  const std::string text = generated(test::packets_all_reduce_plan(4, NCAST_CODEC_WINDOW)).blocks.text;
+  CHECK(count(text, "w.encoded_values()") == 1);
+  CHECK(count(text, "w.store_packets(") == 3);
+  CHECK(count(text, "reduce<true, false, true>") == 1);
+  CHECK(count(text, "w.wait_for_packets(") == 0);
+  CHECK(count(text, "w.store_remote(") == 0);
+}
+
+TEST_CASE("encoded packets and messages are passed on as they are") {
+  const std::string text = generated(test::packets_relay_plan(NCAST_CODEC_WINDOW), NCAST_FLOAT32).blocks.text;
+  CHECK(count(text, "w.encoded_values()") == 1);  // of the own input
+  CHECK(count(text, "w.forward(") == 1);
+  CHECK(count(text, "w.received_payload()") == 1);
+}
+
+TEST_CASE("a rank waits for packets in its own memory and in that of another rank") {
+  CHECK(count(generated(test::packets_relay_plan(NCAST_CODEC_RAW)).blocks.text, "w.wait_for_packets(") == 2);
+}
+
 TEST_CASE("types without a codec are sent raw") {
+  const CompiledPlan packets = generated(test::packets_all_reduce_plan(2, NCAST_CODEC_WINDOW), NCAST_INT32);
+  CHECK(count(packets.blocks.text, "w.store_packets(") == 0);
   const CompiledPlan made = generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW), NCAST_INT32);
   CHECK(count(made.blocks.text, "send_encoded") == 0);
   CHECK(count(made.blocks.text, "raw::Codec<NCAST_INT32>") == 1);
+}
+
+TEST_CASE("generated kernels refuse codecs that they do not have") {
+  ncast_codec codec = NCAST_CODEC_RAW;
+  REQUIRE(ncast_codec_parse("uniform:bits=6", &codec) == NCAST_OK);
+  CompiledPlan made;
+  CHECK(generate(test::ring_all_reduce_plan(3, codec), {NCAST_FLOAT32, NCAST_SUM, 90, 8, true}, &made) ==
+        NCAST_UNSUPPORTED);
+  CHECK(std::string(ncast_last_error()).find("uniform:bits=6") != std::string::npos);
 }
 
 TEST_CASE("packets are for raw messages between rings") {
@@ -212,7 +244,9 @@ TEST_CASE("generated kernels compile for every step, type and reduction") {
   compiles(test::ring_all_reduce_plan(3, NCAST_CODEC_RAW), NCAST_FLOAT8_E4M3, NCAST_AVG);
   compiles(test::all_gather_plan(2, NCAST_CODEC_WINDOW), NCAST_FLOAT64, NCAST_SUM);
   compiles(test::put_all_gather_plan(2), NCAST_INT8, NCAST_SUM);
-  compiles(test::packets_all_reduce_plan(2), NCAST_INT64, NCAST_MAX);
+  compiles(test::packets_all_reduce_plan(2, NCAST_CODEC_RAW), NCAST_INT64, NCAST_MAX);
+  compiles(test::packets_all_reduce_plan(2, NCAST_CODEC_WINDOW), NCAST_FLOAT64, NCAST_SUM);
+  compiles(test::packets_relay_plan(NCAST_CODEC_WINDOW), NCAST_FLOAT16, NCAST_SUM);
   compiles(test::two_group_plan(2, NCAST_CODEC_RAW, true), NCAST_FLOAT16, NCAST_MIN);
 }
 

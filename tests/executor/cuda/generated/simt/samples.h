@@ -32,7 +32,11 @@ inline std::vector<Sample> samples() {
       {"barrier", two_group_plan(2, NCAST_CODEC_RAW, true), NCAST_INT64, NCAST_SUM, false},
       {"after", two_group_plan(2, NCAST_CODEC_RAW, false), NCAST_INT32, NCAST_PROD, true},
       {"puts", put_all_gather_plan(2), NCAST_INT8, NCAST_SUM, false},
-      {"packets_in_scratch", packets_all_reduce_plan(3), NCAST_INT32, NCAST_SUM, false},
+      {"packets_in_scratch", packets_all_reduce_plan(3, NCAST_CODEC_RAW), NCAST_INT32, NCAST_SUM, false},
+      {"encoded_packets", packets_all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false},
+      {"relay", packets_relay_plan(NCAST_CODEC_WINDOW), NCAST_FLOAT32, NCAST_SUM, false},
+      {"relay_raw", packets_relay_plan(NCAST_CODEC_RAW), NCAST_FLOAT32, NCAST_SUM, false},
+      {"encoded_messages", all_reduce_one_shot_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false},
   };
 }
 
