@@ -54,6 +54,8 @@ def _kinds(ranks: int) -> Iterator[tuple[str, str, str, str]]:
         )
     for name in ("after", "barrier", "packets_in_scratch", "puts_in_scratch", "put_all_gather"):
         yield name, "raw", "bfloat16", "sum"
+    yield "packets_in_scratch", "window", "float64", "avg"
+    yield "packets_in_scratch", "window", "bfloat16", "sum"
     yield "after", "window", "bfloat16", "sum"
     for codec in ("raw", "window"):
         yield "ring", codec, "int32", "sum"
