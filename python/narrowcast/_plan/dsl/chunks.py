@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from .record import Range
 from .sites import PlanError
@@ -46,9 +46,9 @@ class Chunks:
             raise PlanError("buffers of a switch are written by put")
         self._program._recorder.assign(self._part(which), self._program._range_of(value))
 
-    def piece(self, rank: int) -> Chunks:
+    def piece(self, rank: SupportsIndex) -> Chunks:
         """The piece of a rank, in a buffer with a piece for each rank, such as the output of an all-gather."""
-        return self._program._piece(self._range, index(rank))
+        return self._program._piece(self._range, rank)
 
     def __repr__(self) -> str:
         buffer, start, count = self._range.buffer, self._range.start, self._range.count
@@ -60,9 +60,9 @@ class Chunks:
     def _part(self, which: int | slice) -> Range:
         buffer, start, count = self._range.buffer, self._range.start, self._range.count
         if isinstance(which, slice):
-            first, last, stride = which.indices(count)
-            if stride != 1:
-                raise PlanError(f"slices of chunks are consecutive, so their step cannot be {stride}")
+            if which.step not in (None, 1):
+                raise PlanError(f"slices of chunks are consecutive, so their step cannot be {which.step}")
+            first, last, _ = which.indices(count)
             for bound in (which.start, which.stop):
                 if bound is not None and not -count <= index(bound) <= count:
                     raise PlanError(f"{self._named()} has no chunk {index(bound)}")

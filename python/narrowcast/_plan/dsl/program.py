@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import index
+from typing import SupportsIndex
 
 from ..._native import operations
 from ..._native.operations import Buffer as Content
@@ -14,7 +14,7 @@ from .chunks import Chunks
 from .record import Buffer, ChannelKey, Range
 from .recorder import Recorder, SwitchBuffer
 from .settings import current
-from .sites import PlanError, Site
+from .sites import PlanError, Site, whole
 
 #: As in src/plan/ir.h.
 MAX_RANKS = 1024
@@ -65,6 +65,9 @@ class Program(Plan):
             raise PlanError(str(error)) from None
         if described.has_peer or Content.LISTED in (described.send, described.recv):
             raise PlanError(f"there are no plans for {operation}")
+        ranks, root = whole("ranks", ranks), whole("root", root)
+        chunks, instances, depth = whole("chunks", chunks), whole("instances", instances), whole("depth", depth)
+        min_bytes, max_bytes = whole("min_bytes", min_bytes), whole("max_bytes", max_bytes)
         _require(1 <= ranks <= MAX_RANKS, f"ranks must be 1 to {MAX_RANKS}, not {ranks}")
         _require(0 <= root < ranks, f"root {root} is not one of {ranks} ranks")
         for text, number in {"chunks": chunks, "instances": instances, "depth": depth}.items():
@@ -89,7 +92,7 @@ class Program(Plan):
 
     def switch(self, ranks: Iterable[Rank] | None = None) -> Switch:
         """A switch that reads and writes the buffers of several ranks together. None: of all ranks."""
-        numbers = sorted({index(rank) for rank in (self.ranks if ranks is None else ranks)})
+        numbers = sorted({self._number(rank) for rank in (self.ranks if ranks is None else ranks)})
         if len(numbers) < 2:
             raise PlanError(f"a switch needs at least 2 ranks, not {len(numbers)}")
         return Switch(self, ChannelKey("switch", -1, -1, ranks=tuple(numbers)))
@@ -116,14 +119,21 @@ class Program(Plan):
     def _buffer_chunks(self, kind: str, rank: int) -> int:
         return self._header.buffer_chunks(self._operation, kind, rank)
 
-    def _piece(self, where: Range, rank: int) -> Chunks:
+    def _piece(self, where: Range, rank: SupportsIndex) -> Chunks:
         content = self._operation.send if where.buffer.kind == "input" else self._operation.recv
         chunks = self._header.chunks
         if where.buffer.kind not in ("input", "output") or not content.parted or where.count != where.buffer.size:
             raise PlanError("only a whole input or output with a piece for each rank has pieces")
-        if not 0 <= rank < len(self):
-            raise PlanError(f"there is no rank {rank}, only {len(self)}")
-        return Chunks(self, Range(where.buffer, rank * chunks, chunks))
+        return Chunks(self, Range(where.buffer, self._number(rank) * chunks, chunks))
+
+    def _number(self, rank: SupportsIndex) -> int:
+        """The number of a rank."""
+        if isinstance(rank, Rank) and rank._program is not self:
+            raise PlanError("this rank belongs to another program")
+        number = whole("a rank", rank)
+        if not 0 <= number < len(self):
+            raise PlanError(f"there is no rank {number}, only {len(self)}")
+        return number
 
     def _range_of(self, value: object) -> Range:
         if not isinstance(value, Chunks):
@@ -169,8 +179,7 @@ class Rank:
         packets: it contains packets, data with a flag. Other ranks `put` values there, and a step that reads them waits
         until they have arrived, so no signal is needed. Encoded with the codec that `with codec(...)` sets here.
         """
-        if chunks <= 0:
-            raise PlanError(f"scratch needs a positive number of chunks, not {chunks}")
+        chunks = _positive("scratch needs a positive number of chunks", chunks)
         buffer = Buffer(self.index, "scratch", chunks, packets, current().codec if packets else "raw")
         self._recorder.scratch[self.index].append(buffer)
         return Chunks(self._program, Range(buffer, 0, chunks))
@@ -191,11 +200,12 @@ class Rank:
 
     def send(self, source: Chunks, receiver: Rank) -> None:
         """Sends chunks of this rank as a message, which the receiver must `receive`. Messages arrive in order."""
-        self._recorder.send(self._own(source), index(receiver))
+        self._recorder.send(self._own(source), self._program._number(receiver))
 
     def receive(self, sender: Rank, chunks: int = 1) -> Chunks:
         """The next message that a rank sends to this one, of the given number of chunks."""
-        return self._chunks(self._recorder.receive(self.index, index(sender), chunks))
+        chunks = _positive("a message has a positive number of chunks", chunks)
+        return self._chunks(self._recorder.receive(self.index, self._program._number(sender), chunks))
 
     def put(self, source: Chunks, destination: Chunks) -> None:
         """Stores chunks of this rank in a buffer of another rank, or in those of all ranks of a switch.
@@ -213,17 +223,17 @@ class Rank:
 
         relaxed: orders no values; says only that this rank has come so far.
         """
-        channels = [self._recorder.memory(self.index, index(peer)) for peer in peers]
+        channels = [self._recorder.memory(self.index, self._program._number(peer)) for peer in peers]
         self._recorder.synchronize("signal", self.index, channels, relaxed)
 
     def wait(self, *peers: Rank, relaxed: bool = False) -> None:
         """Waits for one signal of each peer. Unless relaxed, later steps of the group see what preceded it."""
-        channels = [self._recorder.memory(index(peer), self.index) for peer in peers]
+        channels = [self._recorder.memory(self._program._number(peer), self.index) for peer in peers]
         self._recorder.synchronize("wait", self.index, channels, relaxed)
 
     def flush(self, *peers: Rank) -> None:
         """Waits until what this rank has put on the peers has been stored, so that the sources can be overwritten."""
-        channels = [self._recorder.memory(self.index, index(peer)) for peer in peers]
+        channels = [self._recorder.memory(self.index, self._program._number(peer)) for peer in peers]
         self._recorder.synchronize("flush", self.index, channels)
 
     def barrier(self, *groups: int | str) -> None:
@@ -232,6 +242,7 @@ class Rank:
 
     def semaphore(self, initial: int = 0) -> Semaphore:
         """A semaphore between groups of this rank."""
+        initial = whole("initial", initial)
         if initial < 0:
             raise PlanError(f"a semaphore cannot begin with {initial}")
         self._recorder.semaphores += 1
@@ -295,6 +306,12 @@ class Switch:
     def _whole(self, kind: str) -> Chunks:
         size = min(self._program._buffer_chunks(kind, rank) for rank in self._channel.ranks)
         return Chunks(self._program, Range(SwitchBuffer(kind, size, self._channel), 0, size))
+
+
+def _positive(requirement: str, number: int) -> int:
+    found = whole("the number", number)
+    _require(found > 0, f"{requirement}, not {number}")
+    return found
 
 
 def _require(condition: bool, message: str) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from .record import Buffer, ChannelKey, Operand, Place, Range, Task
-from .settings import Loop, current
+from .settings import Loop, check_name, current
 from .sites import PlanError, here
 
 
@@ -69,7 +69,6 @@ class Recorder:
         """Combines ranges of any ranks at one rank."""
         if not sources:
             raise PlanError("a reduction needs operands")
-        self.check(*sources)
         return self._computed("reduce" if len(sources) > 1 else "copy", rank, sources)
 
     def copy(self, rank: int, source: Range) -> Range:
@@ -77,6 +76,7 @@ class Recorder:
         return self._computed("copy", rank, [source])
 
     def _computed(self, kind: str, rank: int, sources: Sequence[Range]) -> Range:
+        self.check(*sources)
         result = self.value(rank, sources[0].count)
         senders = Counter(source.buffer.rank for source in sources if source.buffer.rank != rank)
         for sender, messages in senders.items():
@@ -109,6 +109,7 @@ class Recorder:
 
     def send(self, source: Range, receiver: int) -> None:
         """Sends a range of the rank as a message that the receiver must receive."""
+        self.check(source)
         task = self.task("copy", source.buffer.rank, pinned=True)
         task.sources, task.count = [local(source)], source.count
         task.destinations = [Operand(None, self.explicit_ring(source.buffer.rank, receiver), current().codec)]
@@ -134,6 +135,7 @@ class Recorder:
 
     def get(self, rank: int, source: Range) -> Range:
         """The values of a range of another rank, or the reduction of those of all ranks of a switch."""
+        self.check(source)
         return self._fetched(rank, self.remote(rank, source), source.count)
 
     def remote(self, rank: int, where: Range) -> Operand:
@@ -166,6 +168,8 @@ class Recorder:
 
     def barrier(self, rank: int, groups: Sequence[int | str]) -> None:
         """A barrier of groups of a rank."""
+        for name in groups:
+            check_name("group", name, int, str)
         if len(set(groups)) < 2:
             raise PlanError("a barrier needs the names of at least 2 groups of the rank")
         if current().loop is not None:
@@ -184,9 +188,6 @@ class Recorder:
             raise PlanError("operands have no chunks")
 
     def _different(self, sender: int, receiver: int) -> None:
-        for rank in (sender, receiver):
-            if not 0 <= rank < self.ranks:
-                raise PlanError(f"there is no rank {rank}, only {self.ranks}")
         if sender == receiver:
             raise PlanError(f"rank {sender} has no channel to itself")
 

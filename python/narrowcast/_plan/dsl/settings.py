@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from ..._native.codecs import codec_number
-from .sites import PlanError, Site, here
+from .sites import PlanError, Site, here, whole
 
 
 class Loop:
@@ -56,6 +56,7 @@ def codec(name: str) -> contextlib.AbstractContextManager[None]:
 
     Raises PlanError for an unknown codec.
     """
+    check_name("codec", name, str)
     try:
         codec_number(name)
     except ValueError as error:
@@ -68,11 +69,13 @@ def group(name: int | str) -> contextlib.AbstractContextManager[None]:
 
     Groups of a rank run concurrently. A step that needs what a step of another group of the rank did waits for it.
     """
+    check_name("group", name, int, str)
     return _changed(replace(current(), group=name))
 
 
 def channel(name: str) -> contextlib.AbstractContextManager[None]:
     """Uses other channels than outside: one with this name for every pair of ranks that needs one."""
+    check_name("channel", name, str)
     return _changed(replace(current(), channel=name))
 
 
@@ -94,8 +97,15 @@ def loop(unit_bytes: int) -> contextlib.AbstractContextManager[None]:
     Raises PlanError for a size that is not positive, and for a loop in a loop.
     """
     settings = current()
+    unit_bytes = whole("unit_bytes", unit_bytes)
     if settings.loop is not None:
         raise PlanError(f"a loop cannot be in another one (that of {settings.loop.site})")
     if unit_bytes <= 0:
         raise PlanError(f"a loop needs a positive number of bytes, not {unit_bytes}")
     return _changed(replace(settings, loop=Loop(unit_bytes, here())))
+
+
+def check_name(what: str, name: object, *types: type) -> None:
+    """Raises PlanError for a name of another type."""
+    if not isinstance(name, types):
+        raise PlanError(f"the name of a {what} cannot be {name!r}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from operator import index
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 from ...errors import InvalidArgumentError
 
@@ -33,6 +34,14 @@ class PlanError(InvalidArgumentError):
     def __init__(self, message: str, site: Site | None = None) -> None:
         self.site = site if site is not None else here()
         super().__init__(f"{self.site}: {message}")
+
+
+def whole(what: str, number: SupportsIndex) -> int:
+    """A whole number of any type. Raises PlanError for anything else."""
+    try:
+        return index(number)
+    except TypeError:
+        raise PlanError(f"{what} must be a whole number, not {number!r}") from None
 
 
 def here() -> Site:
