@@ -71,13 +71,29 @@ def integer(attributes: dict[str, str], name: str, line: int, low: int, high: in
             fail(line, f"the attribute {name} is missing")
         return default
     digits = text.strip()
-    if not digits.removeprefix("-").isdecimal() or not digits.isascii():
+    if not _is_integer(digits):
         fail(line, f"{name}={_short(text)} is not an integer")
     # Python converts only numbers of a limited length, and none of the format's is longer.
     value = int(digits) if len(digits) <= 20 else None
     if value is None or not low <= value <= high:
         fail(line, f"{name}={_short(digits)} is not between {low} and {high}")
     return value
+
+
+def _is_integer(digits: str) -> bool:
+    # int() accepts more: underscores, plus signs, and the digits of other scripts.
+    return digits.removeprefix("-").isdecimal() and digits.isascii()
+
+
+class _Integers(dict[str, int]):
+    """The values of texts, each converted once. Looking up a text that is not an integer is a ValueError."""
+
+    def __missing__(self, text: str) -> int:
+        digits = text.strip()
+        if not _is_integer(digits):
+            raise ValueError(text)
+        value = self[text] = int(digits)
+        return value
 
 
 def _short(text: str) -> str:
@@ -90,6 +106,7 @@ class _Parser:
         self.open: list[str] = [""]
         self.steps = 0
         self.rows: list[Row] = []
+        self.integers = _Integers()
         self.expat = expat.ParserCreate()
         self.expat.StartElementHandler = self.start
         self.expat.EndElementHandler = self.end
@@ -145,21 +162,21 @@ class _Parser:
 
     def step(self, attributes: dict[str, str]) -> None:
         # Plans have hundreds of thousands of steps. Offsets and counts are checked when they are used.
-        rows = self.rows
+        rows, integers = self.rows, self.integers
         try:
             row = (
                 self.expat.CurrentLineNumber,
                 _TYPES[attributes["type"]],
                 _BUFFERS[attributes["srcbuf"]],
-                int(attributes["srcoff"]),
+                integers[attributes["srcoff"]],
                 _BUFFERS[attributes["dstbuf"]],
-                int(attributes["dstoff"]),
-                int(attributes["cnt"]),
-                int(attributes["depid"]),
-                int(attributes["deps"]),
+                integers[attributes["dstoff"]],
+                integers[attributes["cnt"]],
+                integers[attributes["depid"]],
+                integers[attributes["deps"]],
                 _FLAGS[attributes["hasdep"]],
             )
-            in_order = int(attributes["s"]) == len(rows)
+            in_order = integers[attributes["s"]] == len(rows)
         except (KeyError, ValueError):
             self.explain(attributes)
         if not in_order:
