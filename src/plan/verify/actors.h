@@ -1,6 +1,7 @@
 // Who accesses memory, and which of them need a component in vector clocks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -71,15 +72,14 @@ void each_access(const Actors& actors, uint32_t plan, const FlatStep& step, Visi
     const uint32_t engine = engine_of(to);
     return engine != none ? engine : mover != none ? mover : group;
   };
-  for (const Operand& from : step.step->from) {
-    if (!from.has_location()) continue;
-    for (size_t i = 0; i < step.step->to.size(); ++i) {
-      const uint32_t reader = writer_of(step.step->to[i]);
-      bool is_repeated = false;
-      for (size_t j = 0; j < i; ++j) is_repeated |= writer_of(step.step->to[j]) == reader;
-      if (!is_repeated) visit(reader, from, false);
-    }
-  }
+  // Steps can have very many destinations, but few readers.
+  std::vector<uint32_t> readers;
+  for (const Operand& to : step.step->to)
+    if (const uint32_t reader = writer_of(to); std::ranges::find(readers, reader) == readers.end())
+      readers.push_back(reader);
+  for (const Operand& from : step.step->from)
+    if (from.has_location())
+      for (const uint32_t reader : readers) visit(reader, from, false);
   for (const Operand& to : step.step->to)
     if (to.has_location()) visit(writer_of(to), to, true);
 }
