@@ -131,11 +131,7 @@ cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShap
   params.buffer_bytes = channel::packet_buffer_bytes(comm_.ranks());
   params.rows_begin = lines ? channel::packet_rows_bytes<channel::ShortPacket>(comm_.ranks()) : 0;
   params.mark = mark_of(call_mark(make_tag(call, 0)));
-  params.tokens_to = params.tokens_from = ((1u << comm_.ranks()) - 1) & ~(1u << comm_.rank());
-  for (const Message& message : program().messages) {
-    if (message.from == comm_.rank()) params.tokens_to &= ~(1u << message.to);
-    if (message.to == comm_.rank()) params.tokens_from &= ~(1u << message.from);
-  }
+  set_tokens(program(), comm_.rank(), &params);
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(call.send) | reinterpret_cast<uintptr_t>(call.recv);
   params.is_aligned = (addresses | piece_bytes) % 8 == 0 ? 1 : 0;
   const bool is_straight = params.is_aligned != 0 && shape.delay == 0;

@@ -183,9 +183,11 @@ struct PlanPacketCall {
   uint32_t mark;
   uint32_t is_aligned;              // all chunks begin at multiples of 8
   uint32_t delay;                   // how many jobs later a warp does the next phase of a job
-  uint32_t tokens_to, tokens_from;  // bit masks of ranks with which this rank exchanges no messages in this direction
-  uint32_t reserved;
+  uint16_t tokens_to, tokens_from;  // bit masks of ranks with which this rank exchanges no messages in this direction
 };
+// Each line of 64 bytes of the parameters that a kernel uses takes time to load. The parameters begin 16 bytes after a
+// line does, and without gaps a one-shot between two ranks uses three lines.
+static_assert(sizeof(PlanPacketCall) == sizeof(channel::Peers) + 48);
 // The whole parameter. The table has the numbers of this rank's strands. In constant memory it would have to be fetched
 // into the constant cache by every call, which takes longer than the loads that depend on it.
 template <uint32_t words>

@@ -39,6 +39,18 @@ inline uint32_t value_of(PacketWord word, uint64_t piece_bytes, uint64_t chunk_b
   }
 }
 
+// Sets with which ranks a rank exchanges no messages in a call by packets.
+inline void set_tokens(const Program& program, int rank, PlanPacketCall* call) {
+  const uint32_t others = ((1u << program.rank_count()) - 1) & ~(1u << rank);
+  uint32_t to = others, from = others;
+  for (const Message& message : program.messages) {
+    if (message.from == rank) to &= ~(1u << message.to);
+    if (message.to == rank) from &= ~(1u << message.from);
+  }
+  call->tokens_to = static_cast<uint16_t>(to);
+  call->tokens_from = static_cast<uint16_t>(from);
+}
+
 // The most warps of a group.
 inline uint32_t most_warps(const Program& program, const BlockSource& source, uint32_t max_ctas, uint32_t rings) {
   return std::min(source.workers * max_ctas / program.groups(), rings / program.rings);
