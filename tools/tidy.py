@@ -1,4 +1,4 @@
-"""Checks the tree: file types and sizes, headers that nothing includes, long comments, generated files.
+"""Checks the tree: file types and sizes, headers and constants that nothing uses, long comments, generated files.
 
 Also reports measurements that are older than the kernels they describe. These are not errors, because measuring again
 needs a GPU.
@@ -30,6 +30,10 @@ SCRIPT_SUFFIXES = {".py", ".sh", ".cmake", ".toml", ".yaml", ".yml"}
 SCRIPT_NAMES = {"Makefile", "CMakeLists.txt", ".clang-tidy", ".clang-format"}
 C_COMMENT = re.compile(r"(^|\s)(//|/\*)|^\s*\* ")
 SCRIPT_COMMENT = re.compile(r"(^|\s)#")
+
+# clang-tidy finds these only in the file that it is called for, and it is called for several sources at once.
+CONSTANT = re.compile(r"(?:static )?constexpr [^=({;]*?\b(\w+)(?:\[\w*\])? ?[={]|namespace (\w+) =")
+TABLE = re.compile(r'^#include ".*\.(def|inc)"', re.MULTILINE)
 
 HEADER_SUFFIXES = {".h", ".cuh", ".inc", ".def"}
 HEADER_FOLDERS = ("include/", "src/")
@@ -124,6 +128,23 @@ def check_headers(root: Path, files: list[str]) -> Iterator[str]:
             yield f"{name}: nothing includes it"
 
 
+def check_constants(root: Path, files: list[str]) -> Iterator[str]:
+    for name in files:
+        if not name.startswith("src/") or not name.endswith(".cc"):
+            continue
+        text = (root / name).read_text(encoding="utf-8")
+        if TABLE.search(text):
+            continue  # its rows can use them
+        is_local = False
+        for number, line in enumerate(text.splitlines(), 1):
+            if line in ("namespace {", "}  // namespace"):
+                is_local = line.endswith("{")
+            match = CONSTANT.match(line) if is_local else None
+            constant = match and (match[1] or match[2])
+            if constant and len(re.findall(rf"\b{constant}\b", text)) == 1:
+                yield f"{name}:{number}: nothing uses {constant}"
+
+
 def comment_pattern(name: str) -> re.Pattern[str] | None:
     path = Path(name)
     if path.suffix in C_SUFFIXES or name.endswith(".cc.in"):
@@ -190,6 +211,7 @@ def main() -> int:
         *check_binaries(root, files),
         *check_sizes(root, files),
         *check_headers(root, files),
+        *check_constants(root, files),
         *check_comments(root, files),
         *check_generated(root, GENERATORS),
     ]

@@ -17,9 +17,11 @@ GOOD = {
     "include/narrowcast/types.h": "",
     "include/narrowcast/codec.h": '#include "narrowcast/types.h"\n',
     "tests/codec/frame.cc": '#include "narrowcast/codec.h"\n',
+    "src/codec/constants.cc": "namespace {\nconstexpr int size = 3;\nnamespace fs = a::b;\nconst fs::path p = size;\n"
+    "}  // namespace\nconstexpr int declared_elsewhere = 4;\n",
     "tests/golden/v1/frame.bin": "a\0b",
     "src/codec/codecs.def": "// clang-format off\n// number" + " " * 120 + "name\n// clang-format on\n",
-    "src/codec/table.cc": '#include "codec/codecs.def"\n',
+    "src/codec/table.cc": 'namespace {\nconstexpr int row = 1;\n#include "codec/codecs.def"\n}  // namespace\n',
     "third_party/big/big.h": "// " + "x" * 200 + "\n" * (tidy.MAX_BYTES + 1),
 }
 
@@ -62,6 +64,16 @@ def test_a_tidy_tree_passes(tree: Path) -> None:
         ("docs/guide.md", "x" * (tidy.MAX_BYTES + 1), f"docs/guide.md: {tidy.MAX_BYTES + 1} bytes"),
         ("src/codec/unused.h", "", "src/codec/unused.h: nothing includes it"),
         ("include/narrowcast/unused.cuh", "", "include/narrowcast/unused.cuh: nothing includes it"),
+        (
+            "src/codec/unused.cc",
+            "namespace {\nconstexpr int few = 3;\nconstexpr char text[] = {few};\n}  // namespace\n",
+            "src/codec/unused.cc:3: nothing uses text",
+        ),
+        (
+            "src/codec/unused.cc",
+            "namespace {\nnamespace files = std::filesystem;\n}  // namespace\n",
+            "src/codec/unused.cc:2: nothing uses files",
+        ),
         ("src/codec/long.cc", "int x;\n  int y;  // " + "x" * 120, "src/codec/long.cc:2: a comment of 133 columns"),
         (
             "src/codec/long.cc",
