@@ -1,9 +1,16 @@
-"""Arrays in GPU memory."""
+"""Arrays for GPU memory."""
 
 from __future__ import annotations
 
 import numpy as np
+from narrowcast._bench import samples
 from narrowcast._native.cuda_driver import DeviceBuffer
+from narrowcast.types import ValueType
+
+
+def bits_of(kind: ValueType, elems: int, data: str = "normal") -> np.ndarray:
+    """Values of a sample, as bits."""
+    return samples.of_rank(samples.sample(data, kind.name), 1, elems)
 
 
 def on_gpu(values: np.ndarray, shift: int = 0) -> DeviceBuffer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from narrowcast import errors
 from narrowcast._bench import nccl_library, operations
 from narrowcast.cuda import device_count
 
@@ -29,14 +28,6 @@ TINY = [
     "--batches",
     "2",
 ]
-
-
-@pytest.fixture(scope="module")
-def nccl():
-    try:
-        return nccl_library.Nccl()
-    except errors.UnsupportedError as error:
-        pytest.skip(str(error))
 
 
 def rows_of(done):

@@ -8,7 +8,7 @@ import narrowcast
 import numpy as np
 import pytest
 from codec_names import EXACT
-from gpu_memory import on_gpu
+from gpu_memory import bits_of, on_gpu
 from narrowcast import cuda
 from narrowcast._bench import oracle, samples
 from narrowcast._native.cuda_driver import MULTIPROCESSORS, DeviceBuffer, device_attribute
@@ -18,10 +18,6 @@ POISON = 0xA5
 HEADER_BYTES, FLAGS_BYTE = 64, 7
 SIZES = (0, 1, 31, 2047, 2048, 2049, 8192, 100_003)
 LONG = 3_000_017
-
-
-def bits_of(kind, elems: int, data: str = "normal") -> np.ndarray:
-    return samples.of_rank(samples.sample(data, kind.name), 1, elems)
 
 
 def encode(values: DeviceBuffer, kind, elems: int, stream, *, codec="window", **options) -> DeviceBuffer:

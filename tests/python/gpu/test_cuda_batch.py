@@ -6,18 +6,13 @@ import narrowcast
 import numpy as np
 import pytest
 from codec_names import EXACT
-from gpu_memory import on_gpu
-from narrowcast._bench import samples
+from gpu_memory import bits_of, on_gpu
 from narrowcast._native.cuda_driver import DeviceBuffer
 from narrowcast.cuda_batch import DecodeBatch, EncodeBatch
 from narrowcast.types import value_type
 
 POISON = 0xA5
 SIZES = (0, 1, 31, 2047, 2048, 2049, 100_003)
-
-
-def bits_of(kind, elems: int, data: str = "normal") -> np.ndarray:
-    return samples.of_rank(samples.sample(data, kind.name), 1, elems)
 
 
 class Batch:
