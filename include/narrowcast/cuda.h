@@ -94,6 +94,16 @@ NCAST_API ncast_status ncast_cuda_decode_batch(size_t count, const void* const* 
 // 0 if count is not valid.
 NCAST_API size_t ncast_cuda_decode_batch_workspace_bytes(size_t count);
 
+// Copies rows of pages to where each page belongs, with one kernel: blocks of a KV cache that were decoded end to end,
+// for example. Page p of row i has the bytes offsets[p] to offsets[p + 1] of the row, which begins at
+// rows + i * offsets[page_count], and goes to pages[p] + numbers[i] * strides[p]. All arrays are in device memory, and
+// are read when the stream reaches the call: `page_count` pages and strides, one more offset, `row_count` numbers. Any
+// alignment is possible; 16 bytes are fastest.
+NCAST_API ncast_status ncast_cuda_scatter_pages(size_t row_count, const void* rows, const uint64_t* numbers,
+                                                size_t page_count, void* const* pages, const uint64_t* strides,
+                                                const uint64_t* offsets, const ncast_cuda_options* options,
+                                                ncast_stream stream);
+
 // Slots, the layout of staging buffers: the payload of block i is at slots + i * ncast_slot_bytes(), and its length in
 // bytes is lengths[i]. No workspace is needed. Both functions return 0 if an argument is not valid.
 NCAST_API size_t ncast_slot_bytes(ncast_dtype dtype, ncast_codec codec);

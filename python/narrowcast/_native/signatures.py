@@ -152,6 +152,11 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [c_size_t, *[c_void_p] * 2, _CODEC, *[c_void_p] * 5, c_size_t, _OPTIONS, _STREAM],
     ),
     "ncast_cuda_decode_batch_workspace_bytes": (c_size_t, [c_size_t]),
+    "ncast_cuda_scatter_pages": (
+        _STATUS,
+        # rows' count and memory, numbers, pages' count, pages strides offsets options stream
+        [c_size_t, *[c_void_p] * 2, c_size_t, *[c_void_p] * 3, _OPTIONS, _STREAM],
+    ),
     "ncast_slot_bytes": (c_size_t, [c_int, _CODEC]),
     "ncast_slot_count": (c_uint64, [c_int, _CODEC, c_uint64]),
     "ncast_cuda_encode_slots": (

@@ -11,6 +11,7 @@
 // Before the kernels, whose includes are replaced (on_host/).
 #include "codec/frame/cuda/batch/decode.cuh"
 #include "codec/frame/cuda/batch/encode.cuh"
+#include "codec/frame/cuda/batch/scatter.cuh"
 #include "doctest/doctest.h"
 
 namespace narrowcast::codec::cuda {
@@ -270,6 +271,43 @@ TEST_CASE("batches end, however few of their CTAs run at once and in which order
       batches.emplace_back(std::vector<Array>{{NCAST_UINT8, 9000}, {NCAST_BFLOAT16, 40 * 2048}}, seed + 100);
       check(batches, {12, 4, 100'000}, seed, most_ctas);
     }
+  }
+}
+
+TEST_CASE("pages of any size, distance and alignment are scattered to their places, and nothing else is written") {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 20; ++round) {
+    const uint64_t unit = uint64_t{1} << random() % 6;
+    const auto page_count = static_cast<uint32_t>(1 + random() % 5), row_count = static_cast<uint32_t>(random() % 9);
+    std::vector<uint64_t> offsets{0}, strides, numbers;
+    for (uint32_t page = 0; page < page_count; ++page) {
+      const uint64_t bytes = random() % 4 * random() % 700 * unit;
+      offsets.push_back(offsets.back() + bytes);
+      strides.push_back(bytes + random() % 3 * unit);
+    }
+    for (uint32_t row = 0; row < row_count; ++row) numbers.push_back(row);
+    std::shuffle(numbers.begin(), numbers.end(), random);
+    Memory rows(offsets.back() * row_count);
+    for (uint64_t i = 0; i < offsets.back() * row_count; ++i) rows.at()[i] = static_cast<char>(random());
+    std::deque<Memory> layers;
+    std::vector<char*> pages;
+    std::vector<Bytes> expected;
+    for (uint32_t page = 0; page < page_count; ++page) {
+      const uint64_t bytes = strides[page] * row_count, begin = random() % 2 * unit % 16;
+      Memory& layer = layers.emplace_back(bytes + 16);
+      pages.push_back(layer.at() + begin);
+      Bytes& content = expected.emplace_back(layer.at(), layer.at() + bytes + 32);
+      for (uint32_t row = 0; row < row_count; ++row)
+        std::copy_n(rows.at() + row * offsets.back() + offsets[page], offsets[page + 1] - offsets[page],
+                    content.begin() + static_cast<std::ptrdiff_t>(begin + numbers[row] * strides[page]));
+    }
+    const ScatterArguments arguments{rows.at(),    numbers.data(), row_count,     page_count,
+                                     pages.data(), strides.data(), offsets.data()};
+    simt::Machine machine(random());
+    machine.launch(1 + random() % 4, 2, 0, [&] { scatter_pages(arguments); });
+    REQUIRE(machine.run());
+    for (uint32_t page = 0; page < page_count; ++page)
+      CHECK(std::equal(expected[page].begin(), expected[page].end(), layers[page].at()));
   }
 }
 

@@ -25,11 +25,7 @@ struct Array {
   size_t alignment;
 };
 
-ncast_status check_batch(const char* function, size_t count, ncast_codec codec, std::initializer_list<Array> arrays) {
-  RETURN_IF_FAILED(check(function, codec));
-  if (count > max_batch_count)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %zu, but the maximum is %zu", function, count, max_batch_count);
-  if (count == 0) return NCAST_OK;
+ncast_status check_arrays(const char* function, std::initializer_list<Array> arrays) {
   for (const Array& array : arrays) {
     if (array.pointer == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, array.name);
     if (reinterpret_cast<uintptr_t>(array.pointer) % array.alignment != 0)
@@ -37,6 +33,13 @@ ncast_status check_batch(const char* function, size_t count, ncast_codec codec, 
                   array.pointer, array.alignment);
   }
   return NCAST_OK;
+}
+
+ncast_status check_batch(const char* function, size_t count, ncast_codec codec, std::initializer_list<Array> arrays) {
+  RETURN_IF_FAILED(check(function, codec));
+  if (count > max_batch_count)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %zu, but the maximum is %zu", function, count, max_batch_count);
+  return count == 0 ? NCAST_OK : check_arrays(function, arrays);
 }
 
 ncast_status check_workspace(const char* function, size_t workspace_bytes, size_t needed_bytes) {
@@ -172,6 +175,32 @@ ncast_status ncast_cuda_decode_batch(size_t count, const void* const* frames, co
                                                static_cast<char*>(workspace),
                                                0};
     return cuda::launched(function, cuda::decode_batch(arguments, cuda::launch_of(options, stream)));
+  });
+}
+
+ncast_status ncast_cuda_scatter_pages(size_t row_count, const void* rows, const uint64_t* numbers, size_t page_count,
+                                      void* const* pages, const uint64_t* strides, const uint64_t* offsets,
+                                      const ncast_cuda_options* options, ncast_stream stream) {
+  const char* function = "ncast_cuda_scatter_pages";
+  return guarded(function, [&]() -> ncast_status {
+    for (const size_t count : {row_count, page_count})
+      if (count > cuda::max_batch_count)
+        return narrowcast::fail(NCAST_INVALID_ARGUMENT, "%s: there are %zu rows or pages, but the maximum is %zu",
+                                function, count, cuda::max_batch_count);
+    if (row_count == 0 || page_count == 0) return NCAST_OK;
+    RETURN_IF_FAILED(cuda::check_arrays(function, {{"rows", rows, 1},
+                                                   {"numbers", numbers, 8},
+                                                   {"pages", pages, 8},
+                                                   {"strides", strides, 8},
+                                                   {"offsets", offsets, 8}}));
+    const cuda::ScatterArguments arguments{static_cast<const char*>(rows),
+                                           numbers,
+                                           static_cast<uint32_t>(row_count),
+                                           static_cast<uint32_t>(page_count),
+                                           reinterpret_cast<char* const*>(pages),
+                                           strides,
+                                           offsets};
+    return cuda::launched(function, cuda::scatter_pages(arguments, cuda::launch_of(options, stream)));
   });
 }
 

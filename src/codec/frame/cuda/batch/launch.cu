@@ -12,6 +12,10 @@ __global__ void __launch_bounds__(batch_chunk_step) lay_out_kernel(const __grid_
   lay_out_chunk(arguments, memory);
 }
 
+__global__ void __launch_bounds__(scatter_threads) scatter_kernel(const __grid_constant__ ScatterArguments arguments) {
+  scatter_pages(arguments);
+}
+
 // `most_ctas`: CTAs that can have work.
 template <typename Arguments>
 cudaError_t launch_batch(KernelKind kind, Arguments arguments, uint32_t most_ctas, uint32_t other_warps,
@@ -40,6 +44,16 @@ cudaError_t encode_batch(const EncodeBatchArguments& arguments, const Launch& la
 
 cudaError_t decode_batch(const DecodeBatchArguments& arguments, const Launch& launch) {
   return launch_batch(KernelKind::decode_batch, arguments, ~0u, 0, launch);
+}
+
+cudaError_t scatter_pages(const ScatterArguments& arguments, const Launch& launch) {
+  constexpr uint64_t ctas_per_sm = 4;
+  Machine machine;
+  if (const cudaError_t error = find_machine(launch, &machine)) return error;
+  const uint64_t useful = uint64_t{arguments.row_count} * arguments.page_count;
+  const uint64_t most = machine.ctas * (launch.max_ctas == 0 ? ctas_per_sm : 1);
+  scatter_kernel<<<static_cast<uint32_t>(std::min(useful, most)), scatter_threads, 0, launch.stream>>>(arguments);
+  return cudaGetLastError();
 }
 
 }  // namespace narrowcast::codec::cuda

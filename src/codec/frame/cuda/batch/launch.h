@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codec/frame/cuda/batch/arguments.h"
+#include "codec/frame/cuda/batch/scatter.cuh"
 #include "codec/frame/cuda/launch.h"
 
 namespace narrowcast::codec::cuda {
@@ -10,5 +11,7 @@ namespace narrowcast::codec::cuda {
 // is ignored. They return cudaErrorInvalidDeviceFunction if the table has no kernel.
 cudaError_t encode_batch(const EncodeBatchArguments& arguments, const Launch& launch);
 cudaError_t decode_batch(const DecodeBatchArguments& arguments, const Launch& launch);
+
+cudaError_t scatter_pages(const ScatterArguments& arguments, const Launch& launch);
 
 }  // namespace narrowcast::codec::cuda
