@@ -64,6 +64,17 @@ def test_calls_of_batches_reject_unknown_codecs():
             check(call(*arguments))
 
 
+def test_scattering_pages_rejects_invalid_arrays():
+    scatter = library().ncast_cuda_scatter_pages
+    with pytest.raises(narrowcast.InvalidArgumentError, match="strides is 0x14, which is not aligned to 8 bytes"):
+        check(scatter(1, 3, 8, 1, 8, 20, 8, None, None))
+    with pytest.raises(narrowcast.InvalidArgumentError, match="numbers is NULL"):
+        check(scatter(1, 3, None, 1, 8, 8, 8, None, None))
+    with pytest.raises(narrowcast.InvalidArgumentError, match="the maximum is 1073741824"):
+        check(scatter(1, 3, 8, (1 << 30) + 1, 8, 8, 8, None, None))
+    check(scatter(0, None, None, 1, None, None, None, None, None))
+
+
 def test_batches_reject_invalid_arrays():
     far, farther = OnGpu(0x40000, 1 << 17), OnGpu(0x80000, 1 << 17)
     for other in OVERLAPPING:

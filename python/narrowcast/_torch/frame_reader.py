@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import threading
@@ -25,7 +26,7 @@ _PIECES = 3
 _PIECE_BYTES = 16 << 20
 _PIECE_FRAMES = 1024
 _Numbers = npt.NDArray[np.int64]
-_COLUMNS = 4  # of the table for a batch: addresses and sizes of the frames and of their values, 8 bytes each
+_COLUMNS = 4  # of the table for a batch: addresses and sizes of the frames and of their values; then the numbers
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,16 @@ class HostFrame:
         return cls(memory.data_ptr(), memory.numel(), kind.number, codec_number(codec), elems, raw_bytes)
 
 
+class Batch(NamedTuple):
+    """Frames that are decoded together."""
+
+    outs: _Numbers  # addresses on the GPU for the values of each
+    out_bytes: int  # room for the values of each
+    value_bytes: torch.Tensor  # an int64 for each, which receives the size of its values, or 0 if it is corrupt
+    numbers: _Numbers  # any, one for each
+    finish: Callable[[int, int], None]  # enqueues the rest, given the address of the numbers on the GPU, and the stream
+
+
 class Copy(NamedTuple):
     """Host memory that goes to a piece of staging memory."""
 
@@ -59,29 +70,36 @@ class Piece(NamedTuple):
     """Frames that are in staging memory together."""
 
     first: int  # the number of the first frame
+    stop: int  # that after the last one
     copies: list[Copy]
-    offsets: _Numbers  # of the frames in staging memory
 
 
-def pieces_of(pointers: _Numbers, wire_bytes: _Numbers, piece_bytes: int) -> Iterator[Piece]:
-    """Groups frames, in their order. Frames that are adjacent in host memory are copied at once."""
-    room = -(-wire_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-    begins = np.cumsum(room) - room
-    ends = begins + wire_bytes
-    apart = np.flatnonzero(pointers[1:] != pointers[:-1] + room[:-1]) + 1
-    first = 0
-    while first < len(pointers):
-        fit = int(np.searchsorted(ends, begins[first] + piece_bytes, "right"))
-        stop = min(max(fit, first + 1), first + _PIECE_FRAMES, len(pointers))
-        between = apart[np.searchsorted(apart, first, "right") : np.searchsorted(apart, stop)]
-        offsets = begins[first:stop] - begins[first]
-        # The bytes between two frames are copied too.
-        copies = [
-            Copy(int(pointers[begin]), int(offsets[begin - first]), int(ends[end - 1] - begins[begin]))
-            for begin, end in itertools.pairwise([first, *between.tolist(), stop])
-        ]
-        yield Piece(first, copies, offsets)
-        first = stop
+class Frames:
+    """Frames in host memory, for a call. Frames that are adjacent there are copied at once."""
+
+    def __init__(self, pointers: _Numbers, wire_bytes: _Numbers) -> None:
+        room = wire_bytes + (-wire_bytes & (ALIGNMENT_BYTES - 1))
+        ends = room.cumsum()
+        self.pointers, self.wire_bytes = pointers, wire_bytes
+        self.offsets = ends - room  # of each, if all were end to end
+        self._apart = (np.flatnonzero(pointers[1:] != pointers[:-1] + room[:-1]) + 1).tolist()
+        self._ends = self.offsets + wire_bytes
+
+    def pieces(self, piece_bytes: int) -> Iterator[Piece]:
+        """Groups the frames, in their order."""
+        first, total = 0, len(self._ends)
+        while first < total:
+            begin = int(self.offsets[first])
+            fit = int(self._ends.searchsorted(begin + piece_bytes, "right"))
+            stop = min(max(fit, first + 1), first + _PIECE_FRAMES, total)
+            between = self._apart[bisect.bisect_right(self._apart, first) : bisect.bisect_left(self._apart, stop)]
+            # The bytes between two frames are copied too.
+            copies = []
+            for one, end in itertools.pairwise([first, *between, stop]):
+                offset = int(self.offsets[one])
+                copies.append(Copy(int(self.pointers[one]), offset - begin, int(self._ends[end - 1]) - offset))
+            yield Piece(first, stop, copies)
+            first = stop
 
 
 class FrameReader:
@@ -99,7 +117,7 @@ class FrameReader:
         self._lock = threading.Lock()
         self._stream = torch.cuda.Stream(device)
         self._slots: list[_Slot] = []
-        self._tables = [_Table(device), _Table(device)]  # of batches, in turns
+        self._tables = [_Table(device) for _ in range(3)]  # of batches, in turns
         self._piece_bytes = 0
         self._next = 0
 
@@ -114,8 +132,9 @@ class FrameReader:
         word = status.data_ptr()
 
         def decode_each(slot: _Slot, piece: Piece, stream: Any) -> None:
-            for number, offset in enumerate(piece.offsets.tolist(), piece.first):
-                frame, place = frames[number], slot.staging.data_ptr() + offset
+            places = (slot.address(held, piece) + held.offsets[piece.first : piece.stop]).tolist()
+            for number, place in enumerate(places, piece.first):
+                frame = frames[number]
                 check(
                     decode(
                         place,
@@ -132,53 +151,52 @@ class FrameReader:
 
         pointers = np.array([frame.pointer for frame in frames], np.int64)
         wire_bytes = np.array([frame.wire_bytes for frame in frames], np.int64)
-        self._read(pointers, wire_bytes, decode_each)
+        held = Frames(pointers, wire_bytes)
+        self._read(held, decode_each)
 
-    def read_batch(
-        self,
-        pointers: _Numbers,
-        wire_bytes: _Numbers,
-        outs: _Numbers,
-        out_bytes: int,
-        codec: str,
-        value_bytes: torch.Tensor,
-    ) -> None:
+    def read_batch(self, pointers: _Numbers, wire_bytes: _Numbers, codec: str, prepare: Callable[[], Batch]) -> None:
         """As `read`, for many small frames, but not in graphs.
 
-        pointers, wire_bytes, outs: where the frames are in host memory, their sizes, and addresses for their values.
-        out_bytes: room for the values of each frame.
+        pointers, wire_bytes: where the frames are in host memory, and their sizes.
         codec: of the frames that are not raw.
-        value_bytes: an int64 for each frame, which receives the size of its values, or 0 if it is corrupt.
+        prepare: returns what else is needed. It is called when the first copy has been enqueued.
         """
-        number = codec_number(codec)
-        workspace_bytes = int(library().ncast_cuda_decode_batch_workspace_bytes(_PIECE_FRAMES))
+        held, total = Frames(pointers, wire_bytes), len(pointers)
+        number = workspace_bytes = table = sizes = 0
         decode = library().ncast_cuda_decode_batch
-        total = len(pointers)
-        table = 0
 
-        def copy_table(pieces: list[Piece], slots: list[_Slot]) -> _Table:
-            nonlocal table
-            columns = np.empty((_COLUMNS, total), np.int64)
+        def copy_table(pieces: list[Piece], slots: list[_Slot]) -> Callable[[Any], None]:
+            nonlocal number, workspace_bytes, table, sizes
+            batch = prepare()
+            number, sizes = codec_number(codec), batch.value_bytes.data_ptr()
+            workspace_bytes = int(library().ncast_cuda_decode_batch_workspace_bytes(_PIECE_FRAMES))
+            used = self._tables.pop(0)
+            self._tables.append(used)
+            columns = used.columns(_COLUMNS + 1, total, self._stream)
             for piece, slot in zip(pieces, slots, strict=True):
-                columns[0, piece.first : piece.first + len(piece.offsets)] = slot.staging.data_ptr() + piece.offsets
-            columns[1], columns[2], columns[3] = wire_bytes, outs, out_bytes
-            used = self._tables[0]
-            self._tables.reverse()
-            table = used.copy(columns, self._stream)
-            return used
+                here = slice(piece.first, piece.stop)
+                np.add(held.offsets[here], slot.address(held, piece), out=columns[0, here])
+            columns[1], columns[2], columns[3], columns[4] = wire_bytes, batch.outs, batch.out_bytes, batch.numbers
+            table = used.copy(self._stream)
+
+            def finish(current: Any) -> None:
+                batch.finish(table + 8 * _COLUMNS * total, current.cuda_stream)
+                used.used.record(current)
+
+            return finish
 
         def decode_together(slot: _Slot, piece: Piece, stream: Any) -> None:
             begin = table + 8 * piece.first
             statuses, workspace = slot.batch_memory(workspace_bytes)
             check(
                 decode(
-                    len(piece.offsets),
+                    piece.stop - piece.first,
                     begin,
                     begin + 8 * total,
                     number,
                     begin + 16 * total,
                     begin + 24 * total,
-                    value_bytes.data_ptr() + 8 * piece.first,
+                    sizes + 8 * piece.first,
                     statuses,
                     workspace,
                     workspace_bytes,
@@ -187,22 +205,25 @@ class FrameReader:
                 )
             )
 
-        self._read(pointers, wire_bytes, decode_together, copy_table)
+        self._read(held, decode_together, copy_table)
 
     def _read(
         self,
-        pointers: _Numbers,
-        wire_bytes: _Numbers,
+        frames: Frames,
         decode: Callable[[_Slot, Piece, Any], None],
-        copy_table: Callable[[list[Piece], list[_Slot]], _Table] | None = None,
+        copy_table: Callable[[list[Piece], list[_Slot]], Callable[[Any], None]] | None = None,
     ) -> None:
-        """Copies pieces, and calls `decode` for each, with its stream; `copy_table` before."""
-        if not len(pointers):
+        """Copies pieces, and calls `decode` for each, with its stream.
+
+        copy_table: called once, when the copies of the first piece have been enqueued. It returns what is to be called
+        with the stream at the end.
+        """
+        if not len(frames.wire_bytes):
             return
         current = torch.cuda.current_stream(self._device)
         copies, stream = self._stream.cuda_stream, current.cuda_stream
         with self._lock, torch.cuda.device(self._device), cuda_driver.on_device(self._device.index):
-            self._reserve(int(wire_bytes.max()))
+            self._reserve(int(frames.wire_bytes.max()))
             if self._in_graphs:
                 # A graph cannot wait for events from outside of it, nor other streams for events of a graph.
                 for slot in self._slots:
@@ -210,21 +231,29 @@ class FrameReader:
                 begin = torch.cuda.Event()
                 begin.record(current)
                 self._stream.wait_event(begin)
-            pieces = list(pieces_of(pointers, wire_bytes, self._piece_bytes))
-            slots = [self._slots[(self._next + number) % _PIECES] for number in range(len(pieces))]
-            self._next = (self._next + len(pieces)) % _PIECES
-            table = copy_table(pieces, slots) if copy_table else None
-            for piece, slot in zip(pieces, slots, strict=True):
+
+            def copy(slot: _Slot, piece: Piece) -> None:
                 self._stream.wait_event(slot.decoded)
+                staging = slot.staging.data_ptr()
                 for one in piece.copies:
-                    pointer = slot.staging.data_ptr() + one.offset
-                    cuda_driver.copy_from_host(pointer, one.pointer, one.count_bytes, copies)
+                    cuda_driver.copy_from_host(staging + one.offset, one.pointer, one.count_bytes, copies)
+
+            pieces = frames.pieces(self._piece_bytes)
+            first = next(pieces)
+            copy(self._slots[self._next], first)
+            planned = [first, *pieces]
+            slots = [self._slots[(self._next + number) % _PIECES] for number in range(len(planned))]
+            self._next = (self._next + len(planned)) % _PIECES
+            finish = copy_table(planned, slots) if copy_table else None
+            for piece, slot in zip(planned, slots, strict=True):
+                if piece is not first:
+                    copy(slot, piece)
                 slot.copied.record(self._stream)
                 current.wait_event(slot.copied)
                 decode(slot, piece, stream)
                 slot.decoded.record(current)
-            if table:
-                table.used.record(current)
+            if finish:
+                finish(current)
 
     def reserve(self, frame_bytes: int) -> None:
         """Allocates staging memory for frames of up to so many bytes."""
@@ -253,6 +282,10 @@ class _Slot:
     def renew_events(self) -> None:
         self.copied, self.decoded = torch.cuda.Event(), torch.cuda.Event()
 
+    def address(self, frames: Frames, piece: Piece) -> int:
+        """What is added to the offsets of a piece's frames."""
+        return int(self.staging.data_ptr() - frames.offsets[piece.first])
+
     def batch_memory(self, workspace_bytes: int) -> tuple[int, int]:
         """Addresses of the statuses and of the workspace for a batch."""
         status_bytes = 4 * _PIECE_FRAMES
@@ -267,21 +300,29 @@ class _Table:
     def __init__(self, device: torch.device) -> None:
         self.used = torch.cuda.Event()  # when nothing on the GPU needs the table any more
         self._device = device
-        self._host, self._gpu = HostMemory(0, pinned=False), torch.empty(0, device=device)
+        self._memory = HostMemory(0, pinned=False)
+        self._host, self._gpu = np.empty(0, np.int64), torch.empty(0, dtype=torch.int64, device=device)
+        self._shape = (0, 0)
 
-    def copy(self, columns: _Numbers, stream: Any) -> int:
-        """Enqueues a copy, and returns where it goes on the GPU."""
+    def columns(self, count: int, rows: int, stream: Any) -> _Numbers:
+        """The table in host memory, to be written."""
         self.used.synchronize()
-        count_bytes = columns.nbytes
-        if self._host.tensor.numel() < count_bytes:
-            capacity = max(1 << 16, 1 << (count_bytes - 1).bit_length())
-            self._host = HostMemory(capacity, pinned=self._device.type == "cuda")
-            self._host.devices.add(self._device)
+        self._shape = (count, rows)
+        if len(self._host) < count * rows:
+            capacity = max(1 << 13, 1 << (count * rows - 1).bit_length())
+            self._memory = HostMemory(8 * capacity, pinned=self._device.type == "cuda")
+            self._memory.devices.add(self._device)
+            self._host = self._memory.tensor.numpy().view(np.int64)
             with torch.cuda.stream(stream):
-                self._gpu = torch.empty(capacity, dtype=torch.uint8, device=self._device)
-        self._host.tensor[:count_bytes].numpy()[:] = columns.view(np.uint8).reshape(-1)
-        cuda_driver.copy_from_host(self._gpu.data_ptr(), self._host.tensor.data_ptr(), count_bytes, stream.cuda_stream)
-        return int(self._gpu.data_ptr())
+                self._gpu = torch.empty(capacity, dtype=torch.int64, device=self._device)
+        return self._host[: count * rows].reshape(count, rows)
+
+    def copy(self, stream: Any) -> int:
+        """Enqueues a copy, and returns where it goes on the GPU."""
+        count, rows = self._shape
+        place = self._gpu.data_ptr()
+        cuda_driver.copy_from_host(place, self._memory.tensor.data_ptr(), 8 * count * rows, stream.cuda_stream)
+        return int(place)
 
 
 @functools.cache

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,20 +11,25 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .._native import cuda_driver
+from .._native.library import check, library
 from ..codec import decode_batch, encode_batch
 from ..errors import CorruptError
 from ..types import ValueType, value_type
 from .arena import Arena, Piece
 from .encoded import supported_codec
-from .frame_reader import frame_reader
+from .frame_reader import Batch, frame_reader
 from .frame_writer import EncodedRows, FrameWriter
 from .gpu_batches import to_device
+from .kv_transfers import Finished, Lane, StreamLane, ThreadLane
 
 _log = logging.getLogger(__name__)
+_Numbers = npt.NDArray[np.int64]
 # Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer; the copies of
 # smaller parts waited for the host.
 _STORE_BYTES = 64 << 20
 _LOAD_BYTES = 128 << 20
+_LAST_LOAD_BYTES = 16 << 20  # of the last part, which nothing hides
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,29 @@ class Pages:
     page_bytes: int  # the used part of a row
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A transfer that has ended."""
-
-    job: int
-    success: bool
-    raw_bytes: int
-    seconds: float
-
-
 class _Stored(NamedTuple):
     piece: Piece
-    pointer: int
-    wire_bytes: int
     raw_bytes: int
+
+
+class _Places:
+    """Where frames are in host memory. Arrays are searched for many of them faster than objects."""
+
+    def __init__(self) -> None:
+        self.of = np.empty((2, 64), np.int64)  # addresses, sizes
+        self._free = list(range(64))
+
+    def add(self, frame: torch.Tensor) -> int:
+        if not self._free:
+            count = self.of.shape[1]
+            self._free = list(range(count, 2 * count))
+            self.of = np.concatenate([self.of, np.empty_like(self.of)], axis=1)
+        number = self._free.pop()
+        self.of[:, number] = frame.data_ptr(), frame.numel()
+        return number
+
+    def remove(self, number: int) -> None:
+        self._free.append(number)
 
 
 class EncodedBlocks:
@@ -62,7 +73,8 @@ class EncodedBlocks:
     capacity_bytes: host memory for encoded blocks. More is allocated if they do not fit, with a warning.
     threads: for encoding and decoding on the CPU; 0: the CPUs that this process may use.
 
-    Transfers in each direction run one after another, on a thread and, on a GPU, on a stream of its own.
+    Transfers in each direction run one after another, on a thread and, on a GPU, on a stream of its own. On a GPU the
+    caller enqueues the first part of a load.
     """
 
     def __init__(
@@ -84,11 +96,16 @@ class EncodedBlocks:
         self._codec, self._threads = supported_codec(codec), threads
         self._arena = Arena(capacity_bytes, device=self._device if self._device.type == "cuda" else None)
         self._stored: dict[Any, _Stored] = {}
-        self._rows: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = {}
+        self._numbers: dict[Any, int] = {}  # of the places of their frames
+        self._places = _Places()
+        self._rows: dict[int, torch.Tensor] = {}
+        self._layouts: dict[int, torch.Tensor] = {}
         self._warned = False
         self._raw_bytes = 0
         self._writer = FrameWriter(self._device) if self._device.type == "cuda" else None
-        self._lanes = {name: _Lane(name, self._device) for name in ("store", "load")}
+        self._stores = ThreadLane("store", self._device)
+        self._loads = (StreamLane if self._device.type == "cuda" else ThreadLane)("load", self._device)
+        self._lanes: dict[str, Lane] = {"store": self._stores, "load": self._loads}
 
     @property
     def ratio(self) -> float | None:
@@ -106,14 +123,18 @@ class EncodedBlocks:
         A block with the same key is replaced; no load of it may be in progress. If the transfer fails, none of its keys
         are stored.
         """
-        self._lanes["store"].submit(job, self._bytes_of(blocks), lambda: self._store(blocks))
+        self._stores.submit(job, self._bytes_of(blocks), lambda: self._store(blocks))
 
     def load(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
         """Begins to decode blocks into the KV cache: (group, block, key).
 
         The transfer fails if a key has not been stored, or its frame is corrupt.
         """
-        self._lanes["load"].submit(job, self._bytes_of(blocks), lambda: self._load(blocks))
+        raw_bytes = self._bytes_of(blocks)
+        if isinstance(self._loads, StreamLane):
+            self._loads.submit(job, raw_bytes, self._load_on_gpu(blocks))
+        else:
+            self._loads.submit(job, raw_bytes, lambda: self._load(blocks))
 
     def finished(self, directions: Sequence[str] = ("store", "load")) -> list[Finished]:
         """The transfers that have ended since the last call."""
@@ -128,12 +149,13 @@ class EncodedBlocks:
         """Waits for all transfers and frees the memory."""
         for lane in self._lanes.values():
             lane.close()
-        self._stored.clear()
-        self._pages.clear()
-        self._rows.clear()
+        for kept in (self._stored, self._numbers, self._pages, self._rows, self._layouts):
+            kept.clear()
         self._arena, self._raw_bytes = Arena(0), 0
 
     def _bytes_of(self, blocks: Sequence[tuple[int, int, Any]]) -> int:
+        if len(self._block_bytes) == 1:
+            return len(blocks) * self._block_bytes[0]
         return sum(self._block_bytes[group] for group, _, _ in blocks)
 
     def _part_blocks(self, group: int, part_bytes: int) -> int:
@@ -157,13 +179,15 @@ class EncodedBlocks:
         for group, key, piece in kept:
             self._forget([key])  # if it occurs twice
             raw_bytes = self._block_bytes[group]
-            self._stored[key] = _Stored(piece, piece.tensor.data_ptr(), piece.tensor.numel(), raw_bytes)
+            self._stored[key] = _Stored(piece, raw_bytes)
+            self._numbers[key] = self._places.add(piece.tensor)
             self._raw_bytes += raw_bytes
 
     def _forget(self, keys: list[Any]) -> None:
         for key in keys:
             replaced = self._stored.pop(key, None)
             if replaced is not None:
+                self._places.remove(self._numbers.pop(key))
                 self._raw_bytes -= replaced.raw_bytes
                 replaced.piece.free()
 
@@ -222,109 +246,138 @@ class EncodedBlocks:
     # Back.
 
     def _load(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
-        damaged: list[torch.Tensor] = []
         for group in sorted({one[0] for one in blocks}):
             mine = [one for one in blocks if one[0] == group]
-            held = [self._stored[key] for _, _, key in mine]
-            pointers = np.fromiter((one.pointer for one in held), np.int64, len(held))
-            # In the order of the host memory: neighbours are copied at once.
-            order = np.argsort(pointers, kind="stable")
-            numbers = to_device(np.fromiter((block for _, block, _ in mine), np.int64, len(mine))[order], self._device)
+            frames = [self._stored[key].piece.tensor for _, _, key in mine]
+            numbers = torch.tensor([block for _, block, _ in mine], dtype=torch.int64)
             count = self._part_blocks(group, _LOAD_BYTES)
-            parts = [slice(first, first + count) for first in range(0, len(mine), count)]
-            if self._device.type == "cpu":
-                for part in parts:
-                    self._decode(group, numbers[part], [held[number].piece.tensor for number in order[part].tolist()])
-                continue
-            wire_bytes = np.fromiter((one.wire_bytes for one in held), np.int64, len(held))[order]
-            pointers = pointers[order]
-            for part in parts:
-                damaged.append(self._decode_on_gpu(group, numbers[part], pointers[part], wire_bytes[part]))
-        if damaged and bool(torch.stack(damaged).any()):  # waits for the stream
-            raise CorruptError("an encoded KV block has been overwritten in host memory")
+            rows = self._rows_of(group)
+            for first in range(0, len(mine), count):
+                some = frames[first : first + count]
+                decode_batch(some, outs=list(rows[: len(some)]), threads=self._threads)
+                begin = 0
+                for pages in self._pages[group]:
+                    end = begin + pages.shape[1] * pages.element_size()
+                    part = rows[: len(some), begin:end].view(pages.dtype)
+                    pages.index_copy_(0, numbers[first : first + count], part)
+                    begin = end
 
-    def _decode(self, group: int, blocks: torch.Tensor, frames: list[torch.Tensor]) -> None:
-        rows, _ = self._rows_of(group)
-        decode_batch(frames, outs=list(rows[: len(frames)]), threads=self._threads)
-        self._distribute(group, blocks)
-
-    def _decode_on_gpu(
-        self, group: int, blocks: torch.Tensor, pointers: npt.NDArray[np.int64], wire_bytes: npt.NDArray[np.int64]
-    ) -> torch.Tensor:
-        """Returns whether a frame is damaged."""
-        rows, _ = self._rows_of(group)
-        row_bytes = self._block_bytes[group]
-        places = rows.data_ptr() + row_bytes * np.arange(len(pointers), dtype=np.int64)
-        value_bytes = torch.empty(len(pointers), dtype=torch.int64, device=self._device)
-        frame_reader(self._device).read_batch(pointers, wire_bytes, places, row_bytes, self._codec, value_bytes)
-        self._distribute(group, blocks)
-        return (value_bytes != row_bytes).any()
-
-    def _distribute(self, group: int, blocks: torch.Tensor) -> None:
-        """Copies decoded rows to the pages of blocks."""
-        rows, parts = self._rows_of(group)
-        whole = len(blocks) == len(rows)
-        for pages, part in zip(self._pages[group], parts, strict=True):
-            pages.index_copy_(0, blocks, part if whole else part[: len(blocks)])
-
-    def _rows_of(self, group: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Memory for the decoded blocks of a part, and where the pages of each layer are in it.
-
-        It is kept, because making these views for each part would take longer than decoding it.
+    def _load_on_gpu(self, blocks: Sequence[tuple[int, int, Any]]) -> Iterator[Callable[[], None] | None]:
+        """Enqueues a part at each step. On the host, what is done before the first copy takes as long as copying 10 MB,
+        so most is left until after it.
         """
+        groups = [self._held(*one) for one in _columns_of(blocks)]
+        sizes: list[tuple[torch.Tensor, int]] = []
+        for held in groups:
+            begin = 0
+            for end in _ends_of_parts(len(held.order), self._block_bytes[held.group]):
+                sizes.append((self._decode_on_gpu(held, slice(begin, end)), self._block_bytes[held.group]))
+                begin = end
+                yield None
+        on_host = [torch.empty(len(one), dtype=torch.int64, pin_memory=one.is_cuda) for one, _ in sizes]
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        with cuda_driver.on_device(self._device.index):
+            for (one, _), copied in zip(sizes, on_host, strict=True):
+                cuda_driver.copy_to_host_later(copied.data_ptr(), one.data_ptr(), one.nbytes, stream)
+
+        def verify() -> None:
+            for (_, block_bytes), copied in zip(sizes, on_host, strict=True):
+                if bool((copied != block_bytes).any()):
+                    raise CorruptError("an encoded KV block has been overwritten in host memory")
+
+        yield verify
+
+    def _held(self, group: int, blocks: Sequence[int], keys: Sequence[Any]) -> _Held:
+        places = self._places.of[:, np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))]
+        # In the order of the host memory: neighbours are copied at once.
+        order = places[0].argsort(kind="stable")
+        pointers, wire_bytes = places[:, order]
+        return _Held(group, blocks, order, pointers, wire_bytes)
+
+    def _decode_on_gpu(self, held: _Held, part: slice) -> torch.Tensor:
+        """Returns the sizes of the decoded blocks; they are 0 if a frame is damaged."""
+        row_bytes, count = self._block_bytes[held.group], part.stop - part.start
+        sizes: list[torch.Tensor] = []
+
+        def prepare() -> Batch:
+            sizes.append(torch.empty(count, dtype=torch.int64, device=self._device))
+            rows = self._rows_of(held.group).data_ptr()
+            places = rows + row_bytes * np.arange(count, dtype=np.int64)
+            blocks = held.all_blocks()[part]
+            if blocks.min() < 0 or blocks.max() >= min(len(pages) for pages in self._pages[held.group]):
+                raise IndexError(f"the KV cache has no block {blocks.min()} or no block {blocks.max()}")
+            pages, layout = len(self._pages[held.group]), self._layout_of(held.group).data_ptr()
+
+            def scatter(numbers: int, stream: Any) -> None:
+                strides, offsets = layout + 8 * pages, layout + 16 * pages
+                check(
+                    library().ncast_cuda_scatter_pages(
+                        count, rows, numbers, pages, layout, strides, offsets, None, stream
+                    )
+                )
+
+            return Batch(places, row_bytes, sizes[0], blocks, scatter)
+
+        frame_reader(self._device).read_batch(held.pointers[part], held.wire_bytes[part], self._codec, prepare)
+        return sizes[0]
+
+    def _rows_of(self, group: int) -> torch.Tensor:
+        """Memory for the decoded blocks of a part."""
         if group not in self._rows:
             shape = (self._part_blocks(group, _LOAD_BYTES), self._block_bytes[group])
-            rows = torch.empty(shape, dtype=torch.uint8, device=self._device)
-            begin, parts = 0, []
-            for pages in self._pages[group]:
-                end = begin + pages.shape[1] * pages.element_size()
-                parts.append(rows[:, begin:end].view(pages.dtype))
-                begin = end
-            self._rows[group] = rows, parts
+            self._rows[group] = torch.empty(shape, dtype=torch.uint8, device=self._device)
         return self._rows[group]
 
+    def _layout_of(self, group: int) -> torch.Tensor:
+        """The addresses of the layers on the GPU, the distances of their pages, and where these are in a block."""
+        if group not in self._layouts:
+            pages = self._pages[group]
+            ends = np.cumsum([one.shape[1] * one.element_size() for one in pages])
+            strides = [one.stride(0) * one.element_size() for one in pages]
+            self._layouts[group] = to_device([one.data_ptr() for one in pages] + strides + [0, *ends], self._device)
+        return self._layouts[group]
 
-class _Lane:
-    """Transfers in one direction."""
 
-    def __init__(self, name: str, device: torch.device) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"narrowcast-kv-{name}")
-        self._device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._jobs: dict[int, Future[Finished]] = {}
+@dataclass
+class _Held:
+    """Blocks of a group that are loaded."""
 
-    def submit(self, job: int, raw_bytes: int, transfer: Callable[[], None]) -> None:
-        ready = None
-        if self._stream is not None:
-            # The model may still be writing the blocks, or zeroing those that will be loaded.
-            ready = torch.cuda.Event()
-            ready.record(torch.cuda.current_stream(self._device))
-        self._jobs[job] = self._thread.submit(self._run, job, raw_bytes, transfer, ready)
+    group: int
+    blocks: Sequence[int] | _Numbers  # as the caller listed them
+    order: _Numbers  # of the host memory
+    pointers: _Numbers  # in this order
+    wire_bytes: _Numbers
 
-    def _run(self, job: int, raw_bytes: int, transfer: Callable[[], None], ready: Any) -> Finished:
-        begin = time.monotonic()
-        try:
-            if self._stream is None:
-                transfer()
-            else:
-                with torch.cuda.stream(self._stream):
-                    self._stream.wait_event(ready)
-                    transfer()
-                    self._stream.synchronize()
-        except Exception:
-            _log.exception("a transfer of KV blocks failed (job %d)", job)
-            return Finished(job, False, 0, time.monotonic() - begin)
-        return Finished(job, True, raw_bytes, time.monotonic() - begin)
+    def all_blocks(self) -> _Numbers:
+        """In this order."""
+        if not isinstance(self.blocks, np.ndarray):
+            self.blocks = np.array(self.blocks, np.int64)[self.order]
+        return self.blocks
 
-    def finished(self) -> list[Finished]:
-        ended = [job for job, future in list(self._jobs.items()) if future.done()]
-        return [self._jobs.pop(job).result() for job in ended]
 
-    def wait(self, jobs: set[int]) -> None:
-        wait([self._jobs[job] for job in jobs if job in self._jobs])
+def _columns_of(blocks: Sequence[tuple[int, int, Any]]) -> list[tuple[int, Sequence[int], Sequence[Any]]]:
+    """Each group with its blocks and their keys."""
+    if not blocks:
+        return []
+    groups, numbers, keys = zip(*blocks, strict=True)
+    if groups.count(groups[0]) == len(groups):
+        return [(groups[0], numbers, keys)]
+    found: dict[int, tuple[list[int], list[Any]]] = {}
+    for group, number, key in blocks:
+        mine = found.setdefault(group, ([], []))
+        mine[0].append(number)
+        mine[1].append(key)
+    return [(group, *found[group]) for group in sorted(found)]
 
-    def close(self) -> None:
-        self._thread.shutdown()
+
+def _ends_of_parts(blocks: int, block_bytes: int) -> list[int]:
+    """Where the parts of a load end. The last one is small, unless there is only a small one."""
+    count, last = (max(1, size // max(block_bytes, 1)) for size in (_LOAD_BYTES, _LAST_LOAD_BYTES))
+    ends = list(range(count, blocks, count))
+    begin = ends[-1] if ends else 0
+    if blocks - begin > 2 * last:
+        ends.append(blocks - last)
+    return [*ends, blocks]
 
 
 def _used(group: Sequence[Pages]) -> list[torch.Tensor]:

@@ -21,7 +21,8 @@ from vllm.v1.kv_offload import base
 from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec
 from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
 
-from .._torch.kv_blocks import EncodedBlocks, Finished, Pages
+from .._torch.kv_blocks import EncodedBlocks, Pages
+from .._torch.kv_transfers import Finished
 
 __all__ = ["EncodedOffloadingSpec"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import types
 
@@ -16,7 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from narrowcast._torch import encoded as encoded_tensors  # noqa: E402
 from narrowcast._torch import frame_reader  # noqa: E402
 from narrowcast._torch.encoded import EncodedTensors  # noqa: E402
-from narrowcast._torch.frame_reader import FrameReader, HostFrame, pieces_of  # noqa: E402
+from narrowcast._torch.frame_reader import Batch, FrameReader, Frames, HostFrame  # noqa: E402
 from simulated_streams import simulate  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -72,13 +73,23 @@ def test_batches_are_decoded_between_copies(streams, monkeypatch, eager, piece_b
     values = [torch.randn(500 + 37 * number).bfloat16() for number in range(40)]
     entries = EncodedTensors(dict(enumerate(values)))._entries.values()
     places = places_of(entry.host_frames[0] for entry in entries)
+    found = []
     for _ in range(3):
         outs = [torch.empty_like(one) for one in values]
         sizes = torch.full((len(values),), -1)
-        reader.read_batch(*places, addresses(outs), 2 * (500 + 37 * 39), "window", sizes)
-        streams.run()
+        rows, copied = torch.arange(40).flip(0), torch.zeros(40, dtype=torch.int64)
+
+        def finish(numbers, stream, copied=copied):
+            stream.enqueue(lambda: ctypes.memmove(copied.data_ptr(), numbers, copied.nbytes))
+
+        batch = Batch(addresses(outs), 2 * (500 + 37 * 39), sizes, rows.numpy(), finish)
+        reader.read_batch(*places, "window", lambda batch=batch: batch)
+        found.append((outs, sizes, copied))
+    streams.run()
+    for outs, sizes, copied in found:
         assert all(torch.equal(out, one) for out, one in zip(outs, values, strict=True))
         assert sizes.tolist() == [one.nbytes for one in values]
+        assert copied.tolist() == list(reversed(range(40)))
 
 
 def test_a_batch_reports_damaged_frames(streams):
@@ -89,7 +100,8 @@ def test_a_batch_reports_damaged_frames(streams):
     sizes = torch.full((5,), -1)
     reader = FrameReader(CPU)
     places = places_of(one.host_frames[0] for one in entries)
-    reader.read_batch(*places, addresses(outs), 12_000, "window", sizes)
+    batch = Batch(addresses(outs), 12_000, sizes, np.zeros(5, np.int64), lambda *_: None)
+    reader.read_batch(*places, "window", lambda: batch)
     streams.run()
     assert sizes.tolist() == [12_000, 12_000, 0, 12_000, 12_000]
 
@@ -126,21 +138,20 @@ def test_pieces_hold_every_frame_once_and_copy_neighbours_together(sizes, piece_
         place += 128 * apart
         frames.append(HostFrame(place, size, 0, 0, 0, 0))
         place += -(-size // 128) * 128
-    pieces = list(pieces_of(*places_of(frames), piece_bytes))
-    assert sum(len(piece.offsets) for piece in pieces) == len(frames)
-    done = iter(frames)
+    held = Frames(*places_of(frames))
+    pieces = list(held.pieces(piece_bytes))
+    assert [number for piece in pieces for number in range(piece.first, piece.stop)] == list(range(len(frames)))
     for piece in pieces:
         copied = {}
         for pointer, offset, count in piece.copies:
             assert offset + count <= piece_bytes
             copied.update({offset + number: pointer + number for number in range(count)})
-        held = [next(done) for _ in piece.offsets]
-        assert held[0] is frames[piece.first]
-        for frame, offset in zip(held, piece.offsets, strict=True):
+        here = frames[piece.first : piece.stop]
+        for frame, offset in zip(here, held.offsets[piece.first :] - held.offsets[piece.first], strict=False):
             assert offset % 128 == 0
             assert all(copied[offset + number] == frame.pointer + number for number in range(frame.wire_bytes))
         gaps = sum(
             after.pointer != before.pointer + -(-before.wire_bytes // 128) * 128
-            for before, after in itertools.pairwise(held)
+            for before, after in itertools.pairwise(here)
         )
         assert len(piece.copies) == 1 + gaps

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import weakref
+from concurrent.futures import Executor, Future
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from narrowcast._torch.arena import Arena  # noqa: E402
-from narrowcast._torch.kv_blocks import EncodedBlocks, Pages  # noqa: E402
+from narrowcast._torch.frame_reader import frame_reader  # noqa: E402
+from narrowcast._torch.kv_blocks import EncodedBlocks, Pages, _ends_of_parts  # noqa: E402
+from narrowcast._torch.kv_transfers import StreamLane  # noqa: E402
+from simulated_streams import simulate  # noqa: E402
 
 BLOCKS, PAGE_BYTES = 24, 2048
 
@@ -136,6 +141,66 @@ def test_a_missing_or_damaged_block_fails_its_transfer_only(caplog):
     assert "CorruptError" in caplog.text
     assert run(blocks, "load", 4, [(0, 5, "b")])
     assert torch.equal(tensor[5], tensor[1])
+
+
+class AtOnce(Executor):
+    def submit(self, function):
+        done = Future()
+        done.set_result(function())
+        return done
+
+
+@pytest.mark.parametrize("eager", ["copies", "decoding"])
+def test_loads_on_a_stream_bring_every_block_back(monkeypatch, caplog, eager):
+    monkeypatch.setattr("narrowcast._torch.kv_blocks._LOAD_BYTES", 6 * PAGE_BYTES)
+    monkeypatch.setattr("narrowcast._torch.kv_blocks._LAST_LOAD_BYTES", PAGE_BYTES)
+    monkeypatch.setattr("narrowcast._torch.frame_reader._PIECE_BYTES", 3 * PAGE_BYTES)
+    tensors = [cache() for _ in range(3)]
+    expected = [one.clone() for one in tensors]
+    groups = [[Pages(tensors[0], PAGE_BYTES), Pages(tensors[1], PAGE_BYTES)], [Pages(tensors[2], PAGE_BYTES)]]
+    blocks = EncodedBlocks(groups, dtype="bfloat16", capacity_bytes=1 << 20)
+    both = [(number % 2, number // 2, number) for number in range(2 * BLOCKS)]
+    assert run(blocks, "store", 1, both)
+    for one in tensors:
+        one.zero_()
+    streams = simulate(monkeypatch)
+    streams.main_is_late = eager == "decoding"
+    frame_reader.cache_clear()
+    blocks._loads = blocks._lanes["load"] = StreamLane("load", torch.device("cpu"))
+    monkeypatch.setattr(blocks._loads, "_thread", AtOnce())  # simulated streams belong to one thread
+    blocks.load(2, both[:31])
+    blocks.load(3, both[31:])
+    blocks.load(4, [])
+    blocks.wait({2, 3, 4})
+    assert [(one.job, one.success) for one in blocks.finished()] == [(2, True), (3, True), (4, True)]
+    assert all(torch.equal(one, before) for one, before in zip(tensors, expected, strict=True))
+    blocks.load(8, [(0, BLOCKS, 0)])
+    blocks.load(9, [(0, 0, 0), (0, -1, 2)])
+    blocks.wait({8, 9})
+    assert [(one.job, one.success) for one in blocks.finished()] == [(8, False), (9, False)]
+    assert f"no block {BLOCKS}" in caplog.text
+    assert all(torch.equal(one, before) for one, before in zip(tensors, expected, strict=True))
+    blocks.load(5, [(0, 0, "missing")])
+    blocks._stored[7].piece.tensor[100] ^= 1
+    blocks.load(6, both)
+    blocks.load(7, both[8:])
+    blocks.wait({5, 6, 7})
+    assert [(one.job, one.success) for one in blocks.finished()] == [(5, False), (6, False), (7, True)]
+    assert "missing" in caplog.text
+    assert "overwritten" in caplog.text
+    blocks.close()
+    frame_reader.cache_clear()
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 63, 64, 65, 1000])
+@pytest.mark.parametrize("block_bytes", [1, 1 << 20, 100 << 20, 1 << 30])
+def test_the_last_part_of_a_load_is_small(blocks, block_bytes):
+    ends = _ends_of_parts(blocks, block_bytes)
+    sizes = [block_bytes * (end - begin) for begin, end in itertools.pairwise([0, *ends])]
+    assert sum(sizes) == blocks * block_bytes
+    assert min(sizes) > 0
+    assert max(sizes) <= max(128 << 20, block_bytes)
+    assert sizes[-1] <= max(32 << 20, block_bytes)
 
 
 def test_an_unknown_codec_is_an_error_at_once():

@@ -14,7 +14,7 @@ import narrowcast
 import numpy as np
 import torch
 from narrowcast._native import cuda_driver
-from narrowcast._torch import frame_reader, gpu_batches
+from narrowcast._torch import frame_reader, gpu_batches, kv_blocks
 from narrowcast.types import BY_NUMBER
 
 
@@ -100,6 +100,12 @@ class Event:
         if self.recorded:
             self.streams.run()
 
+    def query(self):
+        return self.recorded is None or self.recorded["done"]
+
+    def elapsed_time(self, end):
+        return 0.0
+
 
 def _copy(pointer, host, count_bytes, stream):
     # The driver has copied pageable memory when its call returns. Page-locked memory does not change meanwhile.
@@ -144,6 +150,22 @@ def _decode_batch(
     return 0
 
 
+def _scatter_pages(row_count, rows, numbers, page_count, pages, strides, offsets, options, stream):
+    def column(pointer, count):
+        return list((ctypes.c_uint64 * count).from_address(pointer))
+
+    def run():
+        places = list(zip(column(pages, page_count), column(strides, page_count), strict=True))
+        ends = column(offsets, page_count + 1)
+        for row, number in enumerate(column(numbers, row_count)):
+            for page, (place, stride) in enumerate(places):
+                begin = rows + row * ends[-1] + ends[page]
+                ctypes.memmove(place + number * stride, begin, ends[page + 1] - ends[page])
+
+    stream.enqueue(run)
+    return 0
+
+
 def _encode_batch(
     count, arrays, kinds, elems, codec, flags, frames, capacities, sizes, statuses, workspace, size, options, stream
 ):
@@ -177,7 +199,7 @@ def simulate(monkeypatch):
         streams.current = before
 
     monkeypatch.setattr(torch.cuda, "Stream", lambda *_: Stream(streams))
-    monkeypatch.setattr(torch.cuda, "Event", lambda *_: Event(streams))
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: Event(streams))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: streams.current)
     monkeypatch.setattr(torch.cuda, "stream", stream_guard)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: streams.run())
@@ -199,9 +221,10 @@ def simulate(monkeypatch):
         ncast_cuda_decode=_decode,
         ncast_cuda_decode_batch=_decode_batch,
         ncast_cuda_encode_batch=_encode_batch,
+        ncast_cuda_scatter_pages=_scatter_pages,
         ncast_cuda_encode_batch_workspace_bytes=lambda count, raw_bytes, codec: 16 * count,
         ncast_cuda_decode_batch_workspace_bytes=lambda count: 16 * count,
     )
-    for module in (frame_reader, gpu_batches):
+    for module in (frame_reader, gpu_batches, kv_blocks):
         monkeypatch.setattr(module, "library", lambda: functions)
     return streams
