@@ -54,7 +54,7 @@ def check_same(rows: np.ndarray, tmp_path, **options) -> None:
 
 @pytest.mark.parametrize("layout", ["stride", "packed"])
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "float32", "float64", "float8_e4m3", "float8_e5m2"])
-@pytest.mark.parametrize("elems", [20, 256, 1433])
+@pytest.mark.parametrize("elems", [20, 100, 256, 1433])
 def test_the_window_has_the_bytes_of_the_cpu(kind, elems, layout, tmp_path):
     for codec, zeros in (("window", 0.0), ("zeros+trim+window", 0.9)):
         rows = dense(3001, elems, kind, zeros)

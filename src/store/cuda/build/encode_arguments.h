@@ -71,6 +71,8 @@ struct CopyOutArguments {
   char* to;  // mapped host memory, where the piece begins; 16-byte aligned
 };
 
-inline constexpr uint32_t rows_per_tile = 32;  // whose places a warp finds
+inline constexpr uint32_t encode_warps = 8;     // of a CTA
+inline constexpr uint32_t short_row_lanes = 4;  // that encode a short row
+inline constexpr uint32_t rows_per_tile = 32;   // whose places a warp finds
 
 }  // namespace narrowcast::store::cuda

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(encode_warps * 32) encode(const __grid_constan
 
 template <typename Row>
 EncodeKernel kernel() {
-  return {encode<Row>, encode_warps * sizeof(typename Row::Shared)};
+  return kernel_of<Row>(encode<Row>);
 }
 
 }  // namespace

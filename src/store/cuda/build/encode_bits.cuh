@@ -20,10 +20,11 @@ __device__ inline uint32_t stream_bytes(uint64_t bits, uint32_t row_bytes) {
 template <typename T>
 struct EncodePlain {
   using Elem = T;
+  using Lanes = RowLanes<32>;
   using Shared = BitEmitter::Shared;
 
   __device__ static uint32_t encode(const EncodeFormat& format, const Elem* row, uint32_t* payload, Elem* present,
-                                    uint32_t* map, Shared& shared) {
+                                    uint32_t* map, Shared& shared, bool) {
     const uint32_t lane = device::lane_id();
     const Elem* elems = row;
     uint32_t count = format.elems;
@@ -31,7 +32,7 @@ struct EncodePlain {
       count = split_zeros(row, format.elems, map, present);
       elems = present;
     }
-    if (!follow_trim(format, elems, count)) return 0;
+    if (!follow_trim<Lanes>(format, elems, count)) return 0;
     const uint64_t bits = first_coder_bit + (format.has_zeros ? format.elems : 0) + uint64_t{count} * format.coded_bits;
     const uint32_t bytes = stream_bytes(bits, format.row_bytes);
     if (bytes == 0) return 0;
@@ -57,11 +58,12 @@ struct EncodePlain {
 template <typename Chunk>
 struct EncodeInvariant {
   using Elem = Chunk;
+  using Lanes = RowLanes<32>;
   using Shared = BitEmitter::Shared;
   static constexpr uint32_t chunk_bits = 8 * sizeof(Chunk);
 
   __device__ static uint32_t encode(const EncodeFormat& format, const Chunk* row, uint32_t* payload, Chunk*, uint32_t*,
-                                    Shared& shared) {
+                                    Shared& shared, bool) {
     const uint32_t lane = device::lane_id(), chunks = format.chunks;
     uint32_t cluster = 0, most_saved = 0;
     for (uint32_t candidate = 0; candidate < format.clusters; ++candidate) {

@@ -14,11 +14,17 @@ namespace narrowcast::store::cuda {
 struct EncodeKernel {
   void (*function)(EncodeArguments);  // NULL for the coder raw, which has none
   size_t shared_bytes;                // of a CTA
+  uint32_t rows;                      // that a CTA encodes at a time
 };
+// function: of the coder Row (encode_rows.cuh).
+template <typename Row>
+EncodeKernel kernel_of(void (*function)(EncodeArguments)) {
+  constexpr uint32_t rows = encode_warps * 32 / Row::Lanes::count;
+  return {function, rows * sizeof(typename Row::Shared), rows};
+}
 EncodeKernel plain_encoder(uint32_t elem_bytes);
 EncodeKernel invariant_encoder(uint32_t chunk_bytes);
-// low_bits: of a value, removed by the trim.
-EncodeKernel window_encoder(ncast_dtype dtype, uint32_t low_bits);
+EncodeKernel window_encoder(const Model& model);
 
 cudaError_t launch_encode(const EncodeKernel& kernel, const EncodeArguments& arguments, uint32_t ctas,
                           cudaStream_t stream);

@@ -13,27 +13,35 @@ namespace {
     extern __shared__ __align__(16) char shared_memory[];                \
     encode_rows<Row_##name>(arguments, shared_memory);                   \
   }                                                                      \
-  EncodeKernel name##_kernel() { return {encode_##name, encode_warps * sizeof(Row_##name::Shared)}; }
-ENCODE_KERNEL(bfloat16, window::bfloat16)
-ENCODE_KERNEL(float16, window::float16)
-ENCODE_KERNEL(trimmed_float16, window::float16, true)
-ENCODE_KERNEL(float32, window::float32)
-ENCODE_KERNEL(float64, window::float64)
-ENCODE_KERNEL(float8_e4m3, window::float8_e4m3)
-ENCODE_KERNEL(float8_e5m2, window::float8_e5m2)
+  EncodeKernel name##_kernel() { return kernel_of<Row_##name>(encode_##name); }
+// For rows of any length, and for short ones: for few elements, choosing the window takes longer than coding them.
+#define ENCODE_KERNELS(name, ...)      \
+  ENCODE_KERNEL(name, __VA_ARGS__, 32) \
+  ENCODE_KERNEL(short_##name, __VA_ARGS__, short_row_lanes)
+ENCODE_KERNELS(bfloat16, window::bfloat16, false)
+ENCODE_KERNELS(float16, window::float16, false)
+ENCODE_KERNELS(trimmed_float16, window::float16, true)
+ENCODE_KERNELS(float32, window::float32, false)
+ENCODE_KERNELS(float64, window::float64, false)
+ENCODE_KERNELS(float8_e4m3, window::float8_e4m3, false)
+ENCODE_KERNELS(float8_e5m2, window::float8_e5m2, false)
+#undef ENCODE_KERNELS
 #undef ENCODE_KERNEL
 
 }  // namespace
 
-EncodeKernel window_encoder(ncast_dtype dtype, uint32_t low_bits) {
-  switch (dtype) {
-    case NCAST_BFLOAT16: return bfloat16_kernel();
-    case NCAST_FLOAT16: return low_bits == 0 ? float16_kernel() : trimmed_float16_kernel();
-    case NCAST_FLOAT32: return float32_kernel();
-    case NCAST_FLOAT64: return float64_kernel();
-    case NCAST_FLOAT8_E4M3: return float8_e4m3_kernel();
-    case NCAST_FLOAT8_E5M2: return float8_e5m2_kernel();
-    default: return {nullptr, 0};
+EncodeKernel window_encoder(const Model& model) {
+  const bool is_short = !model.has_zeros && model.shape.elems <= 32 * short_row_lanes;
+  switch (model.shape.dtype) {
+    case NCAST_BFLOAT16: return is_short ? short_bfloat16_kernel() : bfloat16_kernel();
+    case NCAST_FLOAT16:
+      if (model.trim.low_bits != 0) return is_short ? short_trimmed_float16_kernel() : trimmed_float16_kernel();
+      return is_short ? short_float16_kernel() : float16_kernel();
+    case NCAST_FLOAT32: return is_short ? short_float32_kernel() : float32_kernel();
+    case NCAST_FLOAT64: return is_short ? short_float64_kernel() : float64_kernel();
+    case NCAST_FLOAT8_E4M3: return is_short ? short_float8_e4m3_kernel() : float8_e4m3_kernel();
+    case NCAST_FLOAT8_E5M2: return is_short ? short_float8_e5m2_kernel() : float8_e5m2_kernel();
+    default: return {};
   }
 }
 

@@ -17,39 +17,48 @@ namespace window = codec::window;
 // Two passes over the elements: the first counts escapes, so that the second knows where each section begins, and so
 // that rows that do not shrink are found before anything is stored.
 // is_trimmed: float16 without its low three bits, the only type whose head changes.
-template <window::ValueType Type, bool is_trimmed = false>
+// lanes_of_row: less than 32 for rows of up to 32 elements a lane without the stage `zeros`. They have one group.
+template <window::ValueType Type, bool is_trimmed = false, uint32_t lanes_of_row = 32>
 class EncodeWindow {
  public:
+  using Lanes = RowLanes<lanes_of_row>;
   using Elem = std::conditional_t<Type.value_bytes == 1, uint8_t,
                                   std::conditional_t<Type.value_bytes == 2, uint16_t,
                                                      std::conditional_t<Type.value_bytes == 4, uint32_t, uint64_t>>>;
-  struct Shared {
-    uint16_t samples[max_row_samples];
+  static constexpr uint32_t most_samples = max_row_samples < 32 * Lanes::count ? max_row_samples : 32 * Lanes::count;
+  // below[lead + b]: samples in the bins before b. Windows may extend past the last bin.
+  static constexpr uint32_t lead = window::below_tokens, reach = 31 + window::above_tokens;
+  struct alignas(16) Shared {
+    uint16_t samples[most_samples];
+    uint16_t below[lead + window::bins + reach + 1];
     uint32_t histogram[window::bins + 1];  // the last one counts the samples outside all others and is not read
-    uint8_t tokens[window::group_elems + 4];
+    uint8_t tokens[32 * Lanes::count + 4];
   };
 
   __device__ static uint32_t encode(const EncodeFormat& format, const Elem* row, uint32_t* payload, Elem* present,
-                                    uint32_t*, Shared& shared) {
+                                    uint32_t*, Shared& shared, bool stores) {
     const Elem* elems = row;
-    uint32_t count = format.elems;
-    auto* body = reinterpret_cast<uint8_t*>(payload + 1);
-    const uint32_t map_bytes = format.has_zeros ? (format.elems + 31) / 32 * 4 : 0;
-    if (format.has_zeros) {
-      count = split_zeros(row, format.elems, payload + 1, present);
-      elems = present;
-    }
-    if (!follow_trim(format, elems, count)) return 0;
-    EncodeWindow encoder(format, elems, count, body + map_bytes, shared);
+    uint32_t count = format.elems, map_bytes = 0;
+    if constexpr (Lanes::is_warp)
+      if (format.has_zeros) {
+        count = split_zeros(row, format.elems, payload + 1, present);
+        elems = present;
+        map_bytes = (format.elems + 31) / 32 * 4;
+      }
+    bool fits = follow_trim<Lanes>(format, elems, count);
+    if (Lanes::is_warp && !fits) return 0;
+    EncodeWindow encoder(format, elems, count, reinterpret_cast<uint8_t*>(payload + 1) + map_bytes, shared);
     encoder.place_window();
     encoder.count_escapes();
     const uint64_t bytes = map_bytes + encoder.body_bytes();
-    if (encoder.escapes_ > max_row_escapes || bytes >= aligned4(format.row_bytes)) return 0;
-    if (device::lane_id() == 0)
+    fits = fits && encoder.escapes_ <= max_row_escapes && bytes < aligned4(format.row_bytes);
+    encoder.stores_ = Lanes::is_warp || (fits && stores);
+    if (Lanes::is_warp && !fits) return 0;
+    if (encoder.stores_ && Lanes::lane() == 0)
       *payload =
           encoder.width_ << row_width_shift | encoder.base_ << row_base_shift | encoder.escapes_ << row_escapes_shift;
     encoder.store_body();
-    return static_cast<uint32_t>(header_bytes + bytes);
+    return fits ? static_cast<uint32_t>(header_bytes + bytes) : 0;
   }
 
  private:
@@ -70,7 +79,7 @@ class EncodeWindow {
         coded_bytes_((format.coded_bits + 7) / 8),
         body_(body),
         shared_(shared),
-        lane_(device::lane_id()) {}
+        lane_(Lanes::lane()) {}
 
   __device__ static uint32_t exponent_of(Elem elem) {
     return static_cast<uint32_t>(elem >> exponent_shift) & exponent_mask;
@@ -91,60 +100,82 @@ class EncodeWindow {
     return aligned4(fixed_bytes() + (escapes_ + 1) / 2 + uint64_t{far_} * far_bytes);
   }
 
-  // The encoder's rule in docs/format/rows.md, with one bin of the histogram per lane.
+  // The encoder's rule in docs/format/rows.md. The lanes divide the bins of the histogram.
   __device__ void place_window() {
-    const uint32_t count = min(in_lanes_, static_cast<uint32_t>(max_row_samples));
+    const uint32_t count = min(in_lanes_, most_samples);
     uint32_t zeros = 0;
-    for (uint32_t i = lane_; i < count; i += 32) {
+    for (uint32_t i = lane_; i < count; i += Lanes::count) {
       // i * in_lanes_ / count; the product is below 2^24.
       const uint32_t at = in_lanes_ > max_row_samples ? i * in_lanes_ / uint32_t{max_row_samples} : i;
       const uint32_t exponent = exponent_of(elems_[at]);
       shared_.samples[i] = static_cast<uint16_t>(exponent);
       zeros += exponent == 0 ? 1 : 0;
     }
-    zeros = __reduce_add_sync(device::all_lanes, zeros);
-    shared_.histogram[lane_] = 0;
+    zeros = Lanes::sum(zeros);
+    constexpr uint32_t lane_bins = window::bins / Lanes::count;
+    const uint32_t first_bin = lane_ * lane_bins;
+#pragma unroll
+    for (uint32_t i = 0; i < lane_bins; ++i) shared_.histogram[first_bin + i] = 0;
     __syncwarp();
     const uint32_t columns = count / sample_quarters;
     uint32_t anchor = 0;
-    for (uint32_t column = lane_; column < columns; column += 32) {
+    for (uint32_t column = lane_; column < columns; column += Lanes::count) {
       uint32_t least = shared_.samples[column];
       for (uint32_t quarter = 1; quarter < sample_quarters; ++quarter)
         least = min(least, uint32_t{shared_.samples[quarter * columns + column]});
       anchor = max(anchor, least);
     }
-    anchor = __reduce_max_sync(device::all_lanes, anchor);
+    anchor = Lanes::largest(anchor);
     const uint32_t lowest = anchor > window::bins_below_anchor ? anchor - window::bins_below_anchor : 0;
-    for (uint32_t i = lane_; i < count; i += 32) {
+    for (uint32_t i = lane_; i < count; i += Lanes::count) {
       const uint32_t bin = min(shared_.samples[i] - lowest, uint32_t{window::bins});  // wraps around below `lowest`
       atomicAdd(&shared_.histogram[bin], 1u);
     }
     __syncwarp();
-    const uint32_t up_to = device::inclusive_scan(shared_.histogram[lane_]);
-    // Samples in the bins before `bin`.
-    const auto below = [&](int bin) {
-      const uint32_t samples = __shfl_sync(device::all_lanes, up_to, min(max(bin - 1, 0), 31));
-      return static_cast<int>(bin <= 0 ? 0 : samples);
-    };
-    const int bin = static_cast<int>(lane_);
-    const bool zero_is_near = lowest == 0 && bin <= window::below_tokens;
-    int best_cost = 1 << 30;
-    for (uint32_t width = max_width; width >= 1; --width) {
-      const int span = (1 << width) - 1, total = static_cast<int>(count);
-      const int escapes = total - (below(bin + span) - below(bin));
-      const int far = total - (below(bin + span + window::above_tokens) - below(bin - window::below_tokens)) -
-                      (zero_is_near ? 0 : static_cast<int>(zeros));
-      const int cost = static_cast<int>(width) * total + token_bits * escapes + 8 * static_cast<int>(far_bytes) * far;
-      // The lowest cost, and among equals the lowest bin. Costs may be negative.
-      const uint32_t key = static_cast<uint32_t>(cost + (1 << 20)) << 5 | lane_;
-      const uint32_t least = ~__reduce_max_sync(device::all_lanes, ~key);
-      const int least_cost = static_cast<int>(least >> 5) - (1 << 20);
-      if (least_cost < best_cost) {
-        best_cost = least_cost;
-        width_ = width;
-        base_ = min(lowest + (least & 31), exponent_mask + 1 - (1u << width));
+    sum_bins(first_bin);
+    // The lowest cost, and among equals the larger width, then the lower bin. Costs may be negative.
+    const auto total = static_cast<int>(count), far_bits = 8 * static_cast<int>(far_bytes);
+    uint32_t best = ~0u;
+#pragma unroll
+    for (uint32_t i = 0; i < lane_bins; ++i) {
+      const uint32_t bin = lane_ + i * Lanes::count;
+      const uint16_t* const below = shared_.below + lead + bin;
+      const int near_begin = shared_.below[bin], begin = below[0];  // `lead` is below_tokens
+      const int far_zeros = lowest == 0 && bin <= window::below_tokens ? 0 : static_cast<int>(zeros);
+#pragma unroll
+      for (uint32_t width = 1; width <= max_width; ++width) {
+        const uint32_t span = (1u << width) - 1;
+        const int escapes = total - (below[span] - begin);
+        const int far = total - (below[span + window::above_tokens] - near_begin) - far_zeros;
+        const int cost = static_cast<int>(width) * total + token_bits * escapes + far_bits * far;
+        best = min(best, static_cast<uint32_t>(cost + cost_bias) << 8 | (max_width - width) << 5 | bin);
       }
     }
+    best = ~Lanes::largest(~best);
+    width_ = max_width - (best >> 5 & 7);
+    base_ = min(lowest + (best & 31), exponent_mask + 1 - (1u << width_));
+    __syncwarp();
+  }
+
+  // Costs are at least -256 x (4 + 16).
+  static constexpr int cost_bias = 1 << 20;
+
+  // Fills `below`. Each lane has neighbouring bins.
+  __device__ void sum_bins(uint32_t first_bin) {
+    constexpr uint32_t lane_bins = window::bins / Lanes::count;
+    uint32_t own[lane_bins], sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < lane_bins; ++i) sum += own[i] = shared_.histogram[first_bin + i];
+    const uint32_t up_to = Lanes::inclusive_scan(sum), total = Lanes::last(up_to);
+    uint32_t before = up_to - sum;
+#pragma unroll
+    for (uint32_t i = 0; i < lane_bins; ++i) {
+      shared_.below[lead + first_bin + i] = static_cast<uint16_t>(before);
+      before += own[i];
+    }
+    for (uint32_t i = lane_; i < lead; i += Lanes::count) shared_.below[i] = 0;
+    for (uint32_t i = lane_; i <= reach; i += Lanes::count)
+      shared_.below[lead + window::bins + i] = static_cast<uint16_t>(total);
     __syncwarp();
   }
 
@@ -160,14 +191,14 @@ class EncodeWindow {
     uint32_t escapes = 0, far = 0;
     // Several loads at a time, because a long row has only one warp.
 #pragma unroll 8
-    for (uint32_t i = lane_; i < in_lanes_; i += 32) {
+    for (uint32_t i = lane_; i < in_lanes_; i += Lanes::count) {
       const uint32_t exponent = exponent_of(elems_[i]);
       const bool is_escape = code_of(exponent) == escape_code();
       escapes += is_escape ? 1 : 0;
       far += is_escape && token_of(exponent) == window::far_token ? 1 : 0;
     }
-    escapes_ = __reduce_add_sync(device::all_lanes, escapes);
-    far_ = __reduce_add_sync(device::all_lanes, far);
+    escapes_ = Lanes::sum(escapes);
+    far_ = Lanes::sum(far);
   }
 
   __device__ void store_body() {
@@ -178,17 +209,19 @@ class EncodeWindow {
     uint8_t* const padding = far_exponents_ + far_ * far_bytes;
     for (uint32_t first = 0; first < in_lanes_; first += window::group_elems)
       store_group(elems_ + first, min(in_lanes_ - first, uint32_t{window::group_elems}) / 32);
+    if (!stores_) return;
     if (held_ != 0 && lane_ == 0) *tokens_ = shared_.tokens[0];
-    if (in_lanes_ + lane_ < count_) {
-      const uint64_t coded = static_cast<uint64_t>(elems_[in_lanes_ + lane_]) >> low_bits_;
-      for (uint32_t i = 0; i < coded_bytes_; ++i) rest[lane_ * coded_bytes_ + i] = static_cast<uint8_t>(coded >> 8 * i);
+    for (uint32_t i = lane_; in_lanes_ + i < count_; i += Lanes::count) {
+      const uint64_t coded = static_cast<uint64_t>(elems_[in_lanes_ + i]) >> low_bits_;
+      for (uint32_t byte = 0; byte < coded_bytes_; ++byte)
+        rest[i * coded_bytes_ + byte] = static_cast<uint8_t>(coded >> 8 * byte);
     }
     if (padding + lane_ < body_ + body_bytes()) padding[lane_] = 0;
   }
 
   // lanes: that have elements of the group, 32 each.
   __device__ void store_group(const Elem* elems, uint32_t lanes) {
-    const bool has_elems = lane_ < lanes;
+    const bool has_elems = stores_ && lane_ < lanes;
     uint8_t* const rest_bytes = group_ + 32 * lanes * tail_bytes_;
     uint8_t* const packed_rest = rest_bytes + 32 * lanes * Type.rest_bytes;
     uint32_t escaped = 0, far = 0;  // bit 8 * byte + word: an element that is an escape
@@ -252,10 +285,9 @@ class EncodeWindow {
   // Appends the tokens and far exponents of a group. Tokens are collected as bytes, because two of them share one; the
   // first half of a byte is held until the other is known.
   __device__ void store_escapes(const Elem* elems, uint32_t lanes, uint32_t escaped, uint32_t far) {
-    const uint32_t own = __popc(escaped), up_to = device::inclusive_scan(own);
-    const uint32_t total = __shfl_sync(device::all_lanes, up_to, 31);
-    if (total == 0) return;
-    const uint32_t far_up_to = device::inclusive_scan(far);
+    const uint32_t own = __popc(escaped), up_to = Lanes::inclusive_scan(own), total = Lanes::last(up_to);
+    if (Lanes::is_warp && total == 0) return;
+    const uint32_t far_up_to = Lanes::inclusive_scan(far);
     uint32_t at = held_ + up_to - own;
     uint8_t* next_far = far_exponents_ + (far_up_to - far) * far_bytes;
     for (uint32_t left = escaped; left != 0; left &= left - 1, ++at) {
@@ -265,14 +297,14 @@ class EncodeWindow {
       if (token != window::far_token) continue;
       for (uint32_t i = 0; i < far_bytes; ++i) *next_far++ = static_cast<uint8_t>(exponent >> 8 * i);
     }
-    far_exponents_ += __shfl_sync(device::all_lanes, far_up_to, 31) * far_bytes;
+    far_exponents_ += Lanes::last(far_up_to) * far_bytes;
     __syncwarp();
     const uint32_t tokens = held_ + total, pairs = tokens / 2;
-    for (uint32_t i = lane_; i < pairs; i += 32)
+    for (uint32_t i = lane_; i < pairs; i += Lanes::count)
       tokens_[i] = static_cast<uint8_t>(shared_.tokens[2 * i] | shared_.tokens[2 * i + 1] << 4);
     tokens_ += pairs;
     held_ = tokens % 2;
-    const uint8_t last = shared_.tokens[tokens - 1];
+    const uint8_t last = tokens == 0 ? 0 : shared_.tokens[tokens - 1];
     __syncwarp();
     if (held_ != 0 && lane_ == 0) shared_.tokens[0] = last;
     __syncwarp();
@@ -287,7 +319,8 @@ class EncodeWindow {
   uint8_t* group_ = nullptr;   // the next group
   uint8_t* tokens_ = nullptr;  // the next byte of tokens
   uint8_t* far_exponents_ = nullptr;
-  uint32_t held_ = 0;  // 1: tokens[0] is the first half of a byte
+  bool stores_ = false;  // whether the row is encoded
+  uint32_t held_ = 0;    // 1: tokens[0] is the first half of a byte
 };
 
 }  // namespace narrowcast::store::cuda

@@ -12,7 +12,7 @@ constexpr const char* function = "ncast_store_builder";
 // A chunk of rows has 8 MiB, because each copy and kernel has a fixed cost, or more if rows are long: a warp encodes
 // one, and a GPU needs many.
 constexpr uint64_t least_chunk_bytes = 8u << 20, most_chunk_bytes = 32u << 20, wanted_chunk_rows = 512;
-constexpr uint64_t most_chunk_rows = 65536;
+constexpr uint64_t most_chunk_rows = 131072;
 constexpr uint64_t most_packed_chunk_bytes = 36u << 20;  // payloads of a chunk, if units are large
 constexpr uint64_t raw_piece_bytes = 66u << 20;          // Python's blocks have twice 64 MiB, or a few rows more
 // Of a piece. While the host completes one, another has to be long enough to keep all three stages at work.
@@ -77,7 +77,7 @@ EncodeKernel kernel_of(const Model& model) {
     case Coder::RAW: break;
     case Coder::PLAIN: return plain_encoder(static_cast<uint32_t>(model.elem_bytes()));
     case Coder::INVARIANT: return invariant_encoder(model.chunk_bytes);
-    case Coder::WINDOW: return window_encoder(model.shape.dtype, static_cast<uint32_t>(model.trim.low_bits));
+    case Coder::WINDOW: return window_encoder(model);
   }
   return {};
 }

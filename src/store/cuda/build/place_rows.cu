@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(encode_warps * 32) copy(const __grid_constant_
 
 cudaError_t launch_encode(const EncodeKernel& kernel, const EncodeArguments& arguments, uint32_t ctas,
                           cudaStream_t stream) {
-  const uint32_t useful = (arguments.count + encode_warps - 1) / encode_warps;
+  const uint32_t useful = (arguments.count + kernel.rows - 1) / kernel.rows;
   kernel.function<<<std::min(useful, ctas), encode_warps * 32, kernel.shared_bytes, stream>>>(arguments);
   return cudaGetLastError();
 }
