@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .dsl.sites import Site
+from .text import amount
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Report:
             return f"{self.verdict}: {self.fault}"
         facts = []
         if self.least_depth:
-            facts.append(f"rings of {_amount(self.least_depth, 'message')} suffice")
+            facts.append(f"rings of {amount(self.least_depth, 'message')} suffice")
         if self.roundings:
             order = "in rank order" if self.rank_order else "not in rank order"
             facts.append(f"values are rounded {_times(self.roundings)}, {order}")
@@ -115,10 +116,6 @@ def report_of(found: dict[str, Any], site_of: Callable[[int, int], Site | None])
         found["steps"],
         found["seconds"],
     )
-
-
-def _amount(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _times(count: int) -> str:

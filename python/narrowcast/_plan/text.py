@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from .model import Operand, Plan, Step
 
-__all__ = ["Names", "heading", "listing"]
+__all__ = ["Names", "amount", "heading", "listing"]
 
 _IN_PLACE = {"no": ", not in place", "yes": ", in place", "either": ""}
 
@@ -15,10 +15,10 @@ _IN_PLACE = {"no": ", not in place", "yes": ", in place", "either": ""}
 def heading(plan: Plan) -> str:
     """What a plan is, in one line."""
     name = f' "{plan.name}"' if plan.name else ""
-    ranks = _amount(len(plan.ranks), "rank")
+    ranks = amount(len(plan.ranks), "rank")
     pieces = f", {plan.chunks} chunks in a piece" if plan.chunks != 1 else ""
     instances = f", {plan.instances} instances" if plan.instances != 1 else ""
-    return f"{plan.operation}{name} of {ranks}{pieces}{instances}{_IN_PLACE[plan.in_place]}: " + _amount(
+    return f"{plan.operation}{name} of {ranks}{pieces}{instances}{_IN_PLACE[plan.in_place]}: " + amount(
         plan.step_count(), "step"
     )
 
@@ -29,7 +29,7 @@ def listing(plan: Plan, ranks: Iterable[int] | None = None) -> Iterator[str]:
     yield heading(plan)
     for number in range(len(plan.ranks)) if ranks is None else ranks:
         rank = plan.ranks[number]
-        scratch = f", {_amount(rank.scratch_chunks, 'chunk')} of scratch" if rank.scratch_chunks else ""
+        scratch = f", {amount(rank.scratch_chunks, 'chunk')} of scratch" if rank.scratch_chunks else ""
         yield f"rank {number}{scratch}"
         for group_number, group in enumerate(rank.groups):
             if len(rank.groups) > 1:
@@ -95,5 +95,6 @@ class Names:
         return f"rank {channel.receiver if receiver else channel.sender}{self._numbers[number]}"
 
 
-def _amount(count: int, name: str) -> str:
+def amount(count: int, name: str) -> str:
+    """`1 step`, `2 steps`."""
     return f"{count} {name}" if count == 1 else f"{count:,} {name}s"

@@ -79,6 +79,7 @@ def one_step(statement):
             lambda p, a, b: a.put(b.input[0], b.output[0]),
             "rank 0 can only send what is on it, not <input.0. of",
         ),
+        (lambda p, a, b: b.send(a.copy(a.input[0]), a), "rank 1 can only send what is on it, not <1 chunk at rank 0>"),
         (lambda p, a, b: a.put(a.input[0], a.output[0]), "rank 0 has no channel to itself"),
         (lambda p, a, b: a.put(a.input[0], b.input[0]), "the input cannot be written"),
         (lambda p, a, b: a.get(a.input[0]), "rank 0 has no channel to itself"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from operator import index
 from typing import TYPE_CHECKING, SupportsIndex
 
+from ..text import amount
 from .record import Range
 from .sites import PlanError
 
@@ -54,7 +55,7 @@ class Chunks:
         buffer, start, count = self._range.buffer, self._range.start, self._range.count
         chunks = f"[{start}]" if count == 1 else f"[{start}:{start + count}]"
         if buffer.kind == "value":
-            return f"<{count} chunks at rank {buffer.rank}>"
+            return f"<{amount(count, 'chunk')} at rank {buffer.rank}>"
         return f"<{buffer.kind}{chunks} of {'a switch' if buffer.rank < 0 else f'rank {buffer.rank}'}>"
 
     def _part(self, which: int | slice) -> Range:
@@ -74,9 +75,9 @@ class Chunks:
 
     def _named(self) -> str:
         buffer, count = self._range.buffer, self._range.count
-        amount = f"of {count} chunk{'s' if count != 1 else ''}"
+        size = f"of {amount(count, 'chunk')}"
         if buffer.kind == "value":
-            return f"a result {amount}"
+            return f"a result {size}"
         whole = "" if count == buffer.size else "a part of "
         owner = "a switch" if buffer.rank < 0 else f"rank {buffer.rank}"
-        return f"{whole}the {buffer.kind} of {owner}, {amount},"
+        return f"{whole}the {buffer.kind} of {owner}, {size},"
