@@ -233,7 +233,9 @@ class FetchRing {
       // Wraps around for parts before the row.
       const uint32_t offset = group_offset_ - static_cast<uint32_t>(begin % line_bytes);
       const uint32_t to = stage + row * shape_.slot_area;
-      if (lines_at_a_time_ == 4)
+      if (lines_at_a_time_ == 1 && shape_.slot_lines <= 2)
+        copy_two_lines(to, begin, offset, end);
+      else if (lines_at_a_time_ == 4)
         copy_lines<4>(to, begin, offset, end);
       else if (lines_at_a_time_ == 1)
         copy_lines<1>(to, begin, offset, end);
@@ -242,24 +244,36 @@ class FetchRing {
     }
     device::commit_copies();
   }
-  // Starts to copy every so many-th part of a row: at_a_time lines apart, or lines_at_a_time_ if it is 0.
+  // Starts to copy a lane's part of each line of a row that has at most two. offset: of the first part in the row.
+  __device__ void copy_two_lines(uint32_t slot, uint64_t from, uint32_t offset, uint32_t end) const {
+    copy_parts<2, line_bytes>(memory_ + static_cast<int32_t>(slot + offset), from + signed_offset(offset), offset, end);
+  }
+  // The same for any row, at_a_time lines apart, or lines_at_a_time_ if it is 0.
   template <uint32_t at_a_time>
   __device__ void copy_lines(uint32_t slot, uint64_t from, uint32_t offset, uint32_t end) const {
     const uint32_t lines = at_a_time != 0 ? at_a_time : lines_at_a_time_;
     constexpr uint32_t unrolled = at_a_time != 0 ? 4 : 1;
-    // Addresses are not computed for each part: they are constant distances apart.
     char* to = memory_ + static_cast<int32_t>(slot + offset);
-    from += static_cast<uint64_t>(int64_t{static_cast<int32_t>(offset)});
+    from += signed_offset(offset);
     for (uint32_t line = 0; line < shape_.slot_lines; line += unrolled * lines) {
-#pragma unroll
-      for (uint32_t i = 0; i < unrolled; ++i)
-        if (offset + i * lines * line_bytes < end)
-          device::start_copy_of_16_bytes_by_line(to + i * lines * line_bytes,
-                                                 reinterpret_cast<const void*>(from + i * lines * line_bytes));
+      copy_parts<unrolled, at_a_time * line_bytes>(to, from, offset, end);
       offset += unrolled * lines * line_bytes;
       to += unrolled * lines * line_bytes;
       from += unrolled * lines * line_bytes;
     }
+  }
+  // Starts to copy `count` parts that are `apart` bytes from each other, as far as they lie before the end. Addresses
+  // are not computed for each.
+  template <uint32_t count, uint32_t apart>
+  __device__ static void copy_parts(char* to, uint64_t from, uint32_t offset, uint32_t end) {
+#pragma unroll
+    for (uint32_t i = 0; i < count; ++i)
+      if (offset + i * apart < end)
+        device::start_copy_of_16_bytes_by_line(to + i * apart, reinterpret_cast<const void*>(from + i * apart));
+  }
+  // Of parts before the row, too.
+  __device__ static uint64_t signed_offset(uint32_t offset) {
+    return static_cast<uint64_t>(int64_t{static_cast<int32_t>(offset)});
   }
   __device__ static uint64_t shuffle(uint64_t value, uint32_t from) {
     return static_cast<uint64_t>(

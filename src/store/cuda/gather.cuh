@@ -32,8 +32,9 @@ namespace narrowcast::store::cuda {
 //   decode<is_output>(piece, to)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for
 //       all pieces in order until no tile has any left. The warps of a team call it equally often, at last for pieces
 //       that do not exist
-//   decode_whole(piece, to)  optional: the same to the output, if all pieces exist and have piece_elems elements
-//   has_bits()   false: all elements are 0, need not be decoded, and ok() is known before
+//   decode_whole<lanes>(piece, to)  optional: the same to the output, if all pieces exist and have 32 * lanes elements;
+//       lanes: of a tile
+//   has_bits(coder_format)  false: all elements are 0, need not be decoded, and ok() is known before
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
 template <typename Coder>
@@ -106,11 +107,14 @@ class Gather {
     const bool is_redirected = exists && (header & place_mask) == place_redirect;
     const bool is_far = is_redirected || payload_bytes > shape_.slot_bytes;
     const bool is_bad = fetched.output != no_row && !exists;
-    store_zeros(tile_, out, is_bad && team_.warp() == 0 ? format_.row_bytes : 0);
-    count_rows(arguments_.counters->bad_indices, is_bad);
-    count_rows(arguments_.counters->redirected_rows, is_redirected);
     Row row{exists && !is_far, header, slot, slot_bytes, out, fetched.output};
-    uint32_t far = __ballot_sync(device::all_lanes, exists && is_far && tile_.lane == 0);
+    uint32_t far = 0;  // lanes
+    if (__any_sync(device::all_lanes, is_bad || is_far)) {
+      store_zeros(tile_, out, is_bad && team_.warp() == 0 ? format_.row_bytes : 0);
+      count_rows(arguments_.counters->bad_indices, is_bad);
+      count_rows(arguments_.counters->redirected_rows, is_redirected);
+      far = __ballot_sync(device::all_lanes, exists && is_far && tile_.lane == 0);
+    }
     while (true) {
       decode(row);
       if (far == 0) return;
@@ -152,19 +156,23 @@ class Gather {
       ok = !row.exists || row.payload_bytes >= format_.row_bytes;
       copy_row(tile_, row.out, row.payload, row.exists && ok ? format_.row_bytes : 0, arguments_.selection.unit_bytes);
     } else {
-      const uint32_t header = row.header;
-      const bool is_coded = row.exists && (header & (raw_bit | place_mask)) == place_here;
-      const bool is_raw = row.exists && (header & raw_bit) != 0;
-      ok = !is_raw || (header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
-      copy_row(tile_, row.out, row.payload + 4, is_raw && ok && team_.warp() == 0 ? format_.row_bytes : 0,
-               arguments_.selection.unit_bytes);
-      ok = ok && row.exists == (is_raw || is_coded);
+      const bool is_coded = row.exists && (row.header & (raw_bit | place_mask)) == place_here;
+      if (!__all_sync(device::all_lanes, is_coded)) ok = copy_raw(row, is_coded);
       if (__any_sync(device::all_lanes, is_coded)) {
         const bool follows_format = decode_in_pieces(row, is_coded);
         ok = ok && (!is_coded || follows_format);
       }
     }
     if (!team_.all(ok)) reject(row, ok);
+  }
+
+  // Copies the rows that are not coded. Whether a row is coded, can be copied, or does not exist.
+  __device__ bool copy_raw(const Row& row, bool is_coded) const {
+    const bool is_raw = row.exists && (row.header & raw_bit) != 0;
+    const bool ok = !is_raw || (row.header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
+    copy_row(tile_, row.out, row.payload + 4, is_raw && ok && team_.warp() == 0 ? format_.row_bytes : 0,
+             arguments_.selection.unit_bytes);
+    return ok && row.exists == (is_raw || is_coded);
   }
 
   // ok: false in any lane of a row that is not. Such rows become zeros.
@@ -201,10 +209,16 @@ class Gather {
         decode_piece(first / Coder::piece_elems, out + first * sizeof(typename Coder::Staged));
       }
     };
-    if constexpr (requires { &Coder::decode_whole; }) {
+    if constexpr (requires(Coder& of_rows, char* to) { of_rows.template decode_whole<32>(0, to); }) {
       if (format_.elems % (team_.warps() * Coder::piece_elems) == 0) {
-        decode_pieces([&](uint32_t piece, char* to) { coder.decode_whole(piece, to); });
+        decode_pieces([&](uint32_t piece, char* to) { coder.template decode_whole<32>(piece, to); });
         return coder.ok();
+      }
+      if constexpr (Team::is_alone) {
+        if (format_.elems == 4 * 32) {
+          coder.template decode_whole<4>(0, out);
+          return coder.ok();
+        }
       }
     }
     decode_pieces([&](uint32_t piece, char* to) { coder.template decode<true>(piece, to); });
