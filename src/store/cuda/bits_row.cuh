@@ -42,7 +42,7 @@ class PlainRow {
       store_part<is_output>(to + i * sizeof(Elem),
                             static_cast<Elem>(stream_.read(first_bit_ + (first + i) * part_bits_, part_bits_)));
   }
-  __device__ bool has_bits() const { return part_bits_ != 0; }
+  __device__ static bool has_bits(const CoderFormat& coder) { return coder.part_bits != 0; }
   __device__ bool ok() const { return ok_; }
 
  private:
@@ -99,7 +99,7 @@ class InvariantRow {
       next_bit_ += tile_.broadcast(up_to, tile_.lanes - 1);
     }
   }
-  __device__ static bool has_bits() { return true; }
+  __device__ static bool has_bits(const CoderFormat&) { return true; }
   __device__ bool ok() const { return ok_ && next_bit_ <= payload_bits_; }
 
  private:

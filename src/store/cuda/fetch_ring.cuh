@@ -12,7 +12,7 @@
 
 namespace narrowcast::store::cuda {
 
-inline constexpr uint32_t line_bytes = 128, line_parts = line_bytes / 16;
+inline constexpr uint32_t line_parts = line_bytes / 16;
 
 inline constexpr uint32_t skew_shift = 24;
 

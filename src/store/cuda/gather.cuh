@@ -230,12 +230,13 @@ class Gather {
     const uint32_t payload_bytes = is_coded ? row.payload_bytes : 0;
     const BitStream payload(row.payload, payload_bytes);
     ZeroMap map(format_, tile_, payload, Coder::map_bit);
-    const uint32_t coded = format_.has_zeros ? map.count() : is_coded ? format_.elems : 0;
+    const bool has_bits = Coder::has_bits(arguments_.coder), has_only_map = format_.has_zeros != 0 && !has_bits;
+    uint32_t coded = is_coded ? format_.elems : 0;
+    if (format_.has_zeros) coded = has_only_map ? 0 : map.count();
     const uint32_t before_body = header_bytes + (format_.has_zeros ? (format_.elems + 31) / 32 * 4 : 0);
     Coder coder(tile_, team_, format_, arguments_.coder, row.header, row.payload, payload_bytes, before_body, coded,
                 scratch_);
-    const bool has_bits = coder.has_bits();
-    if (format_.has_zeros && !has_bits) {
+    if (has_only_map) {
       const bool ok = coder.ok();
       // Not `map`, which is in memory because of the call below.
       ZeroMap(format_, tile_, payload, Coder::map_bit).template store_fill<Staged>(row.out, is_coded && ok);

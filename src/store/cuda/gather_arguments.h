@@ -5,6 +5,11 @@
 
 namespace narrowcast::store::cuda {
 
+inline constexpr uint32_t line_bytes = 128;  // of caches, and of requests to host memory
+// Lanes of a tile, at most, if payloads are only a zero map: as many as store a line. A step takes as long as that of
+// longer payloads, so it should have several rows.
+inline constexpr uint32_t fill_lanes = line_bytes / 16;
+
 // What the rows of a table are, decoded.
 struct RowFormat {
   uint32_t elems;  // invariant: chunks
@@ -106,7 +111,7 @@ struct GatherShape {
   uint32_t stages;        // 2 to max_stages: steps that are fetched ahead, the current one included
   uint32_t spare_rows;    // redirected or long rows that are fetched at a time
   uint32_t spare_area;    // shared memory of one of them
-  uint32_t staged_area;   // shared memory of a row's piece of decoded elements; 0: the payload is the row
+  uint32_t staged_area;   // shared memory of a row's piece of decoded elements; 0: they are not staged
   uint32_t staged_bytes;  // of all of them, for each warp
   uint32_t team_warps;    // warps that decode a row together; more than one only if tile_lanes is 32
   uint32_t sums_bytes;    // shared memory of a team for its sums

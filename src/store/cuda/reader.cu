@@ -156,6 +156,7 @@ GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment) const
   input.elems = format_.elems;
   input.row_bytes = format_.row_bytes;
   input.is_coded = kernel_.staged_bytes != 0;
+  input.has_only_map = format_.has_zeros != 0 && table_.model->coder == Coder::PLAIN && table_.model->coded_bits() == 0;
   input.staged_bytes = kernel_.staged_bytes;
   input.has_teams = kernel_.for_teams != nullptr && format_.has_zeros == 0;
   input.slot_bytes = static_cast<uint32_t>(slot_bytes);

@@ -6,11 +6,11 @@
 namespace narrowcast::store::cuda {
 namespace {
 
-constexpr uint32_t line_bytes = 128, piece_elems = 1024;
+constexpr uint32_t piece_elems = 1024;
 constexpr uint32_t record_bytes = 8 + 4;  // of a row in a stage: FetchedRow and the header word
 constexpr uint32_t load_barrier_bytes = 8;
-// A lane decodes up to 32 elements, and copies 64 bytes of rows that are not coded.
-constexpr uint32_t lane_elems = 32, lane_bytes = 64;
+// A lane decodes up to 32 elements, copies 64 bytes of rows that are not coded, or stores vectors of zeros and fills.
+constexpr uint32_t lane_elems = 32, lane_bytes = 64, vector_bytes = 16;
 // Redirected rows are rare; more of them than fit here take several turns.
 constexpr uint32_t spare_bytes = 512;
 // Lines that are fetched pass through the L1 cache, which has what CTAs leave of the memory that both share. With less
@@ -21,7 +21,9 @@ constexpr uint32_t rounded(uint32_t bytes, uint32_t to) { return (bytes + to - 1
 
 GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   GatherShape shape = {};
-  const uint32_t lanes = input.is_coded ? input.elems / lane_elems : (input.row_bytes + lane_bytes - 1) / lane_bytes;
+  const uint32_t lanes = input.has_only_map ? std::min(input.row_bytes / vector_bytes, fill_lanes)
+                         : input.is_coded   ? input.elems / lane_elems
+                                            : (input.row_bytes + lane_bytes - 1) / lane_bytes;
   shape.tile_lanes = std::bit_ceil(std::clamp(lanes, 1u, 32u));
   const uint32_t rows = shape.rows = 32 / shape.tile_lanes;
 
@@ -34,10 +36,11 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
 
   shape.spare_area = rounded(input.far_bytes, 16);
   shape.spare_rows = std::clamp(spare_bytes / shape.spare_area, 1u, rows);
-  shape.staged_area = input.is_coded ? rounded(std::min(input.elems, piece_elems) * input.staged_bytes, 16) : 0;
+  const bool has_staged = input.is_coded && !input.has_only_map;
+  shape.staged_area = has_staged ? rounded(std::min(input.elems, piece_elems) * input.staged_bytes, 16) : 0;
   // The exponents of a piece's escapes are in the same memory before its elements. Loads may go beyond the last one.
   const uint32_t exponent_bytes = piece_elems * (input.staged_bytes == 8 ? 2 : 1) + 16;
-  if (input.is_coded) shape.staged_bytes = rounded(std::max(rows * shape.staged_area, exponent_bytes), 16);
+  if (has_staged) shape.staged_bytes = rounded(std::max(rows * shape.staged_area, exponent_bytes), 16);
   shape.records_at = rows * shape.slot_area;
   const uint32_t stage_bytes = shape.stage_bytes =
       rounded(shape.records_at + rows * record_bytes + load_barrier_bytes, 16);

@@ -14,6 +14,7 @@ inline constexpr uint32_t max_raw_warps = 24, max_coded_warps = 16;
 struct ShapeInput {
   uint32_t elems, row_bytes;
   bool is_coded;            // false: slots are rows, without header words
+  bool has_only_map;        // coded payloads are a zero map
   uint32_t staged_bytes;    // of a decoded element; unused if rows are not coded
   bool has_teams;           // several warps can decode a row
   uint32_t slot_bytes;      // to fetch ahead for each row

@@ -68,7 +68,7 @@ class WindowRow {
   __device__ void decode_whole(uint32_t piece, char* to) {
     decode_lanes<true>(piece, lanes, ok_, to);
   }
-  __device__ static bool has_bits() { return true; }
+  __device__ static bool has_bits(const CoderFormat&) { return true; }
   __device__ bool ok() const { return ok_ && escapes_done_ == escapes_; }
 
  private:

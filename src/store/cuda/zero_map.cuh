@@ -30,21 +30,10 @@ class ZeroMap {
   template <typename Staged>
   __device__ void store_fill(char* row, bool exists) const {
     if (!exists) return;
-    constexpr uint32_t size = vector_elems<Staged>;
-    const auto fill = static_cast<Staged>(format_.fill);
-    auto* const to = reinterpret_cast<Staged*>(row);
-    const uint32_t head = min((size - first_in_vector<Staged>(row)) % size, format_.elems);
-    const uint32_t vectors = (format_.elems - head) / size, tail = head + vectors * size;
-    const auto store = [&](uint32_t i) { __stcs(to + i, payload_.read_bit(map_bit_ + i) != 0 ? fill : Staged{0}); };
-    for (uint32_t i = tile_.lane; i < head; i += tile_.lanes) store(i);
-    const uint32_t bit = map_bit_ + head + tile_.lane * size;
-    auto* const vector = reinterpret_cast<uint4*>(to + head) + tile_.lane;
-    const uint32_t count = vectors - min(vectors, tile_.lane);  // of this lane and those above it
-    if (tile_.lanes == 32)
-      store_vectors<Staged, 32>(vector, bit, count, 32, fill);
+    if (tile_.lanes == fill_lanes)
+      store_lines<Staged, fill_lanes>(row, fill_lanes);
     else
-      store_vectors<Staged, 0>(vector, bit, count, tile_.lanes, fill);
-    for (uint32_t i = tail + tile_.lane; i < format_.elems; i += tile_.lanes) store(i);
+      store_lines<Staged, 0>(row, tile_.lanes);
   }
 
   // Stores a piece of a row: the elements that follow at least `first` and fewer than first + count ones. `staged` has
@@ -117,25 +106,44 @@ class ZeroMap {
     const uint32_t known = bits & mask_of(format_.elems - (is_before ? 0 : begin));
     return is_before ? known << skew : known;
   }
-  // Stores every so many-th of `count` vectors of zeros and fills. lanes: the distance, which the compiler knows if
-  // Lanes is not 0.
+  // Stores the elements of a row that are in the vector whose first element is `first`, which wraps around before the
+  // row. They are 0 or the fill.
+  template <typename Staged>
+  __device__ void store_vector(Staged* row, uint32_t first, Staged fill) const {
+    constexpr uint32_t size = vector_elems<Staged>;
+    if (first < format_.elems && first + size <= format_.elems) {
+      __stcs(reinterpret_cast<uint4*>(row + first), fills<Staged>(payload_.read_word_inside(map_bit_ + first), fill));
+      return;
+    }
+    for (uint32_t i = first; i != first + size; ++i)
+      if (i < format_.elems) __stcs(row + i, payload_.read_bit(map_bit_ + i) != 0 ? fill : Staged{0});
+  }
+  // Stores a row whose elements are 0 or the fill. The lanes of a tile store parts of one line, or several whole ones.
+  // lanes: of the tile, which the compiler knows if Lanes is not 0.
   template <typename Staged, uint32_t Lanes>
-  __device__ void store_vectors(uint4* vector, uint32_t bit, uint32_t count, uint32_t lanes, Staged fill) const {
-    const uint32_t apart = Lanes != 0 ? Lanes : lanes;
-    // Loads come before stores, across which the compiler does not move them.
-    constexpr uint32_t ahead = 4;
-    uint32_t i = 0;
-    for (; i + (ahead - 1) * apart < count; i += ahead * apart) {
+  __device__ void store_lines(char* row, uint32_t lanes) const {
+    constexpr uint32_t size = vector_elems<Staged>, ahead = 4;
+    const uint32_t apart = (Lanes != 0 ? Lanes : lanes) * size;
+    const auto fill = static_cast<Staged>(format_.fill);
+    const uint32_t line = min((Lanes != 0 ? Lanes : lanes) * 16, line_bytes);
+    const auto skew = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) % line / sizeof(Staged));
+    uint32_t left = (format_.elems + skew - 1) / apart;  // vectors of this lane after the first one
+    uint32_t first = tile_.lane * size - skew;
+    auto* const to = reinterpret_cast<Staged*>(row);
+    store_vector(to, first, fill);
+    // Those between the first and the last line are complete. Loads come before stores, across which the compiler does
+    // not move them.
+    for (; left > ahead; left -= ahead) {
       uint32_t bits[ahead];
 #pragma unroll
-      for (uint32_t k = 0; k < ahead; ++k) bits[k] = payload_.read_word_inside(bit, k * apart * vector_elems<Staged>);
+      for (uint32_t k = 0; k < ahead; ++k) bits[k] = payload_.read_word_inside(map_bit_ + first + apart, k * apart);
 #pragma unroll
-      for (uint32_t k = 0; k < ahead; ++k) __stcs(vector + k * apart, fills<Staged>(bits[k], fill));
-      vector += ahead * apart;
-      bit += ahead * apart * vector_elems<Staged>;
+      for (uint32_t k = 0; k < ahead; ++k)
+        __stcs(reinterpret_cast<uint4*>(to + (first + apart)) + k * apart / size, fills<Staged>(bits[k], fill));
+      first += ahead * apart;
     }
-    for (; i < count; i += apart, vector += apart, bit += apart * vector_elems<Staged>)
-      __stcs(vector, fills<Staged>(payload_.read_word_inside(bit), fill));
+#pragma unroll 1
+    for (; left != 0; --left) store_vector(to, first += apart, fill);
   }
   // A vector that has the fill where `bits` has ones.
   template <typename Staged>
