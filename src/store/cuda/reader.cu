@@ -78,7 +78,9 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   const bool is_coded = kernel_.staged_bytes != 0;
   const uint64_t slot_bytes = table.stride != 0 ? (is_coded ? table.stride : format_.row_bytes) : table.typical_bytes;
   most_bytes_ = is_coded ? RowModel::raw(model.shape).bound() : format_.row_bytes;
-  base_.shape = shape_of(slot_bytes, table.stride != 0 ? table.stride : table.unit_bytes);
+  const uint64_t slot_alignment = table.stride != 0 ? table.stride : table.unit_bytes;
+  base_.shape = shape_of(slot_bytes, slot_alignment, false);
+  staged_shape_ = shape_of(slot_bytes, slot_alignment, true);
   if (base_.shape.warps == 0)
     return fail(NCAST_UNSUPPORTED,
                 "%s: rows of %" PRIu32 " bytes do not fit into the %zu bytes of shared memory of this GPU", function,
@@ -151,10 +153,11 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   return NCAST_OK;
 }
 
-GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment) const {
+GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged) const {
   ShapeInput input = {};
   input.elems = format_.elems;
   input.row_bytes = format_.row_bytes;
+  input.is_staged = is_staged;
   input.is_coded = kernel_.staged_bytes != 0;
   input.has_only_map = format_.has_zeros != 0 && table_.model->coder == Coder::PLAIN && table_.model->coded_bits() == 0;
   input.staged_bytes = kernel_.staged_bytes;
@@ -309,7 +312,7 @@ ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm,
   if (shape.bytes < RowCache::set_bytes(shape))
     return fail(NCAST_TOO_SMALL, "%s: a cache needs at least %" PRIu64 " bytes, but may have %" PRIu64, function,
                 RowCache::set_bytes(shape), shape.bytes);
-  GatherShape gather_shape = shape_of(options.slot_bytes, lowest_bit(options.slot_bytes | 128));
+  GatherShape gather_shape = shape_of(options.slot_bytes, lowest_bit(options.slot_bytes | 128), false);
   if (gather_shape.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
   auto cache = std::make_unique<RowCache>();
   const uint64_t changes =
@@ -399,7 +402,8 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, bool ha
     // Only the last kernel ends the call.
     if (next != end) call.reader.finished = nullptr;
     call.places.slots = slots;
-    call.places.is_staged = is_coded && is_staged && is_dense(base_.shape, table_.stride, table_.unit_bytes) ? 1 : 0;
+    if (is_staged) call.shape = staged_shape_;
+    call.places.is_staged = is_coded && is_staged && is_dense(call.shape, table_.stride, table_.unit_bytes) ? 1 : 0;
     call.selection.first = row;
     call.selection.step = 1;
     call.selection.count = next - row;

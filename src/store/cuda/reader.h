@@ -79,7 +79,8 @@ class Reader {
  private:
   Reader() = default;
 
-  GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment) const;
+  // is_staged: for copies of slots in device memory, instead of slots in host memory or in a cache.
+  GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged) const;
 
   ncast_status set_up(const ReaderTable& table, const ReaderOptions& options);
   // Copies the offsets of rows that were appended since the last call.
@@ -109,7 +110,7 @@ class Reader {
   CopyRing ring_;
   std::unique_ptr<RowCache> cache_;
   CacheCounters past_ = {};  // of caches that were replaced
-  GatherShape cached_shape_ = {};
+  GatherShape cached_shape_ = {}, staged_shape_ = {};
 
   // Device memory.
   struct Words {

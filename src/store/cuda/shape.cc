@@ -19,6 +19,13 @@ constexpr size_t l1_bytes = 32 << 10;
 
 constexpr uint32_t rounded(uint32_t bytes, uint32_t to) { return (bytes + to - 1) / to * to; }
 
+// The distance of slots whose rows are decoded at the same time: lanes load neighbouring words, and words of different
+// rows are in different banks of shared memory, as far as possible.
+constexpr uint32_t apart_in_banks(uint32_t slot_bytes, uint32_t tile_lanes) {
+  const uint32_t unit = std::max(16u, 4 * tile_lanes);
+  return rounded(slot_bytes, unit) + (rounded(slot_bytes, unit) / unit % 2 == 0 ? unit : 0);
+}
+
 GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   GatherShape shape = {};
   const uint32_t lanes = input.has_only_map ? std::min(input.row_bytes / vector_bytes, fill_lanes)
@@ -29,10 +36,11 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
 
   shape.slot_bytes = rounded(input.slot_bytes, 16);
   const uint32_t skew = input.slot_alignment % 16 == 0 ? 0 : 15;
-  shape.slot_area = rounded(shape.slot_bytes + skew, 16);
+  const uint32_t fetched_bytes = shape.slot_area = rounded(shape.slot_bytes + skew, 16);
+  if (input.is_coded && !input.is_staged && rows > 1) shape.slot_area = apart_in_banks(fetched_bytes, shape.tile_lanes);
   const auto aligned_to =
       static_cast<uint32_t>(std::min<uint64_t>(input.slot_alignment & -input.slot_alignment, line_bytes));
-  shape.slot_lines = rounded(line_bytes - std::max(aligned_to, 16u) + shape.slot_area, line_bytes) / line_bytes;
+  shape.slot_lines = rounded(line_bytes - std::max(aligned_to, 16u) + fetched_bytes, line_bytes) / line_bytes;
 
   shape.spare_area = rounded(input.far_bytes, 16);
   shape.spare_rows = std::clamp(spare_bytes / shape.spare_area, 1u, rows);

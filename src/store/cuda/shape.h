@@ -13,6 +13,7 @@ inline constexpr uint32_t max_raw_warps = 24, max_coded_warps = 16;
 
 struct ShapeInput {
   uint32_t elems, row_bytes;
+  bool is_staged;           // slots are copies in device memory, and lie in a stage as they do there
   bool is_coded;            // false: slots are rows, without header words
   bool has_only_map;        // coded payloads are a zero map
   uint32_t staged_bytes;    // of a decoded element; unused if rows are not coded
