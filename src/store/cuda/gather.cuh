@@ -154,7 +154,12 @@ class Gather {
     bool ok = true;
     if constexpr (!Coder::has_header) {
       ok = !row.exists || row.payload_bytes >= format_.row_bytes;
-      copy_row(tile_, row.out, row.payload, row.exists && ok ? format_.row_bytes : 0, arguments_.selection.unit_bytes);
+      const uint32_t bytes = row.exists && ok ? format_.row_bytes : 0;
+      if (tile_.lanes == 1 && arguments_.selection.unit_bytes == 16 &&
+          __all_sync(device::all_lanes, reinterpret_cast<uintptr_t>(row.payload) % 16 == 0))
+        copy_short_rows(row.out, row.payload, bytes, lane_);
+      else
+        copy_row(tile_, row.out, row.payload, bytes, arguments_.selection.unit_bytes);
     } else {
       const bool is_coded = row.exists && (row.header & (raw_bit | place_mask)) == place_here;
       if (!__all_sync(device::all_lanes, is_coded)) ok = copy_raw(row, is_coded);

@@ -76,6 +76,31 @@ __device__ __forceinline__ void copy_row(const Tile& tile, char* to, const char*
   }
 }
 
+// The same for tiles of one lane and rows of at most 64 bytes, in units of 16 bytes, from multiples of 16. Four lanes
+// store a row together: a store of less than a sector of 32 bytes takes as long as that of four.
+__device__ __forceinline__ void copy_short_rows(char* to, const char* from, uint32_t bytes, int lane) {
+  constexpr int lanes = 4, vector_bytes = 16;
+  const int part = lane % lanes;
+  char* its_to[lanes];
+  uint4 vectors[lanes];
+  bool has_part[lanes];
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) {
+    const int row = i * (32 / lanes) + lane / lanes;
+    const auto shuffle = [&](const char* address) {
+      return reinterpret_cast<char*>(
+          __shfl_sync(device::all_lanes, static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(address)), row));
+    };
+    has_part[i] = static_cast<uint32_t>(part * vector_bytes) < __shfl_sync(device::all_lanes, bytes, row);
+    its_to[i] = shuffle(to) + part * vector_bytes;
+    const char* const its_from = shuffle(from) + part * vector_bytes;
+    if (has_part[i]) vectors[i] = *reinterpret_cast<const uint4*>(its_from);
+  }
+#pragma unroll
+  for (int i = 0; i < lanes; ++i)
+    if (has_part[i]) __stcs(reinterpret_cast<uint4*>(its_to[i]), vectors[i]);
+}
+
 // Stores `count` elements of a row, of which the trim has removed the constant bits. `staged` has the others, or is
 // NULL if there are none.
 template <typename Staged>
