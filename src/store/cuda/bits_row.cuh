@@ -91,7 +91,7 @@ class InvariantRow {
         value = values_[first + i];
       }
       // Without participation, no bit of the chunk is known.
-      const uint32_t bits = exists ? chunk_bits - population(mask) : 0;
+      const uint32_t bits = exists ? chunk_bits - __popcll(mask) : 0;
       const uint32_t up_to = tile_.inclusive_scan(bits);
       if (exists)
         store_part<is_output>(to + i * sizeof(Chunk),
@@ -103,9 +103,6 @@ class InvariantRow {
   __device__ bool ok() const { return ok_ && next_bit_ <= payload_bits_; }
 
  private:
-  __device__ static uint32_t population(uint64_t mask) {
-    return __popc(static_cast<uint32_t>(mask)) + __popc(static_cast<uint32_t>(mask >> 32));
-  }
   // Puts the low bits of `bits`, from low to high, where the mask has ones, one run of ones at a time.
   __device__ static uint64_t spread(uint64_t bits, uint64_t mask) {
     if constexpr (chunk_bits < 64) mask &= (uint64_t{1} << chunk_bits) - 1;

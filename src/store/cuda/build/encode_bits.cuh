@@ -101,7 +101,7 @@ struct EncodeInvariant {
         const bool participates = static_cast<Chunk>(value & mask) == values[chunk];
         const uint64_t select = participates ? static_cast<Chunk>(~mask) : static_cast<Chunk>(~Chunk{0});
         field = selected(value, select);
-        count = population(select);
+        count = __popcll(select);
       }
       emitter.put(field, count);
     }
@@ -116,9 +116,6 @@ struct EncodeInvariant {
   __device__ static const Chunk* values_of(const EncodeFormat& format, uint32_t cluster) {
     return static_cast<const Chunk*>(format.cluster_values) + size_t{cluster} * format.chunks;
   }
-  __device__ static uint32_t population(uint64_t bits) {
-    return __popc(static_cast<uint32_t>(bits)) + __popc(static_cast<uint32_t>(bits >> 32));
-  }
   // The bits of the row that a cluster saves.
   __device__ static uint32_t saved_bits(const EncodeFormat& format, const Chunk* row, uint32_t cluster) {
     const Chunk* const masks = masks_of(format, cluster);
@@ -126,7 +123,7 @@ struct EncodeInvariant {
     uint32_t saved = 0;
     for (uint32_t chunk = device::lane_id(); chunk < format.chunks; chunk += 32) {
       const Chunk mask = masks[chunk];
-      if (static_cast<Chunk>(row[chunk] & mask) == values[chunk]) saved += population(mask);
+      if (static_cast<Chunk>(row[chunk] & mask) == values[chunk]) saved += __popcll(mask);
     }
     return __reduce_add_sync(device::all_lanes, saved);
   }

@@ -84,6 +84,7 @@ inline uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
   return static_cast<uint32_t>(*std::max_element(values, values + simt::lanes));
 }
 inline int __popc(uint32_t value) { return std::popcount(value); }
+inline int __popcll(unsigned long long value) { return std::popcount(value); }
 inline int __ffs(uint32_t value) { return value == 0 ? 0 : std::countr_zero(value) + 1; }
 inline int __ffsll(long long value) {
   return value == 0 ? 0 : std::countr_zero(static_cast<unsigned long long>(value)) + 1;
