@@ -20,22 +20,6 @@ Bytes encode(const Bytes& values, ncast_dtype dtype, ncast_codec codec, uint32_t
   return frame.copy(wire_bytes);
 }
 
-struct Decoding {
-  ncast_status status;
-  Bytes values;
-  bool operator==(const Decoding&) const = default;
-};
-Decoding decode(const Bytes& frame, size_t capacity, uint32_t flags, size_t from_offset, size_t to_offset) {
-  const Exact from(frame, from_offset);
-  Guarded values(capacity, to_offset);
-  ncast_frame_info info = sized_frame_info();
-  const ncast_status status = ncast_decode(from.data(), frame.size(), flags, values.data(), capacity, &info);
-  REQUIRE(values.intact());
-  if (status != NCAST_OK) return {status, {}};
-  REQUIRE(values.untouched_after(info.raw_bytes));
-  return {status, values.copy(info.raw_bytes)};
-}
-
 std::vector<uint64_t> sizes_around_blocks(ncast_dtype dtype, uint32_t block_bytes) {
   const uint64_t block = block_bytes / ncast_dtype_bytes(dtype);
   std::vector<uint64_t> sizes = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 127, 1000};

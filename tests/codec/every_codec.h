@@ -19,6 +19,25 @@ void for_each_codec(Visit visit) {
     for (const ncast_codec codec : variants_of(info)) visit(info, codec);
 }
 
+// What a decoder says about a frame, and the values. Its buffers have exactly these sizes, at these offsets from an
+// aligned address.
+struct Decoding {
+  ncast_status status;
+  Bytes values;
+  bool operator==(const Decoding&) const = default;
+};
+inline Decoding decode(const Bytes& frame, size_t capacity, uint32_t flags, size_t from_offset = 0,
+                       size_t to_offset = 0) {
+  const Exact from(frame, from_offset);
+  Guarded values(capacity, to_offset);
+  ncast_frame_info info = sized_frame_info();
+  const ncast_status status = ncast_decode(from.data(), frame.size(), flags, values.data(), capacity, &info);
+  REQUIRE(values.intact());
+  if (status != NCAST_OK) return {status, {}};
+  REQUIRE(values.untouched_after(info.raw_bytes));
+  return {status, values.copy(info.raw_bytes)};
+}
+
 inline std::string name_of(ncast_dtype dtype) { return ncast_dtype_name(dtype); }
 
 inline std::string text_of(ncast_codec codec) {

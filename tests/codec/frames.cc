@@ -20,22 +20,6 @@ Bytes encode(const Bytes& values, ncast_dtype dtype, ncast_codec codec, uint32_t
   return frame;
 }
 
-struct Decoding {
-  ncast_status status;
-  Bytes values;
-  bool operator==(const Decoding&) const = default;
-};
-Decoding decode(const Bytes& frame, size_t capacity, uint32_t flags, size_t from_offset = 0, size_t to_offset = 0) {
-  const Exact from(frame, from_offset);
-  Guarded values(capacity, to_offset);
-  ncast_frame_info info = sized_frame_info();
-  const ncast_status status = ncast_decode(from.data(), frame.size(), flags, values.data(), capacity, &info);
-  REQUIRE(values.intact());
-  if (status != NCAST_OK) return {status, {}};
-  REQUIRE(values.untouched_after(info.raw_bytes));
-  return {status, values.copy(info.raw_bytes)};
-}
-
 // Values per block of a type; of types that the codec stores raw, those of raw.
 uint64_t block_elems_of(const ncast_codec_info& info, ncast_dtype dtype) {
   const ncast_codec_type* const type = type_of(info, dtype);

@@ -7,8 +7,6 @@
 namespace narrowcast::testing {
 namespace {
 
-constexpr Settings small_slots = {40, 200 << 10};
-
 std::vector<int32_t> numbers(size_t count, int seed) {
   std::vector<int32_t> values(count);
   for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i) * 31 + seed * 1000003;

@@ -13,9 +13,6 @@ namespace {
 
 constexpr unsigned char poison = 0xa5;
 
-// With this budget slots hold 4 to 16 KiB, so that a few ten thousand values need many chunks.
-constexpr Settings small_slots = {40, 200 << 10};
-
 struct Case {
   ncast_dtype dtype;
   ncast_codec codec;

@@ -1,6 +1,7 @@
 // Every single change of a plan that a careless author or pass could make.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,12 @@ struct Mutant {
 // chunk or to another buffer or channel; exchanges two operands or two steps. Relaxes signals and waits. Drops one copy
 // of the scratch. Depths are not changed.
 std::vector<Mutant> mutants_of(const Plan& plan);
+
+// Tests take one of so many mutants: with sanitizers they are slow.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr size_t sample = 7;
+#else
+inline constexpr size_t sample = 1;
+#endif
 
 }  // namespace narrowcast::plan::verify::testing

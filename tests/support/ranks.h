@@ -84,6 +84,9 @@ struct Settings {
   size_t scratch_bytes = 0;  // 0: the default
 };
 
+// With this budget slots hold 4 to 16 KiB, so that a few ten thousand values need many chunks.
+inline constexpr Settings small_slots = {40, 200 << 10};
+
 // A communicator that is destroyed at the end of the scope.
 class Comm {
  public:

@@ -13,12 +13,6 @@ namespace {
 
 using namespace testing;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr size_t sample = 7;
-#else
-constexpr size_t sample = 1;
-#endif
-
 // oracle_test.cc has the plans of two ranks, and compares every verdict with the model checker's. Here it confirms
 // those mutants that are proved. The exception are changes of an order, which have too many states: the ones that are
 // proved exchange steps that do not depend on each other, or sources of a sum.

@@ -15,12 +15,6 @@ namespace {
 
 using namespace testing;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr size_t sample = 7;
-#else
-constexpr size_t sample = 1;
-#endif
-
 // Calls after which nothing new can happen: a copy of the scratch is used again.
 int calls_for(const Plan& plan) { return plan.scratch_copies == 2 ? 3 : 2; }
 

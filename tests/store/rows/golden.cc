@@ -4,18 +4,13 @@
 #include "doctest/doctest.h"
 #include "store/rows/fast.h"
 #include "store/rows/golden_files.h"
+#include "store/rows/header_word.h"
 
 namespace narrowcast::tests {
 
 using namespace golden_rows;
 
 namespace {
-
-uint32_t header_of(const Bytes& payload) {
-  uint32_t header;
-  std::memcpy(&header, payload.data(), sizeof header);
-  return header;
-}
 
 std::vector<store::RowCoder> coders_of(const store::RowModel& model) {
   std::vector<store::RowCoder> coders = {store::reference};

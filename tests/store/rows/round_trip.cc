@@ -1,6 +1,7 @@
 // Every row codec restores every row of every table.
 #include "doctest/doctest.h"
 #include "store/rows/fast.h"
+#include "store/rows/header_word.h"
 #include "tables.h"
 
 namespace narrowcast::tests {
@@ -16,12 +17,6 @@ Bytes encode_guarded(const RowModel& model, const uint8_t* row, size_t from_offs
   REQUIRE(bytes <= model.bound());
   REQUIRE(bytes % 4 == 0);
   return payload.copy(bytes);
-}
-
-uint32_t header_of(const Bytes& payload) {
-  uint32_t header;
-  std::memcpy(&header, payload.data(), sizeof header);
-  return header;
 }
 
 // `spare`: readable bytes after the payload, which are not 0.

@@ -54,7 +54,7 @@ bool reads_or_reports(const std::string& path, const std::vector<uint8_t>& rows,
   return reported;
 }
 
-file::Header header_of(const std::vector<uint8_t>& content) {
+file::Header file_header_of(const std::vector<uint8_t>& content) {
   file::Header header;
   std::memcpy(&header, content.data(), sizeof header);
   return header;
@@ -189,7 +189,7 @@ TEST_CASE("rows that damaged frames contain in part are zeros, and all of them a
   const MemoryFile built;
   build(built, {.dtype = NCAST_FLOAT32, .row_shape = {row_bytes / 4}, .codec = "raw"}, rows, row_bytes);
   std::vector<uint8_t> content = built.content();
-  const file::Section data = header_of(content).sections[file::data];
+  const file::Section data = file_header_of(content).sections[file::data];
   // In a frame that contains the end of a row and the beginning of the next.
   content[data.offset + 2 * row_bytes] ^= 1;
   const MemoryFile damaged(content);
@@ -217,7 +217,7 @@ TEST_CASE("a file of plain rows with overflow entries is not opened") {
   const MemoryFile built, changed;
   build(built, options_of(NCAST_STORE_STRIDE, "raw"), rows, 64);
   const std::vector<uint8_t> content = built.content();
-  const file::Header header = header_of(content);
+  const file::Header header = file_header_of(content);
   const uint8_t* const model = content.data() + header.sections[file::model].offset;
   file::Writer writer(changed.descriptor());
   REQUIRE(writer.begin(header, {model, model + header.sections[file::model].bytes}, "") == NCAST_OK);
@@ -239,7 +239,7 @@ TEST_CASE("an update ends if two rows of a file refer to the same overflow entry
   build(built, {.dtype = NCAST_FLOAT32, .row_shape = {row_bytes / 4}, .codec = "window", .layout = NCAST_STORE_STRIDE},
         rows, row_bytes);
   std::vector<uint8_t> content = built.content();
-  const file::Header header = header_of(content);
+  const file::Header header = file_header_of(content);
   REQUIRE(header.entries > 0);
   uint64_t owner;
   std::memcpy(&owner, content.data() + header.sections[file::entry_rows].offset, sizeof owner);

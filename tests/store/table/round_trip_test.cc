@@ -5,12 +5,7 @@ using namespace narrowcast::tests;
 
 namespace {
 
-struct Case {
-  const char* codec;
-  ncast_store_layout layout;
-};
-
-constexpr Case cases[] = {
+constexpr Coding codings[] = {
     {"auto", NCAST_STORE_AUTO_LAYOUT}, {"auto", NCAST_STORE_STRIDE}, {"auto", NCAST_STORE_PACKED},
     {"auto", NCAST_STORE_BLOCKS},      {"raw", NCAST_STORE_STRIDE},  {"raw", NCAST_STORE_BLOCKS},
 };
@@ -57,7 +52,7 @@ TEST_CASE("a store returns the rows it was built from, for every value type and 
     for (const uint64_t elems : {uint64_t{1}, uint64_t{3}, uint64_t{160}}) {
       const uint64_t row_bytes = elems * ncast_dtype_bytes(dtype);
       const std::vector<uint8_t> rows = some_rows(dtype, elems, 70, elems + static_cast<uint64_t>(type));
-      for (const Case& one : cases) {
+      for (const Coding& one : codings) {
         CAPTURE(ncast_dtype_name(dtype));
         CAPTURE(elems);
         CAPTURE(one.codec);
@@ -123,7 +118,7 @@ TEST_CASE("a one-dimensional tensor is stored in blocks") {
 }
 
 TEST_CASE("a table without rows can be opened") {
-  for (const Case& one : cases) {
+  for (const Coding& one : codings) {
     const MemoryFile file;
     build(file, {.dtype = NCAST_FLOAT32, .row_shape = {8}, .codec = one.codec, .layout = one.layout}, {}, 32);
     for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP}) {

@@ -44,6 +44,12 @@ class MemoryFile {
   int file_;
 };
 
+// The codec and the layout of a table, as its builder takes them.
+struct Coding {
+  const char* codec;
+  ncast_store_layout layout;
+};
+
 struct TableOptions {
   ncast_dtype dtype = NCAST_UINT8;
   std::vector<uint64_t> row_shape = {};

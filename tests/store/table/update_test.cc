@@ -47,13 +47,10 @@ std::vector<uint8_t> first_versions(uint64_t rows = row_count) {
   return all;
 }
 
-struct Case {
-  const char* codec;
-  ncast_store_layout layout;
-};
-constexpr Case cases[] = {{"window", NCAST_STORE_STRIDE}, {"window", NCAST_STORE_PACKED}, {"raw", NCAST_STORE_STRIDE}};
+constexpr Coding updatable[] = {
+    {"window", NCAST_STORE_STRIDE}, {"window", NCAST_STORE_PACKED}, {"raw", NCAST_STORE_STRIDE}};
 
-TableOptions options_of(const Case& one, uint64_t capacity = 0) {
+TableOptions options_of(const Coding& one, uint64_t capacity = 0) {
   return {.dtype = NCAST_FLOAT32, .row_shape = {elems}, .codec = one.codec, .layout = one.layout, .capacity = capacity};
 }
 
@@ -90,7 +87,7 @@ uint64_t wrong_rows(const Store& store, std::mt19937_64& random, int calls) {
 }  // namespace
 
 TEST_CASE("an update replaces exactly its rows; the last of duplicates counts") {
-  for (const Case& one : cases) {
+  for (const Coding& one : updatable) {
     CAPTURE(one.codec);
     CAPTURE(one.layout);
     const MemoryFile file;
@@ -131,7 +128,7 @@ TEST_CASE("an update replaces exactly its rows; the last of duplicates counts") 
 
 TEST_CASE("changed rows are noted, and all of them after a writer has died") {
   const MemoryFile file;
-  build(file, options_of(cases[0]), first_versions(), row_bytes);
+  build(file, options_of(updatable[0]), first_versions(), row_bytes);
   const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 64);
   const auto& view = store->table->view;
   REQUIRE(view.changed_rows != nullptr);
@@ -159,7 +156,7 @@ TEST_CASE("changed rows are noted, and all of them after a writer has died") {
 TEST_CASE("an update that does not fit changes nothing") {
   const MemoryFile file;
   const std::vector<uint8_t> rows = first_versions();
-  build(file, options_of(cases[0]), rows, row_bytes);
+  build(file, options_of(updatable[0]), rows, row_bytes);
   for (const int64_t spare : {0, 1, 50}) {
     const Store store = open(file.path(), NCAST_STORE_PINNED, 0, spare);
     CHECK(update(store, all_rows(), 1) == NCAST_TOO_SMALL);
@@ -171,7 +168,7 @@ TEST_CASE("an update that does not fit changes nothing") {
 }
 
 TEST_CASE("append adds rows up to the capacity, and readers see whole rows") {
-  for (const Case& one : cases) {
+  for (const Coding& one : updatable) {
     const MemoryFile file;
     build(file, options_of(one, 3 * row_count), first_versions(), row_bytes);
     const Store store = open(file.path());
@@ -213,7 +210,7 @@ TEST_CASE("append adds rows up to the capacity, and readers see whole rows") {
 }
 
 TEST_CASE("readers in other threads never see a mix, and a save under updates is of whole rows") {
-  for (const Case& one : cases) {
+  for (const Coding& one : updatable) {
     CAPTURE(one.codec);
     CAPTURE(one.layout);
     const MemoryFile file;
@@ -246,7 +243,7 @@ TEST_CASE("readers in other threads never see a mix, and a save under updates is
 }
 
 TEST_CASE("a save from the pages of a file keeps overflow rows, capacity and spare") {
-  for (const Case& one : cases) {
+  for (const Coding& one : updatable) {
     CAPTURE(one.codec);
     CAPTURE(one.layout);
     const MemoryFile file, changed, copy;
@@ -280,7 +277,7 @@ TEST_CASE("a reader that was killed in a call does not block writers when anothe
 
 #ifndef __SANITIZE_THREAD__  // which does not support these forks
 TEST_CASE("processes share a table; killed writers and readers leave it whole") {
-  for (const Case& one : cases) {
+  for (const Coding& one : updatable) {
     CAPTURE(one.codec);
     CAPTURE(one.layout);
     const MemoryFile file;
