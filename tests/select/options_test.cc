@@ -14,7 +14,7 @@
 namespace narrowcast::select {
 namespace {
 
-using testing::Environment;
+using narrowcast::testing::Environment;
 
 ncast_comm_config open_config() {
   ncast_comm_config config;

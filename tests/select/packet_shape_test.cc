@@ -11,7 +11,7 @@ namespace narrowcast::select {
 namespace {
 
 TEST_CASE("a call that fits the packet buffers has a possible shape, with lines and without") {
-  for (const Operation operation : testing::packet_operations()) {
+  for (const Operation operation : narrowcast::testing::packet_operations()) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
       for (const bool lines : {false, true}) {
         const uint64_t most = most_packet_bytes(operation, ranks, lines);
@@ -53,7 +53,7 @@ TEST_CASE("two ranks take two shots where a warp would reduce several rows in on
 }
 
 TEST_CASE("all ranks together send the bytes that the operation delivers") {
-  for (const Operation operation : testing::packet_operations()) {
+  for (const Operation operation : narrowcast::testing::packet_operations()) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
       for (const bool two_shot : {false, true}) {
         if (two_shot && operation != Operation::all_reduce) continue;

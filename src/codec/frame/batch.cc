@@ -23,7 +23,7 @@ ncast_status run(const char* what, size_t count, int threads, Size size, Work wo
                                     : fail(error.status(), "%s %zu: %s", what, error.item(), error.message().c_str());
 }
 
-ncast_status check(const char* function, int threads, size_t count, bool has_arrays) {
+ncast_status check_batch(const char* function, int threads, size_t count, bool has_arrays) {
   if (threads < 0) return fail(NCAST_INVALID_ARGUMENT, "%s: threads is %d, not 0 or more", function, threads);
   if (count != 0 && !has_arrays) return fail(NCAST_INVALID_ARGUMENT, "%s: an array is NULL", function);
   return NCAST_OK;
@@ -39,7 +39,7 @@ ncast_status ncast_encode_batch(size_t count, const void* const* values, const n
                                 const size_t* capacities, size_t* wire_bytes, int threads) {
   constexpr const char* function = "ncast_encode_batch";
   return narrowcast::guarded(function, [&] {
-    if (const ncast_status status = narrowcast::codec::check(
+    if (const ncast_status status = narrowcast::codec::check_batch(
             function, threads, count, values && dtypes && elems && frames && capacities && wire_bytes))
       return status;
     return narrowcast::codec::run(
@@ -59,8 +59,8 @@ ncast_status ncast_decode_batch(size_t count, const void* const* frames, const s
                                 void* const* values, const size_t* value_capacities, int threads) {
   constexpr const char* function = "ncast_decode_batch";
   return narrowcast::guarded(function, [&] {
-    if (const ncast_status status =
-            narrowcast::codec::check(function, threads, count, frames && frame_bytes && values && value_capacities))
+    if (const ncast_status status = narrowcast::codec::check_batch(function, threads, count,
+                                                                   frames && frame_bytes && values && value_capacities))
       return status;
     return narrowcast::codec::run(
         "frame", count, threads, [&](size_t i) { return uint64_t{value_capacities[i]}; },

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int max_devices = 64;
 
-const Driver* load() {
+const Driver* load_driver() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     log(Level::info, "the CUDA driver cannot be loaded: %s", dlerror());
@@ -68,7 +68,7 @@ void* primary_context(int ordinal) {
 }  // namespace
 
 const Driver* driver() {
-  static const Driver* const the = load();
+  static const Driver* const the = load_driver();
   return the;
 }
 

@@ -29,7 +29,7 @@ void* open_library() {
   return dlopen(soname, RTLD_NOW | RTLD_LOCAL);
 }
 
-const Engine* load() {
+const Engine* load_engine() {
   void* const library = open_library();
   if (library == nullptr) {
     log(Level::warn, "libnarrowcast.so cannot be loaded, so all calls are forwarded to NCCL: %s", dlerror());
@@ -52,7 +52,7 @@ const Engine* load() {
 }  // namespace
 
 const Engine* engine() {
-  static const Engine* const the = load();
+  static const Engine* const the = load_engine();
   return the;
 }
 

@@ -5,32 +5,32 @@
 namespace narrowcast::plan::json {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Schema = nlohmann::ordered_json;
 
-Json whole_number(uint64_t least = 0) { return {{"type", "integer"}, {"minimum", least}}; }
-Json array_of(Json items, size_t least = 0) {
-  Json array = {{"type", "array"}, {"items", std::move(items)}};
+Schema whole_number(uint64_t least = 0) { return {{"type", "integer"}, {"minimum", least}}; }
+Schema array_of(Schema items, size_t least = 0) {
+  Schema array = {{"type", "array"}, {"items", std::move(items)}};
   if (least != 0) array["minItems"] = least;
   return array;
 }
-Json reference(const char* name) { return {{"$ref", std::string("#/$defs/") + name}}; }
+Schema reference(const char* name) { return {{"$ref", std::string("#/$defs/") + name}}; }
 template <size_t count>
-Json one_of(const char* const (&names)[count]) {
-  return {{"enum", Json(names)}};
+Schema one_of(const char* const (&names)[count]) {
+  return {{"enum", Schema(names)}};
 }
-Json object(const char* description, Json properties, const std::vector<std::string>& required) {
-  Json result = {{"type", "object"}, {"additionalProperties", false}};
+Schema object(const char* description, Schema properties, const std::vector<std::string>& required) {
+  Schema result = {{"type", "object"}, {"additionalProperties", false}};
   if (*description != 0) result["description"] = description;
   result["properties"] = std::move(properties);
   result["required"] = required;
   return result;
 }
 
-Json place_schema(const PlaceRow& row) {
+Schema place_schema(const PlaceRow& row) {
   const bool located = row.keys != PlaceKeys::CHANNEL;
-  Json properties = Json::object();
+  Schema properties = Schema::object();
   std::vector<std::string> required;
-  const auto add = [&](const char* key, Json schema) {
+  const auto add = [&](const char* key, Schema schema) {
     properties[key] = std::move(schema);
     required.emplace_back(key);
   };
@@ -45,10 +45,10 @@ Json place_schema(const PlaceRow& row) {
   return object(row.text, std::move(properties), required);
 }
 
-Json step_schema(const StepRow& row) {
-  Json properties = {{"step", {{"const", row.name}}}};
+Schema step_schema(const StepRow& row) {
+  Schema properties = {{"step", {{"const", row.name}}}};
   std::vector<std::string> required = {"step"};
-  const auto add = [&](const char* key, Json schema) {
+  const auto add = [&](const char* key, Schema schema) {
     properties[key] = std::move(schema);
     required.emplace_back(key);
   };
@@ -56,7 +56,7 @@ Json step_schema(const StepRow& row) {
   properties["origin"] = whole_number();
   properties["after"] = array_of({{"type", "array"}, {"items", whole_number()}, {"minItems", 2}, {"maxItems", 2}});
   if (row.sources != Sources::NONE) {
-    Json from = array_of(reference("operand"), row.sources == Sources::MANY ? 2 : 1);
+    Schema from = array_of(reference("operand"), row.sources == Sources::MANY ? 2 : 1);
     if (row.sources == Sources::ONE) from["maxItems"] = 1;
     add("from", std::move(from));
   }
@@ -76,8 +76,8 @@ Json step_schema(const StepRow& row) {
   return object(row.text, std::move(properties), required);
 }
 
-Json channel_schema(ChannelKind kind) {
-  Json properties = {{"kind", {{"const", channel_kind_names[static_cast<size_t>(kind)]}}}};
+Schema channel_schema(ChannelKind kind) {
+  Schema properties = {{"kind", {{"const", channel_kind_names[static_cast<size_t>(kind)]}}}};
   if (kind == ChannelKind::multicast) {
     properties["ranks"] = array_of(whole_number());
     return object("", std::move(properties), {"kind", "ranks"});
@@ -92,8 +92,8 @@ Json channel_schema(ChannelKind kind) {
   return object("", std::move(properties), {"kind", "from", "to", "depth"});
 }
 
-Json operation_names() {
-  Json names = Json::array();
+Schema operation_names() {
+  Schema names = Schema::array();
   for (const operation::Description& row : operation::descriptions)
     if (has_plans(row.operation)) names.push_back(row.name);
   return names;
@@ -102,33 +102,33 @@ Json operation_names() {
 }  // namespace
 
 std::string schema() {
-  Json operands = Json::array(), steps = Json::array(), channels = Json::array();
+  Schema operands = Schema::array(), steps = Schema::array(), channels = Schema::array();
   for (const PlaceRow& row : place_rows) operands.push_back(place_schema(row));
   for (const StepRow& row : step_rows) steps.push_back(step_schema(row));
   for (size_t kind = 0; kind < std::size(channel_kind_names); ++kind)
     channels.push_back(channel_schema(static_cast<ChannelKind>(kind)));
-  const Json group = object("", {{"steps", array_of(reference("step"))}}, {"steps"});
-  const Json rank = object("",
-                           {{"scratch_chunks", whole_number()},
-                            {"groups", array_of(group)},
-                            {"barriers", array_of(array_of(whole_number()))}},
-                           {"groups"});
-  Json plan = object("A collective as steps of ranks: docs/design/plans.md.",
-                     {{"narrowcast_plan", {{"const", form_version}}},
-                      {"name", {{"type", "string"}}},
-                      {"operation", {{"enum", operation_names()}}},
-                      {"root", whole_number()},
-                      {"chunks", whole_number()},
-                      {"instances", whole_number()},
-                      {"scratch_copies", whole_number()},
-                      {"in_place", one_of(in_place_names)},
-                      {"threads", one_of(threads_names)},
-                      {"min_bytes", whole_number()},
-                      {"max_bytes", whole_number()},
-                      {"channels", array_of({{"oneOf", channels}})},
-                      {"ranks", array_of(rank)}},
-                     {"narrowcast_plan", "operation", "ranks"});
-  Json result = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "Narrowcast plan"}};
+  const Schema group = object("", {{"steps", array_of(reference("step"))}}, {"steps"});
+  const Schema rank = object("",
+                             {{"scratch_chunks", whole_number()},
+                              {"groups", array_of(group)},
+                              {"barriers", array_of(array_of(whole_number()))}},
+                             {"groups"});
+  Schema plan = object("A collective as steps of ranks: docs/design/plans.md.",
+                       {{"narrowcast_plan", {{"const", form_version}}},
+                        {"name", {{"type", "string"}}},
+                        {"operation", {{"enum", operation_names()}}},
+                        {"root", whole_number()},
+                        {"chunks", whole_number()},
+                        {"instances", whole_number()},
+                        {"scratch_copies", whole_number()},
+                        {"in_place", one_of(in_place_names)},
+                        {"threads", one_of(threads_names)},
+                        {"min_bytes", whole_number()},
+                        {"max_bytes", whole_number()},
+                        {"channels", array_of({{"oneOf", channels}})},
+                        {"ranks", array_of(rank)}},
+                       {"narrowcast_plan", "operation", "ranks"});
+  Schema result = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "Narrowcast plan"}};
   result.update(plan);
   result["$defs"] = {{"operand", {{"oneOf", operands}}}, {"step", {{"oneOf", steps}}}};
   return result.dump(1) + "\n";

@@ -6,7 +6,7 @@
 namespace narrowcast::plan::json {
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string json_string(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
@@ -28,7 +28,7 @@ class Members {
   void flag(const char* name, bool value) {
     if (value) key(name) += "true";
   }
-  void string(const char* name, const std::string& value) { key(name) += quoted(value); }
+  void string(const char* name, const std::string& value) { key(name) += json_string(value); }
   // Appends each element with write(element).
   template <typename Range, typename Write>
   void list(const char* name, const Range& range, Write write) {

@@ -13,7 +13,7 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t no_group = std::numeric_limits<uint32_t>::max();
 
 // Transfers of steps over links, which share these equally.
 class Transfers {
@@ -89,7 +89,7 @@ class ListScheduler {
         transfers_(nodes, capacities, &events_) {
     for (const std::vector<uint32_t>& groups : first) {
       groups_.emplace_back(groups.size());
-      result_.assignments.emplace_back(groups.size(), none);
+      result_.assignments.emplace_back(groups.size(), no_group);
       result_.order.emplace_back(groups.size());
     }
     for (uint32_t i = 0; i < nodes.size(); ++i) {
@@ -175,7 +175,7 @@ class ListScheduler {
     switch (run.phase) {
       case Phase::waiting: {
         const uint32_t assigned = result_.assignments[node.rank][node.group];
-        (assigned == none ? unassigned_[node.rank] : workers_[node.rank][assigned].ready).insert(key(index));
+        (assigned == no_group ? unassigned_[node.rank] : workers_[node.rank][assigned].ready).insert(key(index));
         return true;
       }
       case Phase::working:
@@ -351,7 +351,7 @@ void StepGraph::set_turns(const Plan& plan) {
       node.turn = (chunk_of(node) + chunks - own) % chunks;
       continue;
     }
-    node.turn = none;
+    node.turn = no_group;
     for (const auto& [later, delay] : node.after) node.turn = std::min(node.turn, nodes_[later].turn);
   }
 }

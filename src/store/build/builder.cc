@@ -11,7 +11,6 @@
 namespace narrowcast::store {
 namespace {
 
-constexpr const char* function = "ncast_store_builder";
 // Raw bytes of a piece: rows that are encoded while those before are written.
 constexpr uint64_t piece_bytes_per_thread = 4u << 20, least_piece_bytes = 8u << 20, most_piece_bytes = 128u << 20;
 constexpr uint64_t task_bytes = 64u << 10;   // raw bytes that a thread encodes at a time
@@ -60,8 +59,9 @@ ncast_status Builder::begin(const RowBlock& sample) {
 }
 
 ncast_status Builder::sample(const RowBlock& rows) {
-  if (begun_) return fail(NCAST_INVALID_ARGUMENT, "%s: rows were added before the sample, or sampled twice", function);
-  if (rows.count == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: the sample has no rows", function);
+  if (begun_)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: rows were added before the sample, or sampled twice", builder_function);
+  if (rows.count == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: the sample has no rows", builder_function);
   if (encoder_ == nullptr || !encoder_->holds(rows)) return begin(rows);
   std::vector<uint8_t> copied(rows.count * row_bytes());
   if (ncast_status status = encoder_->copy_to_host(rows, row_bytes(), copied.data())) return status;
@@ -70,14 +70,14 @@ ncast_status Builder::sample(const RowBlock& rows) {
 
 ncast_status Builder::add(const RowBlock& rows) {
   if (failed_ || finished_)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: it is finished, or a call has failed before", function);
+    return fail(NCAST_INVALID_ARGUMENT, "%s: it is finished, or a call has failed before", builder_function);
   if (rows.count == 0) return NCAST_OK;
   if (options_.capacity != 0 && rows.count > options_.capacity - std::min(options_.capacity, rows_)) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: the capacity is %llu, but there are more rows", function,
+    return fail(NCAST_INVALID_ARGUMENT, "%s: the capacity is %llu, but there are more rows", builder_function,
                 static_cast<unsigned long long>(options_.capacity));
   }
   if (rows.count > file::max_rows - rows_)
-    return fail(NCAST_UNSUPPORTED, "%s: a table has at most 2^40 rows", function);
+    return fail(NCAST_UNSUPPORTED, "%s: a table has at most 2^40 rows", builder_function);
   if (!begun_) {
     const RowBlock first{rows.rows, rows.stride, std::min(rows.count, most_default_rows)};
     if (ncast_status status = sample(first)) return status;
@@ -228,7 +228,7 @@ ncast_status Builder::end_payloads(std::span<uint32_t> ends) {
   if (units_ + ends.back() > UINT32_MAX) {
     return fail(NCAST_UNSUPPORTED,
                 "%s: the payloads exceed 2^32 units of %llu bytes: state the number of rows before they are added",
-                function, static_cast<unsigned long long>(plan_.header.unit));
+                builder_function, static_cast<unsigned long long>(plan_.header.unit));
   }
   const auto before = static_cast<uint32_t>(units_);
   for (uint32_t& end : ends) end += before;
@@ -285,7 +285,7 @@ ncast_status Builder::add_values(const RowBlock& rows, bool last) {
 
 ncast_status Builder::finish(std::string* report) {
   if (failed_ || finished_)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: it is finished, or a call has failed before", function);
+    return fail(NCAST_INVALID_ARGUMENT, "%s: it is finished, or a call has failed before", builder_function);
   if (!begun_) {
     // A table without rows: any row will do to choose a codec.
     const std::vector<uint8_t> zeros(row_bytes());

@@ -16,6 +16,9 @@
 
 namespace narrowcast::store {
 
+// The function that messages name.
+inline constexpr const char* builder_function = "ncast_store_builder";
+
 struct BuildOptions {
   ncast_dtype dtype = NCAST_UINT8;
   ncast_store_layout layout = NCAST_STORE_AUTO_LAYOUT;

@@ -11,7 +11,6 @@
 namespace narrowcast::store {
 namespace {
 
-constexpr const char* function = "ncast_store_builder";
 constexpr uint64_t frame_raw_bytes = 256u << 10;         // of layout blocks
 constexpr uint64_t most_spare_bytes = 16u << 20;         // of the default
 constexpr uint64_t least_spare = 16, most_spare = 1024;  // of the default
@@ -35,7 +34,7 @@ uint64_t default_spare(uint64_t entry_stride) {
 
 ncast_status plan_blocks(const BuildOptions& options, TablePlan* plan) {
   if (options.spare > 0 || options.capacity > options.rows) {
-    return fail(NCAST_UNSUPPORTED, "%s: rows %s, which is read-only: it has no capacity and no spare", function,
+    return fail(NCAST_UNSUPPORTED, "%s: rows %s, which is read-only: it has no capacity and no spare", builder_function,
                 options.layout == NCAST_STORE_BLOCKS ? "have the layout blocks"
                                                      : "over 64 KiB and single values have the layout blocks");
   }
@@ -44,7 +43,7 @@ ncast_status plan_blocks(const BuildOptions& options, TablePlan* plan) {
   else if (ncast_status status = ncast_codec_parse(options.codec.c_str(), &plan->codec))
     return status;
   if (plan->codec == NCAST_CODEC_AUTO || !codec::is_exact(plan->codec))
-    return fail(NCAST_UNSUPPORTED, "%s: the codec %s is not exact", function, options.codec.c_str());
+    return fail(NCAST_UNSUPPORTED, "%s: the codec %s is not exact", builder_function, options.codec.c_str());
   plan->codec = codec::canonical(codec::effective_codec(options.dtype, plan->codec));
   plan->codec_text = codec::describe(plan->codec);
   plan->header.layout = file::blocks_layout;
@@ -64,8 +63,9 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
                                                                (header.row_rank == 0 || row_bytes > max_row_bytes));
   if (blocks) return plan_blocks(options, plan);
   if (row_bytes > max_row_bytes) {
-    return fail(NCAST_UNSUPPORTED, "%s: rows of %llu bytes need the layout blocks: others have at most %llu", function,
-                static_cast<unsigned long long>(row_bytes), static_cast<unsigned long long>(max_row_bytes));
+    return fail(NCAST_UNSUPPORTED, "%s: rows of %llu bytes need the layout blocks: others have at most %llu",
+                builder_function, static_cast<unsigned long long>(row_bytes),
+                static_cast<unsigned long long>(max_row_bytes));
   }
 
   SampleRows source(sample, row_bytes);
@@ -78,7 +78,7 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
   std::string problem;
   const RowShape shape{options.dtype, header.row_elems()};
   std::optional<RowFit> fit = fit_rows(shape, source, sample.count, options.codec, fit_options, &problem);
-  if (!fit) return fail(NCAST_INVALID_ARGUMENT, "%s: %s", function, problem.c_str());
+  if (!fit) return fail(NCAST_INVALID_ARGUMENT, "%s: %s", builder_function, problem.c_str());
   plan->model = std::make_shared<const RowModel>(fit->model);
   plan->codec_text = fit->model.text();
   plan->fit = fit->report;

@@ -11,7 +11,7 @@
 namespace narrowcast::store {
 namespace {
 
-constexpr uint64_t piece_bytes = 4u << 20;  // copied in one call as a reader
+constexpr uint64_t copied_bytes = 4u << 20;  // copied in one call as a reader
 constexpr const char* function = "ncast_store_save";
 
 ncast_status damaged(const Table& table, uint64_t row) {
@@ -37,7 +37,7 @@ void copy_payload(const Table& table, const Payload& payload, uint64_t bytes, ui
 
 ncast_status save_slots(Table& table, uint64_t rows, file::Writer& writer) {
   const uint64_t stride = table.view.stride;
-  const uint64_t piece = std::max<uint64_t>(1, piece_bytes / stride);
+  const uint64_t piece = std::max<uint64_t>(1, copied_bytes / stride);
   std::vector<uint8_t> slots, entry(table.view.entry_stride);
   std::vector<uint64_t> row(1);
   for (uint64_t begin = 0; begin < rows; begin += piece) {
@@ -78,7 +78,7 @@ ncast_status save_packed(Table& table, uint64_t rows, file::Writer& writer) {
     ends.clear();
     {
       const ReadScope scope(table.readers);
-      for (; row < rows && payloads.size() < piece_bytes; ++row) {
+      for (; row < rows && payloads.size() < copied_bytes; ++row) {
         Payload payload;
         if (!locate(table, row, &payload)) return damaged(table, row);
         const uint64_t bytes = payload_bytes(table, row, payload), room = file::aligned(bytes, unit);
@@ -98,8 +98,8 @@ ncast_status save_packed(Table& table, uint64_t rows, file::Writer& writer) {
 // Layout blocks is read-only: a copy of the sections.
 ncast_status save_frames(Table& table, file::Writer& writer) {
   const uint64_t bytes = table.view.data_bytes;
-  for (uint64_t at = 0; at < bytes; at += piece_bytes) {
-    const uint64_t end = std::min(bytes, at + piece_bytes);
+  for (uint64_t at = 0; at < bytes; at += copied_bytes) {
+    const uint64_t end = std::min(bytes, at + copied_bytes);
     if (!table.checks.are_good(file::data, at, end))
       return fail(NCAST_CORRUPT, "%s: %s is damaged", function, table.name.c_str());
     if (ncast_status status = writer.append_data(table.view.data + at, end - at)) return status;

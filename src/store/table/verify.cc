@@ -14,7 +14,7 @@
 namespace narrowcast::store {
 namespace {
 
-constexpr uint64_t piece_rows = 1024;
+constexpr uint64_t checked_rows = 1024;
 constexpr size_t most_listed = 100;
 
 class Findings {
@@ -100,8 +100,8 @@ void check_entries(Table& table, Findings& findings) {
 void check_payloads(Table& table, size_t threads, Findings& findings) {
   const uint64_t rows = table.rows();
   std::atomic<uint64_t> redirected{0};
-  threads::for_each(static_cast<size_t>((rows + piece_rows - 1) / piece_rows), threads, [&](size_t piece) {
-    const uint64_t begin = piece * piece_rows, end = std::min(rows, begin + piece_rows);
+  threads::for_each(static_cast<size_t>((rows + checked_rows - 1) / checked_rows), threads, [&](size_t piece) {
+    const uint64_t begin = piece * checked_rows, end = std::min(rows, begin + checked_rows);
     std::vector<uint8_t> row(table.view.row_bytes);
     const ReadScope scope(table.readers);
     for (uint64_t i = begin; i < end; ++i) {

@@ -13,7 +13,7 @@ namespace {
 using namespace channel;
 using std::chrono::milliseconds;
 
-constexpr RingShape shape = {3, 128};
+constexpr RingShape small_ring = {3, 128};
 
 // Two bells and a ring in memory that is shared with forked processes.
 struct SharedRing {
@@ -24,7 +24,7 @@ struct SharedRing {
   SharedRing() {
     void* memory = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(memory != MAP_FAILED);
-    REQUIRE(shape.ring_bytes() + 256 <= 8192);
+    REQUIRE(small_ring.ring_bytes() + 256 <= 8192);
     sender_bell = new (memory) Doorbell;
     receiver_bell = new (static_cast<char*>(memory) + 64) Doorbell;
     ring = new (static_cast<char*>(memory) + 256) RingState;
@@ -33,7 +33,7 @@ struct SharedRing {
 };
 
 void send_numbers(SharedRing& shared, uint64_t count) {
-  RingSender sender(shared.ring, shape, shared.receiver_bell);
+  RingSender sender(shared.ring, small_ring, shared.receiver_bell);
   for (uint64_t number = 0; number < count; ++number) {
     for (;;) {
       const uint32_t seen = shared.sender_bell->epoch();
@@ -50,7 +50,7 @@ void send_numbers(SharedRing& shared, uint64_t count) {
 
 // Receives `count` numbers and returns how many were wrong or out of order.
 uint64_t receive_numbers(SharedRing& shared, uint64_t count) {
-  RingReceiver receiver(shared.ring, shape, shared.sender_bell);
+  RingReceiver receiver(shared.ring, small_ring, shared.sender_bell);
   uint64_t wrong = 0;
   for (uint64_t expected = 0; expected < count; ++expected) {
     uint64_t number = 0;
@@ -70,10 +70,10 @@ uint64_t receive_numbers(SharedRing& shared, uint64_t count) {
 
 TEST_CASE("ANewRingHasAllSlotsFree") {
   SharedRing shared;
-  RingSender sender(shared.ring, shape, shared.receiver_bell);
-  RingReceiver receiver(shared.ring, shape, shared.sender_bell);
+  RingSender sender(shared.ring, small_ring, shared.receiver_bell);
+  RingReceiver receiver(shared.ring, small_ring, shared.sender_bell);
   CHECK(!receiver.next_filled());
-  for (uint64_t i = 0; i < shape.slots; ++i) {
+  for (uint64_t i = 0; i < small_ring.slots; ++i) {
     REQUIRE(sender.next_free());
     sender.put();
   }
