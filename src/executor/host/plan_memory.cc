@@ -52,7 +52,8 @@ struct Needs {
 // The offsets of everything in the region of a loaded plan.
 class PlanMemory::Layout {
  public:
-  Layout(const plan::Plan& plan, const PlanFacts& facts, size_t part) : plan_(plan), facts_(facts), part_bytes_(part) {
+  Layout(const plan::Plan& plan, const PlanFacts& facts, size_t part)
+      : plan_(plan), facts_(facts), part_bytes_(part), slot_bytes_(payload_bound(part)) {
     bytes_ = round_up(sizeof(PaddedSemaphore)) * plan.channels.size();
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
       for (const Buffer buffer : all_buffers) {
@@ -76,8 +77,9 @@ class PlanMemory::Layout {
   size_t parts_bytes(int rank, Buffer buffer) const { return part_count(rank, buffer) * part_bytes_; }
   // As many slots as the chunks of `depth` messages: a message of several chunks uses one slot for each.
   channel::RingShape ring_shape(size_t channel) const {
-    return {uint64_t{plan_.channels[channel].depth} * facts_.message_chunks[channel], payload_bound(part_bytes_)};
+    return {uint64_t{plan_.channels[channel].depth} * facts_.message_chunks[channel], slot_bytes_};
   }
+  size_t slot_bytes() const { return slot_bytes_; }
   size_t part_count(int rank, Buffer buffer) const {
     return size_t{plan_.buffer_chunks(rank, buffer)} * (buffer == Buffer::scratch ? plan_.scratch_copies : 1);
   }
@@ -86,6 +88,7 @@ class PlanMemory::Layout {
   const plan::Plan& plan_;
   const PlanFacts& facts_;
   size_t part_bytes_;
+  size_t slot_bytes_;  // of a part, encoded by any codec
   size_t bytes_ = 0;
   std::vector<size_t> exposed_, rings_;
 };
@@ -134,7 +137,7 @@ ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, co
                 layout.bytes(), comm.ranks(), limit_bytes);
   }
   memory->part_bytes_ = part;
-  memory->frame_bytes_ = payload_bound(part);
+  memory->frame_bytes_ = layout.slot_bytes();
   memory->packet_frames_ = PacketFrames::of(facts, part);
   if (layout.bytes() != 0) {
     if (ncast_status status = comm.world->add_region(layout.bytes(), &memory->region_)) return status;
