@@ -1,7 +1,9 @@
 // Compares every operation with a serial computation, for all value types and for several codecs, numbers of ranks and
 // counts, in place and not.
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "support/codec_table.h"
 #include "support/oracle.h"
@@ -13,6 +15,18 @@ namespace {
 
 constexpr unsigned char poison = 0xa5;
 
+// As random_values. The values of a type are kept until those of another one are needed: the tests use them with many
+// codecs, and making them takes longer than the calls.
+const Bytes& kept_random_values(ncast_dtype dtype, size_t elems, uint64_t seed) {
+  thread_local std::map<std::pair<size_t, uint64_t>, Bytes> values;
+  thread_local ncast_dtype dtype_of_values = dtype;
+  if (dtype != dtype_of_values) values.clear();
+  dtype_of_values = dtype;
+  const auto [found, is_new] = values.try_emplace({elems, seed});
+  if (is_new) found->second = random_values(dtype, elems, seed);
+  return found->second;
+}
+
 struct Case {
   ncast_dtype dtype;
   ncast_codec codec;
@@ -22,8 +36,8 @@ struct Case {
   ncast_comm* comm;
 
   size_t piece_bytes() const { return count * ncast_dtype_bytes(dtype); }
-  Bytes input_of(int sender, size_t pieces) const {
-    return random_values(dtype, count * pieces, static_cast<uint64_t>(sender * 100 + dtype) * 1000 + count % 1000);
+  const Bytes& input_of(int sender, size_t pieces) const {
+    return kept_random_values(dtype, count * pieces, static_cast<uint64_t>(sender * 100 + dtype) * 1000 + count % 1000);
   }
   std::vector<Bytes> inputs(size_t pieces) const {
     std::vector<Bytes> all;
@@ -144,8 +158,9 @@ size_t count_between(const Case& c, int from, int to) {
   return (from + 2 * to) % 3 == 0 ? 0 : c.count + static_cast<size_t>(7 * from + 3 * to);
 }
 
-Bytes values_between(const Case& c, int from, int to) {
-  return random_values(c.dtype, count_between(c, from, to), static_cast<uint64_t>(from * 100 + to) * 1000 + c.count);
+const Bytes& values_between(const Case& c, int from, int to) {
+  return kept_random_values(c.dtype, count_between(c, from, to),
+                            static_cast<uint64_t>(from * 100 + to) * 1000 + c.count);
 }
 
 void check_all_to_all_v(const Case& c) {

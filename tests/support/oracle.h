@@ -48,18 +48,19 @@ T reduce_numbers(ncast_redop op, const std::vector<T>& numbers) {
 
 template <typename T>
 void reduce_as(ncast_redop op, const std::vector<Bytes>& inputs, Bytes* result) {
+  std::vector<T> numbers(inputs.size());
   for (size_t i = 0; i < result->size() / sizeof(T); ++i) {
-    std::vector<T> numbers;
-    for (const Bytes& input : inputs) numbers.push_back(load<T>(input, i));
+    for (size_t rank = 0; rank < inputs.size(); ++rank) numbers[rank] = load<T>(inputs[rank], i);
     store(*result, i, reduce_numbers(op, numbers));
   }
 }
 
 template <typename Bits>
 void reduce_narrow(const Format& format, ncast_redop op, const std::vector<Bytes>& inputs, Bytes* result) {
+  std::vector<float> numbers(inputs.size());
   for (size_t i = 0; i < result->size() / sizeof(Bits); ++i) {
-    std::vector<float> numbers;
-    for (const Bytes& input : inputs) numbers.push_back(static_cast<float>(format.value(load<Bits>(input, i))));
+    for (size_t rank = 0; rank < inputs.size(); ++rank)
+      numbers[rank] = static_cast<float>(format.value(load<Bits>(inputs[rank], i)));
     const float reduced = reduce_numbers(op, numbers);
     // Store any NaN: the comparison does not distinguish them.
     store(*result, i, static_cast<Bits>(std::isnan(reduced) ? format.sign_bit() - 1 : format.round(reduced)));
