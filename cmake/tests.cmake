@@ -6,8 +6,11 @@ set(tests ${PROJECT_SOURCE_DIR}/tests)
 set(test_seconds 300)
 set(NARROWCAST_FUZZ_RUNS 20000 CACHE STRING "Mutated inputs per fuzz target in a replay")
 
+# doctest itself: no code of the library, and slow to compile with optimization and sanitizers.
 add_library(test_main OBJECT ${tests}/test_main.cc)
 target_link_libraries(test_main PUBLIC narrowcast_flags)
+set_source_files_properties(${tests}/test_main.cc PROPERTIES
+  COMPILE_OPTIONS "-O1;$<$<BOOL:${NARROWCAST_SANITIZE}>:-fno-sanitize=all>")
 if(NOT NARROWCAST_SANITIZE)
   add_library(gpu_test_main OBJECT ${tests}/gpu_test_main.cu)
   target_link_libraries(gpu_test_main PUBLIC narrowcast_flags)
