@@ -46,7 +46,12 @@ TEST_CASE("plans run in many micro-batches, encoded") {
 }
 
 TEST_CASE("plans have the same results whatever the order in which groups advance") {
-  for (const uint32_t seed : {1u, 2u, 3u}) {
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr uint32_t seeds[] = {4};  // the other build has more, and needs an eighth of the time
+#else
+  constexpr uint32_t seeds[] = {1, 2, 3};
+#endif
+  for (const uint32_t seed : seeds) {
     const RandomInterleaving interleaving(seed);
     for_each_plan({2, 3, 4}, NCAST_CODEC_RAW, [](const Plan& plan) { check_plan(plan, {5, 3'001}, 128 << 10); });
   }
