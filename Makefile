@@ -69,7 +69,7 @@ $(VENV)/lint.stamp: requirements/lint.txt requirements/runtime.txt | $(VENV)/bin
 # Contains the path of nvcc. Updated when that nvcc no longer exists.
 NVCC_IS_GONE := $(shell [ ! -s $(VENV)/nvcc ] || [ -x "$$(cat $(VENV)/nvcc)" ] || echo FORCE)
 $(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh $(NVCC_IS_GONE) | $(VENV)/bin/python
-	@tools/cuda_toolchain.sh >$@.new && mv $@.new $@
+	@flock $(VENV) tools/cuda_toolchain.sh >$@.new && mv $@.new $@
 	@echo "nvcc: $$(cat $@)"
 
 # A new file for each value of the options, so that a change reconfigures the builds.
