@@ -168,6 +168,10 @@ class _Traced(Run):
         self.sent: list[list[tuple[int, bool]]] = [[] for _ in plan.ranks]
 
     def execute(self, rank: int, group: int, step: Step, first: int, count: int) -> None:
+        for operand in step.sources:  # gets count at the rank that reads
+            if operand.place == "remote":
+                values = self.values(rank, group, operand, first, count)
+                self.sent[rank] += [(value, operand.packets) for value in values]
         super().execute(rank, group, step, first, count)
         for operand in step.destinations:
             if operand.place == "message":

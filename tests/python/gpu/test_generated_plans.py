@@ -22,7 +22,7 @@ from narrowcast._native.cuda_driver import DeviceBuffer, call
 from narrowcast._plan import loading
 from narrowcast.plan import BUILT_IN, build
 from narrowcast.types import value_type
-from plan.packet_documents import packets_in_loops
+from plan.packet_documents import packets_in_loops, packets_relay
 
 TREE = Path(__file__).parents[3]
 for folder in (TREE / "tools" / "gpu", TREE / "tests" / "python" / "plan"):
@@ -137,6 +137,7 @@ ENCODED_PACKETS: dict[str, tuple[int, Document, int]] = {
     "one shot, 2 ranks": (2, built("one_shot", 2), ANY_BYTES),
     "one shot, 4 ranks": (4, built("one_shot", 4), ANY_BYTES),
     "two shots, 3 ranks": (3, built("two_shot", 3), ANY_BYTES),
+    "puts, messages and gets": (4, lambda: packets_relay("window"), ANY_BYTES),
     "loops": (2, lambda: packets_in_loops(8192, 4096, "window"), 4096),
     "loop and no loop": (2, lambda: packets_in_loops(0, 12288, "window"), 12288),
     "loops shorter than a block": (2, lambda: packets_in_loops(2048, 1024, "window"), 1024),
@@ -159,21 +160,23 @@ def test_encoded_packets_are_the_blocks_of_the_frames_of_the_host_executor(name,
                 (np.random.default_rng([count, rank]).standard_normal(count) * 0.02).astype(dtype)
                 for rank in range(ranks)
             ]
-            found, sent = run_on_gpu(group, loaded, values)
+            results = [Call(plan.model.operation, kind, count, rank, ranks).recv_elems for rank in range(ranks)]
+            found, sent = run_on_gpu(group, loaded, values, results)
             assert sent == traffic(plan.model, values.__getitem__, count, kind, blocks), count
-            right, sent = run_on_host(group, list(host), on_host, values)
+            right, sent = run_on_host(group, list(host), on_host, values, results)
             assert sent == traffic(plan.model, values.__getitem__, count, kind, frames), count
             for rank in range(ranks):
-                if Call(plan.model.operation, kind, count, rank, ranks).has_result:
-                    assert np.array_equal(found[rank], right[rank]), (count, rank)
+                assert not results[rank] or np.array_equal(found[rank], right[rank]), (count, rank)
         group.close_plans(loaded)
         group.close_plans(on_host)
 
 
-def run_on_gpu(group: Any, plans: list[Any], values: list[np.ndarray]) -> tuple[list[np.ndarray], list[Sent]]:
-    """Results that are as long as the values, and what each rank sends."""
+def run_on_gpu(
+    group: Any, plans: list[Any], values: list[np.ndarray], results: list[int]
+) -> tuple[list[np.ndarray], list[Sent]]:
+    """Results of so many values, and what each rank sends."""
     sources = [DeviceBuffer(one.nbytes).write(one.view(np.uint8)) for one in values]
-    outs = [DeviceBuffer(one.nbytes) for one in values]
+    outs = [DeviceBuffer(elems * values[0].itemsize) for elems in results]
     call("cuCtxSynchronize")
     before = [totals(comm) for comm in group.comms]
     for plan, source, out, stream in zip(plans, sources, outs, group.streams, strict=True):
@@ -183,9 +186,9 @@ def run_on_gpu(group: Any, plans: list[Any], values: list[np.ndarray]) -> tuple[
 
 
 def run_on_host(
-    group: Any, comms: list[Any], plans: list[Any], values: list[np.ndarray]
+    group: Any, comms: list[Any], plans: list[Any], values: list[np.ndarray], results: list[int]
 ) -> tuple[list[np.ndarray], list[Sent]]:
-    outs = [np.zeros_like(one) for one in values]
+    outs = [np.zeros(elems, values[0].dtype) for elems in results]
     before = [totals(comm) for comm in comms]
     group.together(lambda rank: plans[rank](values[rank], outs[rank]))
     return outs, sent_since(before, comms)

@@ -14,8 +14,11 @@ import pytest
 from conformance.plan_traffic import Blocks, Frames, Packets, Sent, traffic
 from narrowcast._bench import operations
 from narrowcast._native.operations import describe
+from narrowcast._plan import loading
 from narrowcast.plan import build, builders
 from narrowcast.types import value_type
+from plan.packet_documents import packets_relay
+from thread_ranks import on_ranks, succeed
 
 RECORDED = Path(__file__).parents[3] / "bench" / "results" / "h200" / "2026-11-24_plan_traffic.json"
 PLANNED = tuple(name for name in operations.names() if name not in ("sendrecv", "all_to_all_v"))
@@ -88,3 +91,21 @@ def raw_traffic(plan: Any, count: int) -> list[Sent]:
     """The bytes of float32, also of partial sums: these have as many as the inputs."""
     ones = np.zeros(count * len(plan.ranks), np.float32)
     return traffic(plan, lambda rank: ones, count, value_type("float32"), Frames("raw"), partial_sums=True)
+
+
+@pytest.mark.parametrize("codec", ["raw", "window"])
+def test_puts_messages_and_gets_count_where_they_are_made(codec):
+    count, kind = 5000, value_type("float32")
+    plan = loading.read(packets_relay(codec).encode(), "relay")
+
+    def body(comm: Any) -> Sent:
+        out = np.zeros(4 * count, np.float32)
+        with comm.load_plan(plan, kind) as loaded:
+            before = comm.counters()
+            loaded(values("float32", count, comm.rank), out)
+            after = comm.counters()
+        assert np.array_equal(out, np.concatenate([values("float32", count, rank) for rank in range(4)]))
+        return Sent(after.raw_bytes - before.raw_bytes, after.wire_bytes - before.wire_bytes)
+
+    own = functools.partial(values, "float32", count)
+    assert succeed(on_ranks(4, body)) == traffic(plan.model, own, count, kind, Frames(codec))

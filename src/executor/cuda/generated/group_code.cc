@@ -151,6 +151,7 @@ class GroupEmitter {
       case Place::Kind::remote: {
         const size_t at = push(to, {static_cast<uint32_t>(from.rank), chunk(from)});
         to.lines.push_back(text("if (!w.load_remote(q[%zu], q[%zu])) return false;", at, at + 1));
+        if (from.is_get()) to.lines.emplace_back("w.count_gets(1);");
         add_destinations(item, to, nullptr);
         return;
       }
@@ -203,6 +204,9 @@ class GroupEmitter {
     const bool finishes = item.finishes && program_.op == NCAST_AVG;
     to.lines.push_back(text("if (!w.template reduce<%s, %s%s>(q + %zu, %zu)) return false;", boolean(coded),
                             boolean(finishes), packets ? ", true" : "", first, sources.size()));
+    const auto gets = std::ranges::count_if(
+        sources, [](const Place& from) { return from.is_get() && !(from.packets && from.coded); });
+    if (gets != 0) to.lines.push_back(text("w.count_gets(%td);", gets));
     add_destinations(item, to, nullptr);
   }
 

@@ -13,7 +13,7 @@ struct WarpEnds {
   static constexpr uint32_t senders = senders_, receivers = receivers_;
   channel::SenderEnd sending[senders + 1];
   channel::ReceiverEnd receiving[receivers + 1];
-  uint32_t wire_vectors;  // vectors of 16 bytes put into slots
+  uint32_t wire_vectors;  // vectors of 16 bytes sent to other ranks, or got from them
 };
 
 // Settings: see plan_warp.cuh.
@@ -226,6 +226,8 @@ class PlanPayloads : public PlanPlaces<Settings> {
     }
     start_loading_payload(buffer(current_), packets_at(rank, chunk), size.bytes(), thread_);
     wait_for_payload();
+    if (thread_ == 0 && static_cast<int>(rank) != call_.peers.rank && bytes != 0)
+      ends_.wire_vectors += size.bytes() / format::alignment;
     payload_ = Message::of(size, 0, bytes);
     set_values(current_, bytes);
     return true;

@@ -148,6 +148,11 @@ class PlanWarp : public PlanPayloads<Settings> {
     return true;
   }
 
+  // Counts what as many sources in memory of other ranks as the warp has just read are long: as if it were sent.
+  __device__ void count_gets(uint32_t count) {
+    if (thread_ == 0) ends_.wire_vectors += count * (format::aligned(bytes_) / format::alignment);
+  }
+
   // --- destinations of the current values ---
 
   // Stores them in a local chunk.

@@ -22,7 +22,10 @@ struct Place {
   bool coded = false;    // encoded by the codec of the program
   bool packets = false;
   int writer = 0;  // of packets that are read
+  bool by_switch = false;
 
+  // As a source: its values count as sent.
+  bool is_get() const { return kind == Kind::remote && !by_switch; }
   bool is_in(plan::Buffer other, uint32_t index) const {
     return kind == Kind::local && buffer == other && chunk == index;
   }
@@ -67,7 +70,7 @@ struct RankProgram {
   static constexpr uint32_t scratch_chunk = ~0u;
 
   std::vector<GroupProgram> groups;
-  // Of every chunk that is sent to another rank: its number in the piece, which determines its size.
+  // Of every chunk that is sent to another rank or got from one: its number in the piece, which determines its size.
   std::vector<uint32_t> sent_chunks;
   uint32_t points = 0;
   uint32_t scratch_chunks = 0;

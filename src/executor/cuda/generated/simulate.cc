@@ -98,13 +98,15 @@ bool trace_values(const plan::Plan& plan, Program* program) {
         if (source.contributions == 0) return false;
         values = {values.contributions + source.contributions, source.chunk};
       }
-      for (const Place& place : item.from)
+      std::vector<uint32_t>& sent_chunks = program->ranks[static_cast<size_t>(rank)].sent_chunks;
+      for (const Place& place : item.from) {
+        if (place.is_get()) sent_chunks.push_back(values_of(rank, place).chunk);
         if (place.kind == Place::Kind::message) arrived[place.message].pop_front();
+      }
       item.finishes =
           item.kind == Item::Kind::reduce && values.contributions >= static_cast<uint32_t>(program->rank_count());
       for (const Place& place : item.to) {
-        if (place.kind != Place::Kind::local)
-          program->ranks[static_cast<size_t>(rank)].sent_chunks.push_back(values.chunk);
+        if (place.kind != Place::Kind::local) sent_chunks.push_back(values.chunk);
         if (place.kind == Place::Kind::message) {
           arrived[place.message].push_back(values);
         } else {

@@ -110,6 +110,9 @@ TEST_CASE("the values that a rank sends are counted by their chunks") {
   std::vector<uint32_t> sent = program.ranks[1].sent_chunks;
   std::ranges::sort(sent);
   CHECK(sent == std::vector<uint32_t>{0, 1, 1, 1, 2, 3});
+  // One put, one message and one get.
+  CHECK(program_of(test::packets_relay_plan(NCAST_CODEC_WINDOW)).ranks[2].sent_chunks ==
+        std::vector<uint32_t>{0, 0, 0});
 }
 
 TEST_CASE("a step that reads what its group has stored waits for the store") {
