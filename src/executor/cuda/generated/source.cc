@@ -75,6 +75,60 @@ size_t shared_bytes(uint32_t workers, uint32_t block_bytes, size_t senders, size
   return workers * (warp + ends + queue_bytes) + 256;
 }
 
+// The struct Settings, see plan_warp.cuh, and the type of the warps.
+std::string settings_text(const Program& program, uint32_t workers, size_t senders, size_t receivers) {
+  std::string out = "struct Settings {\n";
+  out += text("  using Codec = codec::%s<%s>;\n",
+              program.codec != NCAST_CODEC_RAW ? "window::SharedCodec" : "raw::Codec", name_of(program.dtype).c_str());
+  out += text("  static constexpr ncast_dtype dtype = %s;\n", name_of(program.dtype).c_str());
+  out += text("  static constexpr ncast_redop op = %s;\n", name_of(program.op));
+  out += text("  using Ends = WarpEnds<%zu, %zu>;\n", senders, receivers);
+  out += text("  static constexpr uint32_t rings = %u, workers = %u, scratch_copies = %u;\n", program.rings, workers,
+              program.scratch_copies);
+  const bool counts_calls =
+      program.accesses_peers || program.scratch_copies != 1 ||
+      std::ranges::any_of(program.ranks, [](const RankProgram& rank) { return rank.points != 0; });
+  const auto boolean = [](bool value) { return value ? "true" : "false"; };
+  out += text("  static constexpr bool has_one_chunk = %s, announces_buffers = %s, counts_calls = %s;\n",
+              boolean(program.chunks == 1), boolean(program.accesses_peer_buffers), boolean(counts_calls));
+  out += "};\nusing Warp = PlanWarp<Settings>;\n";
+  return out;
+}
+
+// The tables of the ranks' groups: words of all groups, the program and the first word of each group, and how many
+// groups each rank has.
+std::string tables_text(const std::vector<uint32_t>& words, const std::string& groups, const std::string& counts) {
+  std::string out;
+  // Tables that do not fit into constant memory are in global memory.
+  const char* const space = words.size() * sizeof(uint32_t) > (size_t{32} << 10) ? "__device__ const" : "__constant__";
+  out += text("%s uint32_t table[] = {", space);
+  for (size_t i = 0; i < words.size(); ++i) out += text("%s0x%x,", i % 12 == 0 ? "\n  " : " ", words[i]);
+  out += "\n};\nstruct GroupOf {\n  uint32_t program, table;\n};\n";
+  out += text("%s GroupOf groups[] = {\n  ", space) + groups + "};\n";
+  out += "__constant__ uint32_t group_counts[] = {" + counts + "};\n\n";
+  return out;
+}
+
+// The kernel: each warp runs the program of its group.
+std::string kernel_text(uint32_t threads, uint32_t groups, size_t ends, size_t programs) {
+  std::string out;
+  out += text("extern \"C\" __global__ void __launch_bounds__(%u, 1) %s(const __grid_constant__ PlanCall call) {\n",
+              threads, block_kernel);
+  out += text("  const GroupOf* const of_rank = groups + call.peers.rank * %u;\n", groups);
+  out += text("  const auto ends = [&](uint32_t group) { return table + of_rank[group].table; };\n");
+  out += "  run_plan<Settings>(call, group_counts[call.peers.rank], ends, [&](Warp& w, uint32_t group) {\n";
+  out += text("    const uint32_t* const p = ends(group) + %zu;\n", ends);
+  if (programs == 1) {
+    out += "    return program_0(w, p);\n";
+  } else {
+    out += "    switch (of_rank[group].program) {\n";
+    for (size_t i = 0; i + 1 < programs; ++i) out += text("      case %zu: return program_%zu(w, p);\n", i, i);
+    out += text("      default: return program_%zu(w, p);\n    }\n", programs - 1);
+  }
+  out += "  });\n}\n\n}  // namespace narrowcast::executor::cuda::generated\n";
+  return out;
+}
+
 }  // namespace
 
 void generate_pieces(const Program& program, PieceProgram pieces, BlockSource* source) {
@@ -192,30 +246,9 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
   out += raw_include;
   out += program_include;
   out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
-  out += "struct Settings {\n";
-  out += text("  using Codec = codec::%s<%s>;\n", is_coded ? "window::SharedCodec" : "raw::Codec",
-              name_of(program.dtype).c_str());
-  out += text("  static constexpr ncast_dtype dtype = %s;\n", name_of(program.dtype).c_str());
-  out += text("  static constexpr ncast_redop op = %s;\n", name_of(program.op));
-  out += text("  using Ends = WarpEnds<%zu, %zu>;\n", senders, receivers);
-  out += text("  static constexpr uint32_t rings = %u, workers = %u, scratch_copies = %u;\n", program.rings,
-              source->workers, program.scratch_copies);
-  const bool counts_calls =
-      program.accesses_peers || program.scratch_copies != 1 ||
-      std::ranges::any_of(program.ranks, [](const RankProgram& rank) { return rank.points != 0; });
-  const auto boolean = [](bool value) { return value ? "true" : "false"; };
-  out += text("  static constexpr bool has_one_chunk = %s, announces_buffers = %s, counts_calls = %s;\n",
-              boolean(program.chunks == 1), boolean(program.accesses_peer_buffers), boolean(counts_calls));
-  out += "};\nusing Warp = PlanWarp<Settings>;\n";
+  out += settings_text(program, source->workers, senders, receivers);
   out += text("static_assert(sizeof(PlanMemory<Settings>) <= %zu);\n\n", source->shared_bytes);
-
-  // Tables that do not fit into constant memory are in global memory.
-  const char* const space = words.size() * sizeof(uint32_t) > (size_t{32} << 10) ? "__device__ const" : "__constant__";
-  out += text("%s uint32_t table[] = {", space);
-  for (size_t i = 0; i < words.size(); ++i) out += text("%s0x%x,", i % 12 == 0 ? "\n  " : " ", words[i]);
-  out += "\n};\nstruct GroupOf {\n  uint32_t program, table;\n};\n";
-  out += text("%s GroupOf groups[] = {\n  ", space) + group_table + "};\n";
-  out += "__constant__ uint32_t group_counts[] = {" + counts + "};\n\n";
+  out += tables_text(words, group_table, counts);
   for (size_t i = 0; i < bodies.size(); ++i) {
     out += text("__device__ __forceinline__ bool program_%zu(Warp& w, const uint32_t* %s) {\n", i,
                 shares_loop ? "items" : "p");
@@ -224,20 +257,7 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
     out += "  }\n  return true;\n}\n";
   }
   out += "\n}  // namespace\n\n";
-  out += text("extern \"C\" __global__ void __launch_bounds__(%u, 1) %s(const __grid_constant__ PlanCall call) {\n",
-              source->warps * 32, block_kernel);
-  out += text("  const GroupOf* const of_rank = groups + call.peers.rank * %u;\n", groups);
-  out += text("  const auto ends = [&](uint32_t group) { return table + of_rank[group].table; };\n");
-  out += "  run_plan<Settings>(call, group_counts[call.peers.rank], ends, [&](Warp& w, uint32_t group) {\n";
-  out += text("    const uint32_t* const p = ends(group) + %zu;\n", senders + receivers);
-  if (bodies.size() == 1) {
-    out += "    return program_0(w, p);\n";
-  } else {
-    out += "    switch (of_rank[group].program) {\n";
-    for (size_t i = 0; i + 1 < bodies.size(); ++i) out += text("      case %zu: return program_%zu(w, p);\n", i, i);
-    out += text("      default: return program_%zu(w, p);\n    }\n", bodies.size() - 1);
-  }
-  out += "  });\n}\n\n}  // namespace narrowcast::executor::cuda::generated\n";
+  out += kernel_text(source->warps * 32, groups, senders + receivers, bodies.size());
   return NCAST_OK;
 }
 
