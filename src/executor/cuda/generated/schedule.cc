@@ -18,6 +18,40 @@ constexpr uint32_t max_rings = 64;
 // Where a local place is if input and output may be the same memory: places with equal keys may be the same.
 using Location = std::tuple<plan::Buffer, uint32_t>;
 
+// Which items come after which, with the number of messages in between as the weight.
+class Dependences {
+ public:
+  explicit Dependences(size_t items) : edges_(items), open_(items) {}
+
+  void add(size_t from, size_t to, int weight) {
+    if (from == to) return;
+    edges_[from].push_back({to, weight});
+    ++open_[to];
+  }
+  // The largest weight of a path to each item. Returns false if there is a cycle.
+  bool find_longest_paths(std::vector<int>* found) && {
+    std::vector<size_t> ready;
+    found->assign(open_.size(), 0);
+    for (size_t i = 0; i < open_.size(); ++i)
+      if (open_[i] == 0) ready.push_back(i);
+    for (size_t done = 0; done < ready.size(); ++done) {
+      for (const Edge& edge : edges_[ready[done]]) {
+        (*found)[edge.to] = std::max((*found)[edge.to], (*found)[ready[done]] + edge.weight);
+        if (--open_[edge.to] == 0) ready.push_back(edge.to);
+      }
+    }
+    return ready.size() == open_.size();
+  }
+
+ private:
+  struct Edge {
+    size_t to;
+    int weight;
+  };
+  std::vector<std::vector<Edge>> edges_;
+  std::vector<int> open_;  // how many edges to each item have not been followed
+};
+
 class Scheduler {
  public:
   Scheduler(const plan::Plan& plan, const std::vector<MessageEnds>& ends, Program& program)
@@ -91,23 +125,14 @@ class Scheduler {
   // The stage of an item: the most messages on a path of dependences that leads to it. Returns false if there is a
   // cycle.
   bool find_stages() {
-    struct Edge {
-      size_t to;
-      int weight;
-    };
     std::vector<ItemId> ids;
     std::map<ItemId, size_t> index;
     visit_items(program_, [&](const ItemId& id, const Item&) {
       index[id] = ids.size();
       ids.push_back(id);
     });
-    std::vector<std::vector<Edge>> edges(ids.size());
-    std::vector<int> open(ids.size());
-    const auto add = [&](size_t from, size_t to, int weight) {
-      if (from == to) return;
-      edges[from].push_back({to, weight});
-      ++open[to];
-    };
+    Dependences dependences(ids.size());
+    const auto add = [&](size_t from, size_t to, int weight) { dependences.add(from, to, weight); };
     for (const MessageEnds& ends : ends_) add(index[ends.sender], index[ends.receiver], 1);
     std::map<std::tuple<int, uint32_t>, size_t> published;  // by rank and point
     visit_items(program_, [&](const ItemId& id, const Item& one) {
@@ -149,19 +174,10 @@ class Scheduler {
         }
       }
     }
-    std::vector<size_t> ready;
-    std::vector<int> stage(ids.size());
-    for (size_t i = 0; i < ids.size(); ++i)
-      if (open[i] == 0) ready.push_back(i);
-    size_t done = 0;
-    for (; done < ready.size(); ++done) {
-      for (const Edge& edge : edges[ready[done]]) {
-        stage[edge.to] = std::max(stage[edge.to], stage[ready[done]] + edge.weight);
-        if (--open[edge.to] == 0) ready.push_back(edge.to);
-      }
-    }
+    std::vector<int> stage;
+    if (!std::move(dependences).find_longest_paths(&stage)) return false;
     const int last = stage.empty() ? 0 : *std::ranges::max_element(stage);
-    if (done != ids.size() || last > ItemHead::max_stage - 2) return false;
+    if (last > ItemHead::max_stage - 2) return false;
     for (size_t i = 0; i < ids.size(); ++i) item(ids[i]).stage = item(ids[i]).depth = stage[i];
     program_.is_staged = true;
     for (size_t i = 0; i < ends_.size(); ++i) {
