@@ -46,7 +46,12 @@ inline std::vector<double> error_bounds(ncast_codec codec, const ncast_codec_typ
   const size_t block_elems = type.block_bytes / ncast_dtype_bytes(type.dtype);
   std::vector<double> bounds = blocks == Blocks::frame ? largest_of_block(std::move(magnitudes), block_elems)
                                                        : sliding_max(magnitudes, block_elems - 1);
-  for (double& one : bounds) one = ncast_codec_error_bound(codec, type.dtype, one);
+  // Neighbours have the same maximum.
+  double largest = 0, bound = ncast_codec_error_bound(codec, type.dtype, 0);
+  for (double& one : bounds) {
+    if (one != largest) bound = ncast_codec_error_bound(codec, type.dtype, largest = one);
+    one = bound;
+  }
   return bounds;
 }
 
