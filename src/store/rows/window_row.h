@@ -143,7 +143,7 @@ NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t
                                                                             nullptr, lane_count);
     const bool any_far = find_codes<type>(window, count, scratch);
     pack_fields<Path, type>(window.width, scratch.codes, group + at.codes, scratch.escapes, lane_count);
-    order_tokens<type>(lane_count, scratch);
+    Path::template order_tokens<type>(lane_count, scratch);
     escaped += put_tokens<BitsOf<Path::set>, type>(scratch, lane_count, tokens);
     if (any_far) far += collect_far<type>(scratch, lane_count, escapes.far + far);
     if (escaped > max_row_escapes) return room;
