@@ -79,32 +79,43 @@ STORE_INLINE void compare_chunks(const uint8_t* row, const uint8_t* masks, const
     result[i] = (of_row[i] & of_masks[i]) == of_values[i] ? Chunk{0} : static_cast<Chunk>(~Chunk{0});
 }
 
-// The cluster whose masks save most bits; the first of equals.
+// The bits that the masks save in chunks that participate.
+STORE_INLINE uint64_t saved_bits(const uint8_t* masks, const uint64_t* excluded, size_t row_bytes) {
+  const Chunk64* const words = reinterpret_cast<const Chunk64*>(masks);
+  const size_t whole = row_bytes / 8;
+  uint64_t saved = 0;
+  for (size_t i = 0; i < whole; ++i) saved += static_cast<uint64_t>(__builtin_popcountll(words[i] & ~excluded[i]));
+  if (const size_t bytes = row_bytes % 8; bytes != 0)
+    saved += static_cast<uint64_t>(__builtin_popcountll(load8(masks + 8 * whole, bytes) & ~excluded[whole]));
+  return saved;
+}
+
+// The cluster whose masks save most bits, the first of equals, and its excluded chunks, in one of the two buffers.
 template <uint32_t chunk_bytes>
-STORE_INLINE uint32_t best_cluster(const Model& model, const uint8_t* row, size_t row_bytes, uint64_t* excluded) {
+STORE_INLINE uint32_t best_cluster(const Model& model, const uint8_t* row, size_t row_bytes,
+                                   uint64_t (*buffers)[max_row_words], const uint64_t** excluded) {
   uint32_t cluster = 0;
   uint64_t most_saved = 0;
+  size_t best = 1;
   for (uint32_t candidate = 0; candidate < model.clusters; ++candidate) {
     const uint8_t* masks = model.masks.data() + candidate * row_bytes;
-    compare_chunks<chunk_bytes>(row, masks, model.values.data() + candidate * row_bytes, row_bytes, excluded);
-    uint64_t saved = 0;
-    for (size_t at = 0; at < row_bytes; at += 8)
-      saved += static_cast<uint64_t>(
-          __builtin_popcountll(load8(masks + at, std::min<size_t>(row_bytes - at, 8)) & ~excluded[at / 8]));
-    if (candidate == 0 || saved > most_saved) most_saved = saved, cluster = candidate;
+    uint64_t* const found = buffers[1 - best];
+    found[(row_bytes - 1) / 8] = 0;
+    compare_chunks<chunk_bytes>(row, masks, model.values.data() + candidate * row_bytes, row_bytes, found);
+    const uint64_t saved = model.clusters == 1 ? 0 : saved_bits(masks, found, row_bytes);
+    if (candidate == 0 || saved > most_saved) most_saved = saved, cluster = candidate, best = 1 - best;
   }
+  *excluded = buffers[best];
   return cluster;
 }
 
 template <uint32_t chunk_bytes, typename Bits>
 STORE_INLINE size_t encode_row(const Model& model, const uint8_t* row, uint8_t* payload) {
   const size_t row_bytes = model.shape.row_bytes();
-  alignas(64) uint64_t excluded[max_row_words];
-  excluded[(row_bytes - 1) / 8] = 0;
-  const uint32_t cluster = model.clusters > 1 ? best_cluster<chunk_bytes>(model, row, row_bytes, excluded) : 0;
+  alignas(64) uint64_t buffers[2][max_row_words];
+  const uint64_t* excluded = nullptr;
+  const uint32_t cluster = best_cluster<chunk_bytes>(model, row, row_bytes, buffers, &excluded);
   const uint8_t* masks = model.masks.data() + cluster * row_bytes;
-  const uint8_t* values = model.values.data() + cluster * row_bytes;
-  compare_chunks<chunk_bytes>(row, masks, values, row_bytes, excluded);
 
   alignas(64) uint8_t stream[stream_buffer_bytes];
   FastBitWriter writer(stream, first_coder_bit);
