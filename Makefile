@@ -156,7 +156,7 @@ lint-format: $(VENV)/lint.stamp
 lint-tidy: $(VENV)/lint.stamp $(VENV)/build.stamp
 	cmake --preset lint --log-level=WARNING
 	@echo clang-tidy -p build-lint
-	@sed -En 's|^ *"file": "(.*/(src/.*\.cc\|Unity/.*\.cxx))",?$$|\1|p' build-lint/compile_commands.json | sort -u | \
+	@sed -En 's,^ *"file": "(.*/(src/.*\.cc|Unity/.*\.cxx))".*,\1,p' build-lint/compile_commands.json | sort -u | \
 	  xargs -d '\n' -n 1 -P $(JOBS) clang-tidy --quiet -p build-lint --extra-arg=-Wno-unknown-warning-option
 
 format: $(VENV)/lint.stamp
