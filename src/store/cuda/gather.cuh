@@ -220,16 +220,9 @@ class Gather {
         return coder.ok();
       }
       if constexpr (Team::is_alone) {
-        // The compiler knows all distances of rows of 128 elements, and those of 256 two-byte elements.
         if (format_.elems == 4 * 32) {
           coder.template decode_whole<4>(0, out);
           return coder.ok();
-        }
-        if constexpr (sizeof(typename Coder::Staged) == 2) {
-          if (format_.elems == 8 * 32) {
-            coder.template decode_whole<8>(0, out);
-            return coder.ok();
-          }
         }
       }
     }
