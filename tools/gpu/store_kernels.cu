@@ -116,7 +116,7 @@ void measure(const Work& work, bool is_first) {
   };
   const auto list = [&](const char* name, const std::function<double(uint32_t)>& speed) {
     std::printf(", \"%s\": {", name);
-    for (const uint32_t sms : {2u, 4u, 8u, 16u, 32u})
+    for (const uint32_t sms : {2u, 4u, 8u, 10u, 16u, 32u})
       std::printf("%s\"%u\": %.1f", sms == 2 ? "" : ", ", sms, speed(sms));
     std::printf("}");
   };
@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
   CHECK_RESULT(cudaHostRegister(arena, arena_bytes, cudaHostRegisterMapped | cudaHostRegisterPortable));
   CHECK_RESULT(cudaStreamCreate(&stream));
   CHECK_RESULT(cudaMalloc(&out, out_bytes));
-  CHECK_RESULT(cudaMalloc(&indices, 8 << 20));
+  CHECK_RESULT(cudaMalloc(&indices, 32 << 20));
   cudaDeviceProp device;
   CHECK_RESULT(cudaGetDeviceProperties(&device, 0));
   const double copied =
@@ -184,6 +184,8 @@ int main(int argc, char** argv) {
       {"bfloat16, window", window(NCAST_BFLOAT16, 32), normal_bfloat16(), 1000, most, 1000000},
       {"bfloat16, raw", raw_model(NCAST_BFLOAT16, 128), normal_bfloat16(), 1000, most, 1000000},
       {"bfloat16, window", window(NCAST_BFLOAT16, 128), normal_bfloat16(), 1000, most, 1000000},
+      {"bfloat16, raw", raw_model(NCAST_BFLOAT16, 32), normal_bfloat16(), 1000, most, 4000000},
+      {"bfloat16, window", window(NCAST_BFLOAT16, 32), normal_bfloat16(), 1000, most, 4000000},
       {"bfloat16, window", window(NCAST_BFLOAT16, 8192), normal_bfloat16(), 60, middle, 20000},
       {"bfloat16, window", window(NCAST_BFLOAT16, 32768), normal_bfloat16(), 60, middle, 5000},
   };
