@@ -1,16 +1,18 @@
 """How idle a group of a plan must be, however its steps are divided among groups, if the plan takes no longer.
 
 The bound is for calls of one micro-batch of plans that only use rings, and for the machine of the simulation with one
-CTA for each group. It holds for all plans with the same steps and rings: what sends on a ring, or receives from it, is
-in one group and keeps its order, and steps of a rank that access the same memory keep their order. So each step has a
+CTA for each group. It holds for all plans with the same steps and rings in which no rank has more groups than the
+largest one of the given plan. Steps of several chunks may be divided. What sends on a ring, or receives from it, is in
+one group and keeps its order, and steps of a rank that access the same memory keep their order. So each step has a
 window: it cannot begin before the longest path that leads to it, and must end so early that the longest path that
 follows fits. Steps that share a ring, a *unit*, run one at a time, within their windows, and a step works at least as
 long as it would take alone on idle links.
 
 On each rank, the steps whose windows lie within some interval need at least a certain number of groups, k. At a point
 in time at most k groups work, and no more than units have a window there. If the sum of this over time, divided by k,
-is less than the time, one of the groups is idle for at least the rest. A plan that takes less time has narrower
-windows, so this is done for all times from the shortest that is possible to that of the given plan, in small intervals.
+is less than the time, one of the groups is idle for at least the rest. So it is if all work of the rank is less, even
+with links that as many groups share as there can be. A plan that takes less time has narrower windows, so this is done
+for all times from the shortest that is possible to that of the given plan, in small intervals.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import json
 import math
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 _MOST_POINTS = 48  # between which intervals are tried; any choice gives a valid bound
@@ -35,6 +37,7 @@ class _Node:
     rank: int
     step: dict[str, Any]
     work_us: float  # how long it keeps its group busy, at least
+    most_us: float  # and at most
     fixed_us: float  # from the end of its work to its end
     unit: int = 0  # of its rank
     begin: float = 0.0  # at the earliest
@@ -54,6 +57,8 @@ class _Graph:
         self.plan, self.machine = plan, machine
         self.chunk_bytes = piece_bytes / plan.get("chunks", 1)
         self.link_us: dict[tuple[int, str], float] = defaultdict(float)  # by rank and direction
+        self.most_groups = max(1, *(len(row.get("groups", [])) for row in plan["ranks"]))
+        self.most_sharing, self.most_responses = self.sharing()
         self.sends: dict[int, list[_Node]] = defaultdict(list)
         self.receives: dict[int, list[_Node]] = defaultdict(list)
         self.groups = [[[self.node(rank, step) for step in group["steps"]] for group in row.get("groups", [])]
@@ -82,6 +87,7 @@ class _Graph:
         if step["step"] == "reduce":
             work += len(sources) * nbytes / machine["cta_reduce_gbps"] / 1e3
         fixed = machine["step_us"]
+        most_link = 0.0
         link: dict[str, float] = defaultdict(float)
         for target in targets:
             if "channel" in target:
@@ -91,11 +97,36 @@ class _Graph:
                     rate = "link_packets_gbps" if channel.get("packets") else "link_gbps"
                 name = rate.removesuffix("_packets_gbps").removesuffix("_gbps")
                 link[name] += nbytes / machine[rate] / 1e3
+                most_link = max(most_link, nbytes / machine[rate] / 1e3 * self.most_sharing * self.most_responses)
                 self.link_us[rank, name + " out"] += nbytes / machine[rate] / 1e3
                 self.link_us[channel["to"], name + " in"] += nbytes / machine[rate] / 1e3
         if any("channel" in one and not channels[one["channel"]].get("packets") for one in sources + targets):
             fixed += machine["slot_latency_us"]
-        return _Node(rank, step, work + max(link.values(), default=0.0) if sources else 0.0, fixed)
+        if not sources:
+            return _Node(rank, step, 0.0, 0.0, fixed)
+        return _Node(rank, step, work + max(link.values(), default=0.0), work + most_link, fixed)
+
+    def sharing(self) -> tuple[float, float]:
+        """How many transfers share a link at most, and by how much responses can slow a link."""
+        senders: dict[int, set[int]] = defaultdict(set)  # ranks that send to a rank
+        nbytes: dict[tuple[int, str], float] = defaultdict(float)
+        most_targets = 1
+        for rank, row in enumerate(self.plan["ranks"]):
+            for step in (step for group in row.get("groups", []) for step in group["steps"]):
+                peers = [self.plan["channels"][one["channel"]]["to"] for one in step.get("to", []) if "channel" in one]
+                most_targets = max(most_targets, len(peers))
+                for peer in peers:
+                    senders[peer].add(rank)
+                    nbytes[rank, "out"] += step.get("count", 1)
+                    nbytes[peer, "in"] += step.get("count", 1)
+        ratio = 1.0  # of what a link carries in both directions
+        for rank in range(len(self.plan["ranks"])):
+            sent, received = nbytes[rank, "out"], nbytes[rank, "in"]
+            if sent and received:
+                ratio = max(ratio, sent / received, received / sent)
+        share = max(self.machine.get("link_response_share", 0), self.machine.get("link_packets_response_share", 0))
+        most_senders = max([1, *(len(ranks) for ranks in senders.values())])
+        return self.most_groups * most_targets * most_senders, 1 + share * ratio
 
     def is_local(self, channel: dict[str, Any]) -> bool:
         per_host = self.machine["gpus_per_host"]
@@ -160,6 +191,28 @@ class _Graph:
                 writers[cell], readers[cell] = node, []
 
 
+def _divided(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan with a step for each chunk of its steps."""
+    ranks = []
+    for row in plan["ranks"]:
+        groups = [group["steps"] for group in row.get("groups", [])]
+        lasts = [list(accumulate((step.get("count", 1) for step in steps), initial=-1))[1:] for steps in groups]
+        divided: list[dict[str, Any]] = []
+        for steps in groups:
+            parts: list[dict[str, Any]] = []
+            for step in steps:
+                after = [[group, lasts[group][index]] for group, index in step.get("after", [])]
+                for chunk in range(step.get("count", 1)):
+                    operands = {
+                        key: [one | ({"chunk": one["chunk"] + chunk} if "buffer" in one else {}) for one in step[key]]
+                        for key in ("from", "to") if key in step
+                    }  # fmt: skip
+                    parts.append(step | operands | {"count": 1, "after": [] if chunk else after})
+            divided.append({"steps": parts})
+        ranks.append(row | {"groups": divided})
+    return plan | {"ranks": ranks}
+
+
 def _sorted(nodes: list[_Node]) -> list[_Node]:
     """The nodes in an order that all their orders permit, with the earliest times at which they begin."""
     before = {node: node.before for node in nodes}
@@ -189,9 +242,10 @@ def idle_bound(plan: dict[str, Any], machine: str, piece_bytes: int, microsecond
     given.order_rings()
     given.order_groups()
     places = {id(node): place for place, node in enumerate(_sorted(given.all_nodes()))}
-    free = _Graph(plan, described, piece_bytes)
+    free = _Graph(_divided(plan), described, piece_bytes)
     free.order_rings()
-    pairs = zip(given.all_nodes(), free.all_nodes(), strict=True)
+    whole = (node for node in given.all_nodes() for _ in range(node.step.get("count", 1)))
+    pairs = zip(whole, free.all_nodes(), strict=True)
     accesses = [node for _, node in sorted(((places[id(old)], node) for old, node in pairs), key=lambda pair: pair[0])]
     accesses = [node for node in accesses if node.step["step"] != "sync"]
     free.order_units(accesses)
@@ -204,6 +258,9 @@ def idle_bound(plan: dict[str, Any], machine: str, piece_bytes: int, microsecond
     for node in ordered:
         if node.work_us > 0:
             by_rank[node.rank].append(node)
+    for nodes in by_rank.values():
+        held = sum(node.work_us + node.fixed_us for node in nodes) / free.most_groups
+        shortest = max(shortest, held)
     shortest += launch
     longest = max(microseconds, shortest) + _ROUNDING_US
     ratio = max(_LEAST_RATIO, (longest / shortest) ** (1 / _MOST_TIMES))
@@ -227,6 +284,7 @@ def _idle_of_rank(nodes: list[_Node], end: float, microseconds: float) -> float:
         busy += (point - last) * min(groups, open_windows)
         open_windows += change
         last = point
+    busy = min(busy, sum(node.most_us for node in nodes))
     return max(0.0, 1 - busy / groups / microseconds)
 
 

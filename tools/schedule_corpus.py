@@ -8,7 +8,8 @@ scheduled. Plans that differ in their names only are scheduled once, and those t
 for the same calls are kept. Needs the library, not a GPU.
 
 For calls of one micro-batch idle_bound.py says how idle a group must be in any plan with the same steps and rings that
-takes no longer. If that is more than 22% of the time, groups can only be less idle in plans with other rings.
+takes no longer. If that is more than 22% of the time, groups can only be less idle in plans with other rings, or with
+more groups on a rank than any rank of the given plan has.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msccl_documents import all_gather_ring, all_reduce_pairs
@@ -20,12 +21,12 @@ from idle_bound import idle_bound  # noqa: E402
 PIECE_BYTES = 64 << 20
 
 
-def chain(ranks: int) -> dict[str, object]:
+def chain(ranks: int) -> dict[str, Any]:
     """A broadcast that passes through all ranks, with a group for receiving and one for sending."""
     output = {"buffer": "output", "chunk": 0}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for rank in range(ranks):
-        source = {"buffer": "input", "chunk": 0} if rank == 0 else {"channel": rank - 1}
+        source: dict[str, Any] = {"buffer": "input", "chunk": 0} if rank == 0 else {"channel": rank - 1}
         groups = [{"steps": [{"step": "copy", "from": [source], "to": [output]}]}]
         if rank + 1 < ranks:
             send = {"step": "copy", "after": [[0, 0]], "from": [output], "to": [{"channel": rank}]}
@@ -60,6 +61,46 @@ def test_ranks_of_a_chain_must_wait_for_most_of_the_time() -> None:
     report, bound = costs(json.dumps(chain(4)), 4)
     # The last rank only receives, which it cannot do before three others have sent.
     assert 0.5 < bound <= report["after"]["most_idle"] + 1e-4
+
+
+def test_a_rank_with_little_work_is_idle_even_in_one_group() -> None:
+    """An all-gather whose first rank also fills its scratch. All its steps can begin early, and all take time."""
+    ranks: list[dict[str, Any]] = []
+    for rank in range(2):
+        own, other = ({"buffer": "output", "chunk": chunk} for chunk in (rank, 1 - rank))
+        steps = [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [own, {"channel": rank}]},
+                 {"step": "copy", "from": [{"channel": 1 - rank}], "to": [other]}]  # fmt: skip
+        if rank == 0:
+            steps += [{"step": "copy", "from": [own], "to": [{"buffer": "scratch", "chunk": i}]} for i in range(6)]
+        ranks.append({"scratch_chunks": 6 * (1 - rank), "groups": [{"steps": steps}]})
+    channels = [{"kind": "ring", "from": rank, "to": 1 - rank, "depth": 2} for rank in range(2)]
+    plan = {"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": channels, "ranks": ranks}
+    report, bound = costs(json.dumps(plan), 2)
+    assert 0.5 < bound <= report["after"]["most_idle"] + 1e-4
+
+
+def test_steps_of_several_chunks_are_bounded_as_if_they_were_divided() -> None:
+    """A chain passes 16 chunks on one by one, or in one step, after which a rank must wait longer."""
+    bounds = []
+    for count in (1, 16):
+        plan = chain(4) | {"chunks": 16}
+        for row in plan["ranks"]:
+            for group in row["groups"]:
+                steps: list[dict[str, Any]] = []
+                for chunk in range(0, 16, count):
+                    for step in json.loads(json.dumps(group["steps"])):
+                        step["count"] = count
+                        for operand in step["from"] + step["to"]:
+                            if "buffer" in operand:
+                                operand["chunk"] = chunk
+                        if "after" in step:
+                            step["after"] = [[0, len(steps)]]
+                        steps.append(step)
+                group["steps"] = steps
+        lowered = NativePlan.read(json.dumps(plan)).lower()
+        machine = simulation.machine_text(None, 4)
+        bounds.append(idle_bound(json.loads(lowered.write()), machine, PIECE_BYTES, 3000.0))
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-3)
 
 
 def test_plans_with_other_channels_than_rings_have_no_bound() -> None:
