@@ -9,8 +9,8 @@ namespace narrowcast::plan {
 
 struct EncodedPackets {
   bool exist = false;  // packets with a codec contain frames
-  // Of how many bytes of values each frame is, at most. Loops write and read packets in units, which are multiples of
-  // it. 0: no loop does.
+  // The most bytes of values in a frame: the units in which loops write and read packets are multiples of it. 0: there
+  // are no such loops.
   uint64_t frame_bytes = 0;
 };
 EncodedPackets find_encoded_packets(const Plan& plan);

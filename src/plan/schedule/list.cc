@@ -155,8 +155,8 @@ class ListScheduler {
     }
   }
 
-  // Where a step is among those that could begin. Of about equal ones those to the nearest rank are first, so that the
-  // ranks do not all send to the same one.
+  // The place of a step among those that could begin. If several are about equal, the one that sends to the nearest
+  // rank comes first, so that the ranks do not all send to the same one.
   Key key(uint32_t index) const {
     constexpr double classes = 256;
     const Node& node = nodes_[index];
@@ -351,7 +351,7 @@ void StepGraph::set_turns(const Plan& plan) {
       node.turn = (chunk_of(node) + chunks - own) % chunks;
       continue;
     }
-    node.turn = no_group;
+    node.turn = std::numeric_limits<uint32_t>::max();
     for (const auto& [later, delay] : node.after) node.turn = std::min(node.turn, nodes_[later].turn);
   }
 }

@@ -15,12 +15,12 @@ namespace narrowcast::plan::schedule {
 // A step of a plan of split(), with what it takes of a machine.
 struct Node {
   uint32_t rank = 0, group = 0, step = 0;
-  double work_us = 0;                              // of its group's CTAs, then
-  std::vector<simulate::Load> transfer;            // over links, and then
-  double fixed_us = 0;                             // until it ends
-  uint32_t distance = 0;                           // to the rank to which it sends
+  double work_us = 0;                              // first: work of its group's CTAs
+  std::vector<simulate::Load> transfer;            // then: transfers over links
+  double fixed_us = 0;                             // at last: time until it ends
+  uint32_t distance = 0;                           // to the rank that it sends to
   uint32_t turn = 0;                               // of the first chunk of the result that needs the step
-  uint32_t before = 0;                             // how many steps it waits for
+  uint32_t before = 0;                             // number of steps that it waits for
   std::vector<std::pair<uint32_t, double>> after;  // nodes that wait for this one, and for how long after its end
   double duration = 0;                             // estimated
   double tail = 0;                                 // the longest path that begins with this step
@@ -32,10 +32,10 @@ class StepGraph {
   // simulation: of calls, of which one micro-batch is scheduled.
   StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation);
 
-  // Which of the steps that could begin do so first.
+  // Which step begins first if several could.
   enum class Priority : uint8_t {
-    longest_path,  // those that the longest path follows
-    shortest_path  // those that the shortest path follows, of about equal ones those for the first chunks
+    longest_path,  // the one with the longest path after it
+    shortest_path  // the one with the shortest path after it; if paths are about equal, the one for the earlier chunk
   };
   struct Rules {
     Priority priority = Priority::longest_path;
@@ -50,7 +50,7 @@ class StepGraph {
     double microseconds = 0;              // without the launch
   };
   // Lets every step begin as soon as a merged group of its rank is free.
-  // groups: by rank, of how many merged groups.
+  // groups: the number of merged groups, by rank.
   Schedule schedule(const std::vector<uint32_t>& groups, const Rules& rules) const;
 
   // How long steps take depends on what runs beside them, so a schedule has better estimates for the next one.

@@ -84,8 +84,8 @@ class Builder {
   static bool can_be_encoded(const Operand& operand) {
     return operand.place == plan::Place::message || operand.packets;
   }
-  // Warps encode whole blocks. Packets must be what the frames of other executors contain, which begin anew at every
-  // unit of a loop.
+  // Packets must have the payloads of the other executors, whose frames start again at every unit of a loop. Warps
+  // encode whole blocks, so every unit must consist of whole blocks.
   ncast_status find_encoded_packets() {
     const plan::EncodedPackets packets = plan::find_encoded_packets(plan_);
     if (!packets.exist || program_.codec == NCAST_CODEC_RAW) return NCAST_OK;

@@ -1,4 +1,4 @@
-// Encodes rows, a warp or some lanes of it for each: what all coders have in common.
+// What all coders have in common that encode rows: a warp, or some lanes of it, encodes a row.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace narrowcast::store::cuda {
 
 __device__ inline uint32_t lanes_below() { return (1u << device::lane_id()) - 1; }
 
-// The lanes of a warp that encode a row together: all 32, or a power of two, next to other rows. The whole warp calls
-// every function, also for rows that need it no more.
+// The lanes of a warp that encode a row together: all 32, or a smaller power of two, so that the warp encodes several
+// rows. The whole warp calls every function, even if some of its rows no longer need it.
 template <uint32_t Lanes>
 struct RowLanes {
   static constexpr uint32_t count = Lanes;
@@ -105,7 +105,7 @@ __device__ uint32_t store_raw(const char* row, uint32_t row_bytes, uint32_t* pay
 //   Shared           memory of these lanes
 //   encode(format, row, payload, present, map, shared, stores)
 //                    returns the bytes of the payload, or 0 if the row has to be stored raw. The whole warp calls it.
-//                    stores: false if nothing is to be stored, only with less than 32 lanes
+//                    stores: false if nothing is to be stored, only with fewer than 32 lanes
 template <typename Row>
 __device__ void encode_rows(const EncodeArguments& arguments, char* shared_memory) {
   using Elem = typename Row::Elem;

@@ -18,7 +18,7 @@ struct ScatterArguments {
 
 inline constexpr uint32_t scatter_threads = 256;
 
-// Both are aligned to a Unit. The whole CTA calls it.
+// Both addresses are aligned to a Unit. The whole CTA calls it.
 template <typename Unit>
 __device__ void copy_page(const char* from, char* to, uint64_t bytes) {
   constexpr uint64_t at_a_time = 4;  // units that a thread loads before it stores them
