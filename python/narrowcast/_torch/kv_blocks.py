@@ -304,8 +304,10 @@ class EncodedBlocks:
             rows = self._rows_of(held.group).data_ptr()
             places = rows + row_bytes * np.arange(count, dtype=np.int64)
             blocks = held.all_blocks()[part]
-            if blocks.min() < 0 or blocks.max() >= min(len(pages) for pages in self._pages[held.group]):
-                raise IndexError(f"the KV cache has no block {blocks.min()} or no block {blocks.max()}")
+            cache_blocks = min(len(pages) for pages in self._pages[held.group])
+            absent = blocks[(blocks < 0) | (blocks >= cache_blocks)]
+            if len(absent):
+                raise IndexError(f"the KV cache has {cache_blocks} blocks, and no block {absent[0]}")
             pages, layout = len(self._pages[held.group]), self._layout_of(held.group).data_ptr()
 
             def scatter(numbers: int, stream: Any) -> None:
