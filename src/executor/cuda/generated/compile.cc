@@ -10,6 +10,8 @@
 #include "executor/cuda/generated/cubin_cache.h"
 #include "executor/cuda/generated/kernel_sources.h"
 #include "executor/cuda/generated/nvrtc.h"
+#include "executor/cuda/generated/shared_values.h"
+#include "plan/json/json.h"
 #include "status/error.h"
 #include "xxhash/xxhash.h"
 
@@ -44,21 +46,26 @@ const codec::Kernel* find_built_in(const Program& program, const BlockSource& bl
   return codec::find_kernel(codec::KernelKind::reduce_sum, program.codec, program.dtype);
 }
 
-// The sources of the kernels, by CompiledKernel, with the headers that they include. Empty: there is no such kernel.
+// The sources of the kernels, by CompiledKernel. Empty: there is no such kernel.
 std::array<std::string, compiled_kernels> sources_of(const CompiledPlan& plan) {
   std::array<std::string, compiled_kernels> sources;
-  const auto add = [&](CompiledKernel number, const std::string& source, const char* only = nullptr) {
-    sources[static_cast<size_t>(number)] = only == nullptr ? source : std::string("#define ") + only + "\n" + source;
+  const auto add = [&](CompiledKernel number, const char* only, const std::string& source) {
+    sources[static_cast<size_t>(number)] = std::string("#define ") + only + "\n" + source;
   };
-  if (plan.built_in == nullptr) add(CompiledKernel::blocks, with_included_sources(plan.blocks.text));
+  if (plan.built_in == nullptr) sources[static_cast<size_t>(CompiledKernel::blocks)] = plan.blocks.text;
   if (plan.packets.straight.text.empty()) return sources;
-  const std::string straight = with_included_sources(plan.packets.straight.text);
-  add(CompiledKernel::packets, straight, only_packets);
-  add(CompiledKernel::lines, straight, only_lines);
-  const std::string in_phases = with_included_sources(plan.packets.in_phases.text);
-  add(CompiledKernel::packets_in_phases, in_phases, only_packets);
-  add(CompiledKernel::lines_in_phases, in_phases, only_lines);
+  add(CompiledKernel::packets, only_packets, plan.packets.straight.text);
+  add(CompiledKernel::lines, only_lines, plan.packets.straight.text);
+  add(CompiledKernel::packets_in_phases, only_packets, plan.packets.in_phases.text);
+  add(CompiledKernel::lines_in_phases, only_lines, plan.packets.in_phases.text);
   return sources;
+}
+
+// The key contains a hash of all headers instead of the text of those that are included, which takes longer to put
+// together than to find a cubin in the cache.
+CubinKey key_of(const std::string& source, int architecture, const std::string& compiler) {
+  const std::string headers = std::to_string(kernel_sources_hash());
+  return {source + "\nheaders " + headers + "\nsm_" + std::to_string(architecture), compiler};
 }
 
 }  // namespace
@@ -83,13 +90,15 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
   std::vector<Job> jobs;  // kernels that are not in the cache
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].empty()) continue;
-    CubinKey key{sources[i] + "\nsm_" + std::to_string(target.architecture), compiler};
+    CubinKey key = key_of(sources[i], target.architecture, compiler);
     if (!cache.find(key, &compiled->cubins[i]))
       jobs.push_back({sources[i], std::move(key), &compiled->cubins[i], NCAST_OK, ""});
   }
   const auto run = [&](Job& job) {
     job.status = guarded("compiling a plan", [&] {
-      const auto make = [&](std::string* made) { return compile_by_nvrtc(job.source, target.architecture, made); };
+      const auto make = [&](std::string* made) {
+        return compile_by_nvrtc(with_included_sources(job.source), target.architecture, made);
+      };
       return cache.find_or_compile(job.key, make, job.cubin);
     });
     if (job.status != NCAST_OK) job.message = ncast_last_error();
@@ -102,6 +111,21 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
   for (const Job& job : jobs)
     if (job.status != NCAST_OK) return fail(job.status, "%s", job.message.c_str());
   return NCAST_OK;
+}
+
+ncast_status compile_shared(const plan::Plan& plan, const Target& target, const std::string& folder,
+                            std::shared_ptr<const CompiledPlan>* compiled) {
+  static auto* const all = new SharedValues<const CompiledPlan>;  // never destroyed, as the kernels
+  std::string key = plan::json::write(plan) + "\n" + folder + "\n";
+  for (const uint32_t number : {uint32_t{target.dtype}, uint32_t{target.op}, static_cast<uint32_t>(target.architecture),
+                                target.max_slots, uint32_t{target.by_steps}})
+    key += std::to_string(number) + " ";
+  return all->find_or_make(key, compiled, [&](std::shared_ptr<const CompiledPlan>* made) {
+    auto own = std::make_shared<CompiledPlan>();
+    const ncast_status status = compile(plan, target, folder, own.get());
+    if (status == NCAST_OK) *made = std::move(own);
+    return status;
+  });
 }
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 
 #include "codec/kernel_table.h"
@@ -38,5 +39,8 @@ ncast_status generate(const plan::Plan& plan, const Target& target, CompiledPlan
 // Compiles the plan, or takes the cubins from the cache in `folder`. Errors: those of generate() and
 // compile_by_nvrtc().
 ncast_status compile(const plan::Plan& plan, const Target& target, const std::string& folder, CompiledPlan* compiled);
+// The same once for all communicators of this process that have the plan.
+ncast_status compile_shared(const plan::Plan& plan, const Target& target, const std::string& folder,
+                            std::shared_ptr<const CompiledPlan>* compiled);
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -10,7 +10,7 @@ namespace narrowcast::executor::cuda::generated {
 
 // Everything that determines a cubin.
 struct CubinKey {
-  std::string kernel;    // the source with its headers, and the architecture
+  std::string kernel;    // the source, its headers or their hash, and the architecture
   std::string compiler;  // NvrtcFile::identity; if empty, a cubin of any compiler is accepted
 };
 

@@ -19,10 +19,12 @@ using namespace generated;
 
 class GeneratedPlan final : public LoadedPlan {
  public:
-  GeneratedPlan(Communicator& comm, CompiledPlan compiled)
-      : comm_(comm), compiled_(std::move(compiled)), device_(comm.device_) {}
+  GeneratedPlan(Communicator& comm, std::shared_ptr<const CompiledPlan> compiled)
+      : comm_(comm), shared_compiled_(std::move(compiled)), compiled_(*shared_compiled_), device_(comm.device_) {}
   ~GeneratedPlan() override;
 
+  // Loads the kernels on this GPU; load() does the rest, together with the other ranks.
+  ncast_status load_kernels();
   ncast_status load() override;
   ncast_status run(const Call& call) override;
   ncast_status release() override;
@@ -32,7 +34,6 @@ class GeneratedPlan final : public LoadedPlan {
  private:
   const Program& program() const { return compiled_.program; }
   const RankProgram& rank_program() const { return program().ranks[static_cast<size_t>(comm_.rank())]; }
-  ncast_status load_kernels();
   void lay_out();
   ncast_status allocate();
   uint64_t bytes_to_peers(uint64_t piece_bytes, uint64_t chunk_bytes) const;
@@ -46,7 +47,8 @@ class GeneratedPlan final : public LoadedPlan {
   void set_marks(const Call& call, channel::AnnouncedCall* announced) const;
 
   Communicator& comm_;
-  CompiledPlan compiled_;
+  const std::shared_ptr<const CompiledPlan> shared_compiled_;
+  const CompiledPlan& compiled_;
   const int device_;
   std::array<std::shared_ptr<LoadedKernels>, compiled_kernels> kernels_;  // of CompiledPlan::cubins
   struct PacketFunctions {

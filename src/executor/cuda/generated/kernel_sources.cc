@@ -5,6 +5,9 @@
 #include <span>
 #include <stdexcept>
 
+#define XXH_INLINE_ALL
+#include "xxhash/xxhash.h"
+
 namespace narrowcast::executor::cuda::generated {
 namespace {
 
@@ -58,6 +61,17 @@ class Includer {
 };
 
 }  // namespace
+
+uint64_t kernel_sources_hash() {
+  static const uint64_t hash = [] {
+    XXH64_hash_t value = 0;
+    for (const KernelSource& source : std::span(kernel_sources, kernel_source_count))
+      for (const std::string_view text : {source.path, source.text})
+        value = XXH3_64bits_withSeed(text.data(), text.size(), value);
+    return value;
+  }();
+  return hash;
+}
 
 std::string with_included_sources(std::string_view source, std::span<const std::string_view> replaced) {
   Includer includer(replaced);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@ struct KernelSource {
 };
 extern const KernelSource kernel_sources[];
 extern const size_t kernel_source_count;
+uint64_t kernel_sources_hash();  // of all of them
 
 // Replaces the includes of a generated source by the text of the files, and puts nvrtc_prelude.cuh in place of those of
 // the standard library and CUDA. The result needs no other files.

@@ -1,38 +1,17 @@
-#include <map>
-#include <mutex>
-
 #include "executor/cuda/generated/loaded_kernels.h"
+#include "executor/cuda/generated/shared_values.h"
 
 namespace narrowcast::executor::cuda::generated {
-namespace {
-
-struct Registry {
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<LoadedKernels>> loaded;  // by cubin
-};
-// Never destroyed: communicators may be destroyed when the process ends.
-Registry& registry() {
-  static auto* const only = new Registry;
-  return *only;
-}
-
-}  // namespace
 
 cudaError_t LoadedKernels::load(const std::string& cubin, std::shared_ptr<LoadedKernels>* loaded) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  std::weak_ptr<LoadedKernels>& known = all.loaded[cubin];
-  *loaded = known.lock();
-  if (*loaded != nullptr) return cudaSuccess;
-  cudaLibrary_t library = nullptr;
-  if (const cudaError_t error = cudaLibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0)) {
-    all.loaded.erase(cubin);
+  // Never destroyed: communicators may be destroyed when the process ends.
+  static auto* const all = new SharedValues<LoadedKernels>;  // by cubin
+  return all->find_or_make(cubin, loaded, [&](std::shared_ptr<LoadedKernels>* made) {
+    cudaLibrary_t library = nullptr;
+    const cudaError_t error = cudaLibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (error == cudaSuccess) made->reset(new LoadedKernels(library));
     return error;
-  }
-  loaded->reset(new LoadedKernels(library));
-  known = *loaded;
-  std::erase_if(all.loaded, [](const auto& entry) { return entry.second.expired(); });
-  return cudaSuccess;
+  });
 }
 
 LoadedKernels::~LoadedKernels() { cudaLibraryUnload(library_); }

@@ -39,8 +39,7 @@ ncast_status GeneratedPlan::release() {
 ncast_status GeneratedPlan::load() {
   const DeviceGuard device_guard(device_);
   lay_out();
-  ncast_status status = load_kernels();
-  if (status == NCAST_OK) status = allocate();
+  ncast_status status = allocate();
   if (status == NCAST_OK) {
     const std::lock_guard lock(comm_.sharing_);
     status = comm_.rendezvous_->barrier();
@@ -126,15 +125,19 @@ ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::veri
   cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_);
   if (error != cudaSuccess) return failed("querying the GPU", error);
-  CompiledPlan compiled;
-  if (ncast_status status =
-          compile(plan, {dtype, op, major * 10 + minor, layout_.slots()}, CubinCache::default_folder(), &compiled))
+  std::shared_ptr<const CompiledPlan> compiled;
+  if (ncast_status status = compile_shared(plan, {dtype, op, major * 10 + minor, layout_.slots()},
+                                           CubinCache::default_folder(), &compiled))
     return status;
-  if (!compiled.blocks.pieces &&
-      most_warps(compiled.program, compiled.blocks, agreement_.max_ctas, layout_.rings()) == 0)
+  if (!compiled->blocks.pieces &&
+      most_warps(compiled->program, compiled->blocks, agreement_.max_ctas, layout_.rings()) == 0)
     return fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",
-                compiled.program.groups(), agreement_.max_ctas, compiled.blocks.workers);
-  *prepared = std::make_unique<GeneratedPlan>(*this, std::move(compiled));
+                compiled->program.groups(), agreement_.max_ctas, compiled->blocks.workers);
+  auto loaded = std::make_unique<GeneratedPlan>(*this, std::move(compiled));
+  // Before the ranks agree: the driver loads one kernel after another, so the first rank does it while the others
+  // prepare the plan.
+  if (ncast_status status = loaded->load_kernels()) return status;
+  *prepared = std::move(loaded);
   return NCAST_OK;
 }
 
