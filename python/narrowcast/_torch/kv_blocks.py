@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from .kv_transfers import Finished, Lane, StreamLane, ThreadLane
 
 _log = logging.getLogger(__name__)
 _Numbers = npt.NDArray[np.int64]
+_PLACE = struct.Struct("=qq")  # the address and the size of a frame
+_Block = tuple[int, int, Any]  # the group, the block of the KV cache, and the key
 # Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer; the copies of
 # smaller parts waited for the host.
 _STORE_BYTES = 64 << 20
@@ -43,26 +46,6 @@ class Pages:
 class _Stored(NamedTuple):
     piece: Piece
     raw_bytes: int
-
-
-class _Places:
-    """Where frames are in host memory. Arrays are searched for many of them faster than objects."""
-
-    def __init__(self) -> None:
-        self.of = np.empty((2, 64), np.int64)  # addresses, sizes
-        self._free = list(range(64))
-
-    def add(self, frame: torch.Tensor) -> int:
-        if not self._free:
-            count = self.of.shape[1]
-            self._free = list(range(count, 2 * count))
-            self.of = np.concatenate([self.of, np.empty_like(self.of)], axis=1)
-        number = self._free.pop()
-        self.of[:, number] = frame.data_ptr(), frame.numel()
-        return number
-
-    def remove(self, number: int) -> None:
-        self._free.append(number)
 
 
 class EncodedBlocks:
@@ -96,8 +79,7 @@ class EncodedBlocks:
         self._codec, self._threads = supported_codec(codec), threads
         self._arena = Arena(capacity_bytes, device=self._device if self._device.type == "cuda" else None)
         self._stored: dict[Any, _Stored] = {}
-        self._numbers: dict[Any, int] = {}  # of the places of their frames
-        self._places = _Places()
+        self._frames: dict[Any, bytes] = {}  # where they are; joined, they become an array faster than numbers do
         self._rows: dict[int, torch.Tensor] = {}
         self._layouts: dict[int, torch.Tensor] = {}
         self._warned = False
@@ -117,7 +99,7 @@ class EncodedBlocks:
         """Host memory of the blocks held."""
         return self._arena.used_bytes
 
-    def store(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
+    def store(self, job: int, blocks: Sequence[_Block]) -> None:
         """Begins to encode blocks: (group, block of the KV cache, key).
 
         A block with the same key is replaced; no load of it may be in progress. If the transfer fails, none of its keys
@@ -125,7 +107,7 @@ class EncodedBlocks:
         """
         self._stores.submit(job, self._bytes_of(blocks), lambda: self._store(blocks))
 
-    def load(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
+    def load(self, job: int, blocks: Sequence[_Block]) -> None:
         """Begins to decode blocks into the KV cache: (group, block, key).
 
         The transfer fails if a key has not been stored, or its frame is corrupt.
@@ -149,11 +131,11 @@ class EncodedBlocks:
         """Waits for all transfers and frees the memory."""
         for lane in self._lanes.values():
             lane.close()
-        for kept in (self._stored, self._numbers, self._pages, self._rows, self._layouts):
+        for kept in (self._stored, self._frames, self._pages, self._rows, self._layouts):
             kept.clear()
         self._arena, self._raw_bytes = Arena(0), 0
 
-    def _bytes_of(self, blocks: Sequence[tuple[int, int, Any]]) -> int:
+    def _bytes_of(self, blocks: Sequence[_Block]) -> int:
         if len(self._block_bytes) == 1:
             return len(blocks) * self._block_bytes[0]
         return sum(self._block_bytes[group] for group, _, _ in blocks)
@@ -163,7 +145,7 @@ class EncodedBlocks:
 
     # GPU or CPU to host memory.
 
-    def _store(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
+    def _store(self, blocks: Sequence[_Block]) -> None:
         self._forget([key for _, _, key in blocks])  # before, so that their memory can be used again
         kept: list[tuple[int, Any, Piece]] = []
         try:
@@ -180,18 +162,18 @@ class EncodedBlocks:
             self._forget([key])  # if it occurs twice
             raw_bytes = self._block_bytes[group]
             self._stored[key] = _Stored(piece, raw_bytes)
-            self._numbers[key] = self._places.add(piece.tensor)
+            self._frames[key] = _PLACE.pack(piece.tensor.data_ptr(), piece.tensor.numel())
             self._raw_bytes += raw_bytes
 
     def _forget(self, keys: list[Any]) -> None:
         for key in keys:
             replaced = self._stored.pop(key, None)
             if replaced is not None:
-                self._places.remove(self._numbers.pop(key))
+                del self._frames[key]
                 self._raw_bytes -= replaced.raw_bytes
                 replaced.piece.free()
 
-    def _rows_to_store(self, blocks: Sequence[tuple[int, int, Any]]) -> Iterator[tuple[int, torch.Tensor, list[Any]]]:
+    def _rows_to_store(self, blocks: Sequence[_Block]) -> Iterator[tuple[int, torch.Tensor, list[Any]]]:
         """Blocks in parts: their group, a row for each with its pages end to end, and their keys."""
         for group in sorted({one[0] for one in blocks}):
             mine = [(block, key) for number, block, key in blocks if number == group]
@@ -210,9 +192,7 @@ class EncodedBlocks:
             piece.tensor.copy_(torch.from_numpy(frame.view()))
         return pieces
 
-    def _encode_on_gpu(
-        self, writer: FrameWriter, blocks: Sequence[tuple[int, int, Any]], kept: list[tuple[int, Any, Piece]]
-    ) -> None:
+    def _encode_on_gpu(self, writer: FrameWriter, blocks: Sequence[_Block], kept: list[tuple[int, Any, Piece]]) -> None:
         """Adds what is stored to `kept`. A part is copied while the next one is encoded."""
 
         def copy(group: int, keys: list[Any], encoded: EncodedRows) -> None:
@@ -245,7 +225,7 @@ class EncodedBlocks:
 
     # Back.
 
-    def _load(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
+    def _load(self, blocks: Sequence[_Block]) -> None:
         for group in sorted({one[0] for one in blocks}):
             mine = [one for one in blocks if one[0] == group]
             frames = [self._stored[key].piece.tensor for _, _, key in mine]
@@ -262,48 +242,41 @@ class EncodedBlocks:
                     pages.index_copy_(0, numbers[first : first + count], part)
                     begin = end
 
-    def _load_on_gpu(self, blocks: Sequence[tuple[int, int, Any]]) -> Iterator[Callable[[], None] | None]:
-        """Enqueues a part at each step. On the host, what is done before the first copy takes as long as copying 10 MB,
+    def _load_on_gpu(self, blocks: Sequence[_Block]) -> Iterator[Callable[[], None] | None]:
+        """Enqueues a part at each step. On the host, what is done before the first copy takes as long as copying 5 MB,
         so most is left until after it.
         """
-        groups = [self._held(*one) for one in _columns_of(blocks)]
-        sizes: list[tuple[torch.Tensor, int]] = []
-        for held in groups:
+        sizes = _Sizes(len(blocks), self._device)
+        for held in self._groups_held(blocks):
             begin = 0
             for end in _ends_of_parts(len(held.order), self._block_bytes[held.group]):
-                sizes.append((self._decode_on_gpu(held, slice(begin, end)), self._block_bytes[held.group]))
+                self._decode_on_gpu(held, slice(begin, end), sizes)
                 begin = end
                 yield None
-        on_host = [torch.empty(len(one), dtype=torch.int64, pin_memory=one.is_cuda) for one, _ in sizes]
-        stream = torch.cuda.current_stream(self._device).cuda_stream
-        with cuda_driver.on_device(self._device.index):
-            for (one, _), copied in zip(sizes, on_host, strict=True):
-                cuda_driver.copy_to_host_later(copied.data_ptr(), one.data_ptr(), one.nbytes, stream)
+        yield sizes.verifier()
 
-        def verify() -> None:
-            for (_, block_bytes), copied in zip(sizes, on_host, strict=True):
-                if bool((copied != block_bytes).any()):
-                    raise CorruptError("an encoded KV block has been overwritten in host memory")
+    def _groups_held(self, blocks: Sequence[_Block]) -> list[_Held]:
+        if len(self._block_bytes) == 1 and blocks:
+            return [self._held(0, blocks)]  # checked later
+        found: dict[int, list[_Block]] = {}
+        for one in blocks:
+            found.setdefault(one[0], []).append(one)
+        return [self._held(group, found[group]) for group in sorted(found)]
 
-        yield verify
-
-    def _held(self, group: int, blocks: Sequence[int], keys: Sequence[Any]) -> _Held:
-        places = self._places.of[:, np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))]
+    def _held(self, group: int, blocks: Sequence[_Block]) -> _Held:
+        places = np.frombuffer(b"".join([self._frames[key] for _, _, key in blocks]), np.int64).reshape(-1, 2)
         # In the order of the host memory: neighbours are copied at once.
-        order = places[0].argsort(kind="stable")
-        pointers, wire_bytes = places[:, order]
+        order = places[:, 0].argsort()
+        pointers, wire_bytes = places[order].T
         return _Held(group, blocks, order, pointers, wire_bytes)
 
-    def _decode_on_gpu(self, held: _Held, part: slice) -> torch.Tensor:
-        """Returns the sizes of the decoded blocks; they are 0 if a frame is damaged."""
+    def _decode_on_gpu(self, held: _Held, part: slice, sizes: _Sizes) -> None:
         row_bytes, count = self._block_bytes[held.group], part.stop - part.start
-        sizes: list[torch.Tensor] = []
 
         def prepare() -> Batch:
-            sizes.append(torch.empty(count, dtype=torch.int64, device=self._device))
             rows = self._rows_of(held.group).data_ptr()
             places = rows + row_bytes * np.arange(count, dtype=np.int64)
-            blocks = held.all_blocks()[part]
+            blocks = held.all_numbers()[part]
             cache_blocks = min(len(pages) for pages in self._pages[held.group])
             absent = blocks[(blocks < 0) | (blocks >= cache_blocks)]
             if len(absent):
@@ -318,10 +291,9 @@ class EncodedBlocks:
                     )
                 )
 
-            return Batch(places, row_bytes, sizes[0], blocks, scatter)
+            return Batch(places, row_bytes, sizes.some(count, row_bytes), blocks, scatter)
 
         frame_reader(self._device).read_batch(held.pointers[part], held.wire_bytes[part], self._codec, prepare)
-        return sizes[0]
 
     def _rows_of(self, group: int) -> torch.Tensor:
         """Memory for the decoded blocks of a part."""
@@ -345,31 +317,55 @@ class _Held:
     """Blocks of a group that are loaded."""
 
     group: int
-    blocks: Sequence[int] | _Numbers  # as the caller listed them
+    blocks: Sequence[_Block]  # as the caller listed them
     order: _Numbers  # of the host memory
     pointers: _Numbers  # in this order
     wire_bytes: _Numbers
+    _ordered: _Numbers | None = None
 
-    def all_blocks(self) -> _Numbers:
-        """In this order."""
-        if not isinstance(self.blocks, np.ndarray):
-            self.blocks = np.array(self.blocks, np.int64)[self.order]
-        return self.blocks
+    def all_numbers(self) -> _Numbers:
+        """Of the blocks in the KV cache, in this order."""
+        if self._ordered is None:
+            others = [group for group, _, _ in self.blocks if group != self.group]
+            if others:
+                raise IndexError(f"no group {others[0]}")
+            self._ordered = np.array([number for _, number, _ in self.blocks], np.int64)[self.order]
+        return self._ordered
 
 
-def _columns_of(blocks: Sequence[tuple[int, int, Any]]) -> list[tuple[int, Sequence[int], Sequence[Any]]]:
-    """Each group with its blocks and their keys."""
-    if not blocks:
-        return []
-    groups, numbers, keys = zip(*blocks, strict=True)
-    if groups.count(groups[0]) == len(groups):
-        return [(groups[0], numbers, keys)]
-    found: dict[int, tuple[list[int], list[Any]]] = {}
-    for group, number, key in blocks:
-        mine = found.setdefault(group, ([], []))
-        mine[0].append(number)
-        mine[1].append(key)
-    return [(group, *found[group]) for group in sorted(found)]
+class _Sizes:
+    """The sizes of decoded blocks on a GPU, which are 0 if a frame is damaged."""
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self._count, self._device = count, device
+        self._on_gpu: torch.Tensor | None = None
+        self._expected = np.empty(count, np.int64)
+        self._used = 0
+
+    def some(self, count: int, block_bytes: int) -> torch.Tensor:
+        """Memory for the sizes of the next blocks, allocated on the current stream."""
+        if self._on_gpu is None:
+            self._on_gpu = torch.empty(self._count, dtype=torch.int64, device=self._device)
+        here = slice(self._used, self._used + count)
+        self._expected[here] = block_bytes
+        self._used += count
+        return self._on_gpu[here]
+
+    def verifier(self) -> Callable[[], None]:
+        """Enqueues copying the sizes to the host. Returns a function that raises if they are not those expected."""
+        if self._on_gpu is None:
+            return lambda: None
+        copied = torch.empty(self._count, dtype=torch.int64, pin_memory=self._on_gpu.is_cuda)
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        with cuda_driver.on_device(self._device.index):
+            cuda_driver.copy_to_host_later(copied.data_ptr(), self._on_gpu.data_ptr(), 8 * self._count, stream)
+        found = copied.numpy()
+
+        def verify() -> None:
+            if (found != self._expected).any():
+                raise CorruptError("an encoded KV block has been overwritten in host memory")
+
+        return verify
 
 
 def _ends_of_parts(blocks: int, block_bytes: int) -> list[int]:
