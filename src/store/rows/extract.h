@@ -42,7 +42,7 @@ struct Bmi2 {
 
 #if defined(__x86_64__)
 template <InstructionSet set>
-using BitsOf = std::conditional_t<set == InstructionSet::avx2, Bmi2, Portable>;
+using BitsOf = std::conditional_t<set == InstructionSet::baseline, Portable, Bmi2>;
 #else
 template <InstructionSet set>
 using BitsOf = Portable;

@@ -8,12 +8,12 @@
 
 namespace narrowcast::store {
 
-enum class InstructionSet : uint8_t { baseline, avx2 };
+enum class InstructionSet : uint8_t { baseline, avx2, avx512 };
 
 // Those that this machine supports, the best last.
 std::span<const InstructionSet> instruction_sets();
 
-RowCoder fast_plain();
+RowCoder fast_plain(InstructionSet set);
 RowCoder fast_window(InstructionSet set);
 RowCoder fast_invariant(InstructionSet set);
 

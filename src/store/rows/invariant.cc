@@ -206,8 +206,13 @@ STORE_INVARIANT_PATH(avx2, Bmi2, __attribute__((target("avx2,bmi,bmi2,popcnt,lzc
 
 }  // namespace
 
+#if defined(__x86_64__)
+size_t encode_invariant_avx512(const Model& model, const uint8_t* row, uint8_t* payload);
+#endif
+
 RowCoder fast_invariant(InstructionSet set) {
 #if defined(__x86_64__)
+  if (set == InstructionSet::avx512) return {encode_invariant_avx512, avx2::decode};
   if (set == InstructionSet::avx2) return {avx2::encode, avx2::decode};
 #endif
   return {baseline::encode, baseline::decode};

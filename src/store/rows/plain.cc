@@ -50,14 +50,15 @@ void get_elems(const Masks& masks, FastBitReader reader, size_t count, uint8_t* 
   }
 }
 
+template <InstructionSet set>
 size_t encode(const Model& model, const uint8_t* row, uint8_t* payload) {
   alignas(64) uint8_t stream[stream_buffer_bytes];
-  alignas(64) uint8_t present[max_row_bytes + 64];
+  alignas(64) uint8_t present[max_row_bytes + present_slack];
   alignas(64) uint8_t map[max_map_bytes];
   FastBitWriter writer(stream, first_coder_bit);
   size_t elems = model.shape.elems;
   if (model.has_zeros) {
-    elems = split_zeros(model.elem_bytes(), row, elems, map, present);
+    elems = split_zeros(set, model.elem_bytes(), row, elems, map, present);
     for (size_t first = 0; first < model.shape.elems; first += 32) {
       uint32_t bits;
       std::memcpy(&bits, map + first / 8, sizeof bits);
@@ -105,6 +106,10 @@ bool decode(const Model& model, uint32_t header, const uint8_t* body, size_t bod
 
 }  // namespace
 
-RowCoder fast_plain() { return {encode, decode}; }
+RowCoder fast_plain(InstructionSet set) {
+  // Only the stage `zeros` has instructions of its own.
+  if (set == InstructionSet::avx512) return {encode<InstructionSet::avx512>, decode};
+  return {encode<InstructionSet::baseline>, decode};
+}
 
 }  // namespace narrowcast::store

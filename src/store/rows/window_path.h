@@ -25,5 +25,7 @@ template <>
 ValuesCoder values_coder<InstructionSet::baseline>(ncast_dtype dtype, bool trimmed);
 template <>
 ValuesCoder values_coder<InstructionSet::avx2>(ncast_dtype dtype, bool trimmed);
+template <>
+ValuesCoder values_coder<InstructionSet::avx512>(ncast_dtype dtype, bool trimmed);
 
 }  // namespace narrowcast::store::window

@@ -115,6 +115,39 @@ NARROWCAST_INLINE size_t collect_far(const Scratch<type>& scratch, int lane_coun
   return count;
 }
 
+// Packs the codes of a row's groups, and collects the escapes.
+template <typename Path, const ValueType& type>
+class GroupCoder {
+ public:
+  NARROWCAST_INLINE explicit GroupCoder(const Placement& window) : window_(window), tokens_(escapes_.tokens, 0) {}
+
+  // The exponents of a group are in `scratch`. `codes` is the section of its codes.
+  NARROWCAST_INLINE void add(Scratch<type>& scratch, int lane_count, uint8_t* codes) {
+    const bool any_far = find_codes<type>(window_, lane_count * static_cast<int>(lane_elems), scratch);
+    pack_fields<Path, type>(window_.width, scratch.codes, codes, scratch.escapes, lane_count);
+    Path::template order_tokens<type>(lane_count, scratch);
+    escaped_ += put_tokens<BitsOf<Path::set>, type>(scratch, lane_count, tokens_);
+    if (any_far) far_ += collect_far<type>(scratch, lane_count, escapes_.far + far_);
+  }
+  NARROWCAST_INLINE size_t escaped() const { return escaped_; }
+  NARROWCAST_INLINE size_t far() const { return far_; }
+
+  // Writes the tokens and the far exponents. Returns their end.
+  NARROWCAST_INLINE uint8_t* write(uint8_t* to) {
+    tokens_.finish();
+    std::memcpy(to, escapes_.tokens, (escaped_ + 1) / 2);
+    to += (escaped_ + 1) / 2;
+    std::memcpy(to, escapes_.far, far_ * sizeof escapes_.far[0]);
+    return to + far_ * sizeof escapes_.far[0];
+  }
+
+ private:
+  Placement window_;
+  Escapes<type> escapes_;
+  FastBitWriter tokens_;
+  size_t escaped_ = 0, far_ = 0;
+};
+
 // Encodes `elems` values that follow the trim. `body` has `room` bytes. Returns the bytes of the body, or `room` if it
 // does not fit.
 template <typename Path, const ValueType& type, bool trimmed>
@@ -127,9 +160,7 @@ NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t
   if (fixed >= room) return room;
 
   Scratch<type> scratch;
-  Escapes<type> escapes;
-  FastBitWriter tokens(escapes.tokens, 0);
-  size_t escaped = 0, far = 0;
+  typename Path::template Coder<type> coder(window);
   uint8_t* group = body;
   for (size_t first = 0; first < in_lanes; first += group_elems) {
     const int count = static_cast<int>(std::min<size_t>(in_lanes - first, group_elems));
@@ -141,16 +172,11 @@ NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t
     if constexpr (Split<type, trimmed>::rest_bits != 0)
       Path::template pack<same_size<type>, Split<type, trimmed>::rest_bits>(scratch.rest_bits, group + at.rest_bits,
                                                                             nullptr, lane_count);
-    const bool any_far = find_codes<type>(window, count, scratch);
-    pack_fields<Path, type>(window.width, scratch.codes, group + at.codes, scratch.escapes, lane_count);
-    Path::template order_tokens<type>(lane_count, scratch);
-    escaped += put_tokens<BitsOf<Path::set>, type>(scratch, lane_count, tokens);
-    if (any_far) far += collect_far<type>(scratch, lane_count, escapes.far + far);
-    if (escaped > max_row_escapes) return room;
+    coder.add(scratch, lane_count, group + at.codes);
+    if (coder.escaped() > max_row_escapes) return room;
     group += at.end;
   }
-  tokens.finish();
-  const size_t bytes = layout.body_bytes(elems, window.width, escaped, far);
+  const size_t bytes = layout.body_bytes(elems, window.width, coder.escaped(), coder.far());
   if (bytes >= room) return room;
 
   const auto coded_bytes = static_cast<size_t>(layout.coded_bytes());
@@ -158,15 +184,13 @@ NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t
     const uint64_t coded = uint64_t{load_elem<type>(values, i)} >> layout.low_bits;
     std::memcpy(group, &coded, coded_bytes);
   }
-  std::memcpy(group, escapes.tokens, (escaped + 1) / 2);
-  group += (escaped + 1) / 2;
-  std::memcpy(group, escapes.far, far * sizeof escapes.far[0]);
-  group += far * sizeof escapes.far[0];
+  group = coder.write(group);
   // Padding. `room` is another word at least.
   const uint32_t zeros = 0;
   std::memcpy(group, &zeros, sizeof zeros);
   *header = static_cast<uint32_t>(window.width) << row_width_shift |
-            static_cast<uint32_t>(window.base) << row_base_shift | static_cast<uint32_t>(escaped) << row_escapes_shift;
+            static_cast<uint32_t>(window.base) << row_base_shift |
+            static_cast<uint32_t>(coder.escaped()) << row_escapes_shift;
   return bytes;
 }
 

@@ -11,8 +11,6 @@ namespace {
 
 using window::ValuesCoder;
 
-constexpr size_t slack = 64;  // buffers are read and written ahead
-
 template <InstructionSet set>
 size_t encode(const Model& model, const uint8_t* row, uint8_t* payload) {
   const ValuesCoder coder = window::values_coder<set>(model.shape.dtype, model.trim.low_bits != 0);
@@ -20,10 +18,10 @@ size_t encode(const Model& model, const uint8_t* row, uint8_t* payload) {
   uint32_t header = 0;
   size_t bytes = 0;
   if (model.has_zeros) {
-    alignas(64) uint8_t present[max_row_bytes + slack];
+    alignas(64) uint8_t present[max_row_bytes + present_slack];
     alignas(64) uint8_t map[max_map_bytes];
     const size_t map_bytes = aligned4((model.shape.elems + 7) / 8);
-    const size_t elems = split_zeros(model.elem_bytes(), row, model.shape.elems, map, present);
+    const size_t elems = split_zeros(set, model.elem_bytes(), row, model.shape.elems, map, present);
     if (map_bytes >= room) return 0;
     std::memcpy(payload + header_bytes, map, map_bytes);
     bytes =
@@ -43,7 +41,7 @@ bool decode(const Model& model, uint32_t header, const uint8_t* body, size_t bod
   const size_t map_bytes = aligned4((model.shape.elems + 7) / 8);
   if (body_bytes < map_bytes) return false;
   const size_t elems = count_present(body, model.shape.elems);
-  alignas(64) uint8_t present[max_row_bytes + slack];
+  alignas(64) uint8_t present[max_row_bytes + present_slack];
   if (!coder.decode(model, header, body + map_bytes, body_bytes - map_bytes, elems, present)) return false;
   // join_zeros() reads one element more than there are, and masks it.
   std::memset(present + elems * static_cast<size_t>(model.elem_bytes()), 0, sizeof(uint64_t));
@@ -55,6 +53,7 @@ bool decode(const Model& model, uint32_t header, const uint8_t* body, size_t bod
 
 RowCoder fast_window(InstructionSet set) {
 #if defined(__x86_64__)
+  if (set == InstructionSet::avx512) return {encode<InstructionSet::avx512>, decode<InstructionSet::avx512>};
   if (set == InstructionSet::avx2) return {encode<InstructionSet::avx2>, decode<InstructionSet::avx2>};
 #endif
   return {encode<InstructionSet::baseline>, decode<InstructionSet::baseline>};

@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <cstring>
 
+#include "store/rows/fast.h"
 #include "store/rows/format.h"
 
 namespace narrowcast::store {
 
 inline constexpr size_t max_map_bytes = max_row_bytes / 8;
 
-// Writes the map, padded to whole words, and the present elements to `present`, which has room for all elements and one
-// more. Returns their number.
+inline constexpr size_t present_slack = 64;  // bytes that may be written after the present elements
+
+// Writes the map, padded to whole words, and the present elements to `present`, which has room for all elements and
+// present_slack. Returns their number.
 template <typename Elem>
 size_t split_zeros(const uint8_t* row, size_t elems, uint8_t* map, uint8_t* present) {
   size_t count = 0;
@@ -65,7 +68,12 @@ auto with_elem(int elem_bytes, Function function) {
   }
 }
 
-inline size_t split_zeros(int elem_bytes, const uint8_t* row, size_t elems, uint8_t* map, uint8_t* present) {
+size_t split_zeros_avx512(int elem_bytes, const uint8_t* row, size_t elems, uint8_t* map, uint8_t* present);
+inline size_t split_zeros(InstructionSet set, int elem_bytes, const uint8_t* row, size_t elems, uint8_t* map,
+                          uint8_t* present) {
+#if defined(__x86_64__)
+  if (set == InstructionSet::avx512) return split_zeros_avx512(elem_bytes, row, elems, map, present);
+#endif
   return with_elem(elem_bytes, [&]<typename Elem>() { return split_zeros<Elem>(row, elems, map, present); });
 }
 inline void join_zeros(int elem_bytes, const uint8_t* map, const uint8_t* present, size_t elems, uint8_t* row) {
