@@ -116,6 +116,8 @@ ncast_status GroupRun::take_source(const Step& step, const Operand& operand, boo
     if (operand.codec == NCAST_CODEC_RAW && payload_.count == elems_ * state_.value_bytes) values_ = payload_.bytes;
   } else if (operand.place == Place::everywhere) {
     elems_ = locate(operand, state_.comm.rank()).elems;
+    const uint64_t got = (state_.plan->channels[operand.channel].ranks.size() - 1) * elems_ * state_.value_bytes;
+    state_.comm.count_sent(state_.tag.operation, got, got);
     combine_everywhere(operand, step.kind == StepKind::reduce ? buffers_.inner : buffers_.accumulator,
                        step.kind == StepKind::reduce ? partial_op() : final_op(step));
     values_ = buffers_.values;

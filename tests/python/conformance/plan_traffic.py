@@ -172,6 +172,9 @@ class _Traced(Run):
             if operand.place == "remote":
                 values = self.values(rank, group, operand, first, count)
                 self.sent[rank] += [(value, operand.packets) for value in values]
+            if operand.place == "everywhere":
+                got = [cells[cell] for owner, cells, cell in self.cells(rank, operand, first, count) if owner != rank]
+                self.sent[rank] += [(value, False) for value in got if value is not None]
         super().execute(rank, group, step, first, count)
         for operand in step.destinations:
             if operand.place == "message":

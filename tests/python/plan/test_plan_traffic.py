@@ -17,6 +17,7 @@ from narrowcast._native.operations import describe
 from narrowcast._plan import loading
 from narrowcast.plan import build, builders
 from narrowcast.types import value_type
+from plan.mscclpp_documents import DOCUMENTS
 from plan.packet_documents import packets_relay
 from thread_ranks import on_ranks, succeed
 
@@ -109,3 +110,23 @@ def test_puts_messages_and_gets_count_where_they_are_made(codec):
 
     own = functools.partial(values, "float32", count)
     assert succeed(on_ranks(4, body)) == traffic(plan.model, own, count, kind, Frames(codec))
+
+
+def test_reductions_by_a_switch_count_as_gets_from_the_other_ranks():
+    count, kind = 5000, value_type("float32")
+    plan = loading.read(json.dumps(DOCUMENTS["all-reduce by a switch"]).encode(), "switch")
+
+    def body(comm: Any) -> Sent:
+        out = values("float32", count, comm.rank).copy()
+        with comm.load_plan(plan, kind) as loaded:
+            before = comm.counters()
+            loaded(out, out)
+            after = comm.counters()
+        assert np.array_equal(out, values("float32", count, 0) + values("float32", count, 1))
+        return Sent(after.raw_bytes - before.raw_bytes, after.wire_bytes - before.wire_bytes)
+
+    own = functools.partial(values, "float32", count)
+    found = succeed(on_ranks(2, body))
+    # Each rank gets one half and stores its sum.
+    assert found == [Sent(4 * count, 4 * count)] * 2
+    assert found == traffic(plan.model, own, count, kind, Frames("raw"))

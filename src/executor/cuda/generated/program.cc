@@ -230,7 +230,6 @@ class Builder {
         places.push_back(place);
         break;
       case plan::Place::everywhere:
-        place.by_switch = true;
         for (const int other : channel(operand.channel).ranks) at_rank(other);
         break;
     }

@@ -22,10 +22,9 @@ struct Place {
   bool coded = false;    // encoded by the codec of the program
   bool packets = false;
   int writer = 0;  // of packets that are read
-  bool by_switch = false;
 
   // As a source: its values count as sent.
-  bool is_get() const { return kind == Kind::remote && !by_switch; }
+  bool is_get() const { return kind == Kind::remote; }
   bool is_in(plan::Buffer other, uint32_t index) const {
     return kind == Kind::local && buffer == other && chunk == index;
   }

@@ -175,6 +175,7 @@ TEST_CASE("what switches do is done by loads and stores on all ranks") {
   CHECK(item.from[1].kind == Place::Kind::local);
   CHECK(item.to[2].kind == Place::Kind::remote);
   CHECK(program.accesses_peer_buffers);
+  CHECK(program.ranks[1].sent_chunks == std::vector<uint32_t>{0, 0, 0, 0});  // two gets and two stores
 }
 
 // Packets that both ranks write and read in loops.
