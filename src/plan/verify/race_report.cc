@@ -1,4 +1,4 @@
-// What is said of a race.
+// Findings of races: their messages and traces.
 #include <string>
 #include <utility>
 
@@ -52,13 +52,13 @@ TraceStep RaceSearch::reason_of(const Access& earlier, bool is_read, const Viewe
   TraceStep step;
   step.where = at;
   if (earlier.actor == viewer.actor) {
-    step.text = "no sync is between the two steps, so that other threads can be behind";
+    step.text = "there is no sync between the two steps, so other threads can be behind";
     return step;
   }
   const Row& row = is_read && tracks_reads_ ? viewer.clock->reads : viewer.clock->accesses;
   const uint32_t known = row[actor.component];
   if (actor.kind == Actors::Kind::user) {
-    step.text = "nothing says here that rank " + std::to_string(actor.rank) + " has entered the call";
+    step.text = "rank " + std::to_string(actor.rank) + " is not known to have entered the call";
     return step;
   }
   const std::string who = actor.kind == Actors::Kind::engine ? "the copy engine" : "that group";
@@ -69,7 +69,7 @@ TraceStep RaceSearch::reason_of(const Access& earlier, bool is_read, const Viewe
   const auto [flat, call] = step_of({earlier.actor, known, {}});
   const std::string of_call = call != none && call != state_->calls ? " of call " + std::to_string(call) : "";
   const bool is_end = actor.kind == Actors::Kind::group && flat == programs_[actor.plan]->groups[actor.index].end;
-  step.text = "of " + who + ", only the steps up to " + (is_end ? "the end" : describe(where(actor.plan, flat))) +
+  step.text = "only the steps of " + who + " up to " + (is_end ? "the end" : describe(where(actor.plan, flat))) +
               of_call + " are known to precede";
   return step;
 }

@@ -1,4 +1,4 @@
-// Calls: what their begin and end order, and what users do between them.
+// The begin and end of calls: what they order, and what users do in between.
 #include "plan/verify/races.h"
 
 #include <algorithm>

@@ -283,7 +283,7 @@ std::string Schedule::describe_wait(uint32_t group, const Blocker& blocker, uint
     }
     case Reason::signal:
       return "waits for a signal on channel " + index +
-             (culprit == none ? std::string(", which no step sends any more") : " from " + other());
+             (culprit == none ? std::string(", which no remaining step sends") : " from " + other());
     case Reason::packets:
       return culprit == none ? "waits for packets that no step writes" : "waits for packets from " + other();
     case Reason::barrier:

@@ -55,14 +55,17 @@ class StructureCheck {
       fail("there are no plans for this operation");
     if (plan_.ranks.empty() || plan_.ranks.size() > max_ranks)
       fail("the plan has " + to_string(plan_.ranks.size()) + " ranks; 1 to " + to_string(max_ranks) + " are possible");
-    if (!is_rank(plan_.root) || (plan_.root != 0 && !operation::has_root(plan_.operation)))
-      fail("root " + to_string(plan_.root) + " is not a root of this operation");
-    if (plan_.chunks == 0) fail("a piece has no chunks");
+    if (!is_rank(plan_.root))
+      fail("root is " + to_string(plan_.root) + ", but the plan has " + to_string(plan_.ranks.size()) + " ranks");
+    if (plan_.root != 0 && !operation::has_root(plan_.operation))
+      fail("root is " + to_string(plan_.root) + ", but " + operation::name_of(plan_.operation) + " has no root");
+    if (plan_.chunks == 0) fail("chunks is 0");
     if (uint64_t{plan_.chunks} * plan_.ranks.size() > max_cells)
       fail("a piece has " + to_string(plan_.chunks) + " chunks, which is too many for " +
            to_string(plan_.ranks.size()) + " ranks");
-    if (plan_.instances == 0) fail("the plan has 0 instances");
-    if (plan_.scratch_copies != 1 && plan_.scratch_copies != 2) fail("scratch_copies is neither 1 nor 2");
+    if (plan_.instances == 0) fail("instances is 0");
+    if (plan_.scratch_copies != 1 && plan_.scratch_copies != 2)
+      fail("scratch_copies is " + to_string(plan_.scratch_copies) + ", but must be 1 or 2");
     if (plan_.max_bytes != 0 && plan_.max_bytes < plan_.min_bytes) fail("max_bytes is less than min_bytes");
   }
 
@@ -106,7 +109,7 @@ class StructureCheck {
     for (size_t i = 0; i < step.body.size(); ++i) {
       where_.body = static_cast<int>(i);
       where_.origin = step.body[i].origin;
-      if (step.body[i].kind == StepKind::loop) fail("a loop in a loop");
+      if (step.body[i].kind == StepKind::loop) fail("loops cannot be nested");
       check_one(rank, step.body[i]);
     }
     where_.body = -1;
@@ -118,19 +121,19 @@ class StructureCheck {
     const StepRow& row = row_of(step.kind);
     const std::string name = row.name;
     const size_t sources = step.from.size();
-    if (row.sources == Sources::NONE && sources != 0) fail("a " + name + " has no sources");
-    if (row.sources == Sources::ONE && sources != 1) fail("a " + name + " has one source, not " + to_string(sources));
-    if (row.sources == Sources::MANY && sources < 2) fail("a " + name + " has at least two sources");
-    if (row.destinations == Destinations::NONE && !step.to.empty()) fail("a " + name + " has no destinations");
-    if (row.destinations == Destinations::SOME && step.to.empty()) fail("a " + name + " has a destination");
-    if (row.argument == Argument::CHANNELS && step.channels.empty()) fail("a " + name + " names a channel");
-    if (row.argument != Argument::CHANNELS && !step.channels.empty()) fail("a " + name + " names no channels");
+    if (row.sources == Sources::NONE && sources != 0) fail("a " + name + " cannot have sources");
+    if (row.sources == Sources::ONE && sources != 1) fail("a " + name + " needs one source, not " + to_string(sources));
+    if (row.sources == Sources::MANY && sources < 2) fail("a " + name + " needs at least two sources");
+    if (row.destinations == Destinations::NONE && !step.to.empty()) fail("a " + name + " cannot have destinations");
+    if (row.destinations == Destinations::SOME && step.to.empty()) fail("a " + name + " needs a destination");
+    if (row.argument == Argument::CHANNELS && step.channels.empty()) fail("a " + name + " needs a channel");
+    if (row.argument != Argument::CHANNELS && !step.channels.empty()) fail("a " + name + " cannot have channels");
     if (row.argument == Argument::BARRIER) check_barrier(rank, step);
-    if (row.argument != Argument::LOOP && !step.body.empty()) fail("a " + name + " has no steps");
-    if (step.count == 0) fail("the step is for 0 chunks");
-    if (row.sources == Sources::NONE && step.count != 1) fail("a " + name + " has no count");
+    if (row.argument != Argument::LOOP && !step.body.empty()) fail("a " + name + " cannot have steps");
+    if (step.count == 0) fail("count is 0");
+    if (row.sources == Sources::NONE && step.count != 1) fail("a " + name + " cannot have a count");
     if (step.kind == StepKind::reduce && !operation::reduces(plan_.operation))
-      fail(std::string("a reduce, but ") + operation::name_of(plan_.operation) + " has no reduction");
+      fail(std::string("a reduce, but ") + operation::name_of(plan_.operation) + " does not reduce");
     for (const uint32_t channel : step.channels) check_step_channel(step, channel);
     for (const StepId& id : step.after) check_after(rank, id);
     for (const Operand& operand : step.from) check_operand(step, operand, true);
@@ -179,7 +182,7 @@ class StructureCheck {
         fail(std::string(role) + " has a codec, but is neither a message nor packets");
     }
     if (operand.place == Place::everywhere && is_source && !operation::reduces(plan_.operation))
-      fail(std::string("a switch combines values, but ") + operation::name_of(plan_.operation) + " has no reduction");
+      fail(std::string("a switch combines values, but ") + operation::name_of(plan_.operation) + " does not reduce");
     if (operand.has_channel()) check_operand_channel(operand, role);
     if (operand.place == Place::message) {
       if (operand.packets) fail("a message is marked as packets; its channel says so");

@@ -25,7 +25,7 @@ struct Value {
   Contributions::Set set = none;  // none: undefined
   uint32_t doubled = none;        // the flat step that added a contribution for the second time
   uint32_t history = none;        // in ValueHistory, if there is one
-  uint16_t roundings = 0, inexact_encodings = 0;
+  uint32_t roundings = 0, inexact_encodings = 0;
   bool is_ordered = true;  // its ranks were combined in ascending order
   bool has_packets = false;
   ncast_codec codec = NCAST_CODEC_RAW;  // of packets
@@ -244,8 +244,8 @@ class Execution {
         for (uint32_t part = 0; part < program_.parts; ++part) {
           const Value& value = memory_[map_.base(rank, Buffer::output) + chunk * program_.parts + part];
           if (!check_output(rank, chunk, value)) return;
-          result_.roundings = std::max<uint32_t>(result_.roundings, value.roundings);
-          result_.inexact_encodings = std::max<uint32_t>(result_.inexact_encodings, value.inexact_encodings);
+          result_.roundings = std::max(result_.roundings, value.roundings);
+          result_.inexact_encodings = std::max(result_.inexact_encodings, value.inexact_encodings);
           result_.rank_order &= value.is_ordered;
           if (part != 0 || plan_.output_chunks(rank) > expressions.size()) continue;
           // Where all ranks receive the same chunks, they are the same bits.
@@ -309,7 +309,9 @@ class Execution {
     Finding& finding = result_.finding;
     finding.property = Property::undefined;
     finding.where = program_.where(flat);
-    std::string text = "reads " + describe(plan_, finding.where.rank, operand, program_.steps[flat].step->count);
+    Operand chunk = operand;
+    chunk.chunk += chunk_in(flat, operand, cell);
+    const std::string text = "reads " + describe(plan_, finding.where.rank, chunk, 1);
     const auto writer = std::find_if(program_.steps.begin(), program_.steps.end(), [&](const FlatStep& step) {
       bool writes = false;
       for (const Operand& to : step.step->to)
@@ -317,24 +319,22 @@ class Execution {
                    [&](int, uint32_t first) { writes |= cell >= first && cell < first + step.cells; });
       return writes;
     });
-    if (program_.steps[flat].step->count > 1)
-      text += ", of which part " + std::to_string(chunk_in(flat, operand, cell));
+    add_trace(flat);
     if (writer == program_.steps.end()) {
       finding.message = text + ", which no step writes in this call";
-    } else {
-      const auto index = static_cast<uint32_t>(writer - program_.steps.begin());
-      finding.message = text + " before " + describe(program_.where(index)) + " writes it";
-      finding.trace.push_back({program_.where(flat), describe(program_, flat)});
-      finding.trace.push_back({program_.where(index), describe(program_, index)});
       return;
     }
-    finding.trace.push_back({program_.where(flat), describe(program_, flat)});
+    const auto index = static_cast<uint32_t>(writer - program_.steps.begin());
+    finding.message = text + " before " + describe(program_.where(index)) + " writes it";
+    add_trace(index);
   }
 
+  // The index of the cell's chunk among those of the operand.
   uint32_t chunk_in(uint32_t flat, const Operand& operand, uint32_t cell) const {
+    const FlatStep& step = program_.steps[flat];
     uint32_t chunk = 0;
-    each_range(program_, map_, program_.steps[flat], operand, [&](int, uint32_t first) {
-      if (cell >= first && cell < first + program_.steps[flat].cells) chunk = (cell - first) / program_.parts;
+    each_range(program_, map_, step, operand, [&](int, uint32_t first) {
+      if (cell >= first && cell < first + step.cells) chunk = (step.first + cell - first) / program_.parts;
     });
     return chunk;
   }

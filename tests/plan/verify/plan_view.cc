@@ -79,7 +79,7 @@ const Operand* PlanView::engine_operand(const Step& step, size_t position) const
 
 std::vector<Access> PlanView::engine_accesses(size_t group, const EngineItem& item, int call) const {
   std::vector<Access> accesses;
-  if (item.position == 255) return accesses;
+  if (item.position == EngineItem::signal) return accesses;
   const Step& step = steps(group)[item.step];
   const int rank = groups[group].first;
   accesses = accesses_of(rank, step, step.to[item.position], true, -1, call);

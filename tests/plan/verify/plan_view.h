@@ -42,7 +42,8 @@ struct Access {
 
 struct EngineItem {
   uint8_t step;      // of the group
-  uint8_t position;  // among the destinations; 255: a signal
+  uint8_t position;  // among the destinations, or `signal`
+  static constexpr uint8_t signal = 255;
   auto operator<=>(const EngineItem&) const = default;
 };
 

@@ -14,8 +14,8 @@ TEST_CASE("structure: indices, channels and operands are checked") {
     check_refuted(plan, Property::structure, text);
   };
   changed([](Plan& plan) { plan.ranks.clear(); }, "0 ranks");
-  changed([](Plan& plan) { plan.root = 2; }, "root 2");
-  changed([](Plan& plan) { plan.chunks = 0; }, "no chunks");
+  changed([](Plan& plan) { plan.root = 2; }, "root is 2, but the plan has 2 ranks");
+  changed([](Plan& plan) { plan.chunks = 0; }, "chunks is 0");
   changed([](Plan& plan) { plan.chunks = UINT32_MAX; }, "chunks");
   changed([](Plan& plan) { plan.channels[0].to = 7; }, "rank 7 does not exist");
   changed([](Plan& plan) { plan.channels[0].to = 0; }, "to itself");
@@ -23,9 +23,9 @@ TEST_CASE("structure: indices, channels and operands are checked") {
   changed([](Plan& plan) { step_of(plan, 1, 0, 0).from[0].channel = 9; }, "channel 9, which does not exist");
   changed([](Plan& plan) { step_of(plan, 0, 0, 0).after = {{3, 0}}; }, "group 3, step 0, which does not exist");
   changed([](Plan& plan) { step_of(plan, 0, 0, 0).after = {{0, 0}}; }, "of the same group");
-  changed([](Plan& plan) { step_of(plan, 0, 0, 0).count = 0; }, "0 chunks");
-  changed([](Plan& plan) { step_of(plan, 0, 0, 0).kind = StepKind::reduce; }, "two sources");
-  changed([](Plan& plan) { add(plan, 0, reduce({input(0), output(0)}, {output(0)})); }, "has no reduction");
+  changed([](Plan& plan) { step_of(plan, 0, 0, 0).count = 0; }, "count is 0");
+  changed([](Plan& plan) { step_of(plan, 0, 0, 0).kind = StepKind::reduce; }, "needs at least two sources");
+  changed([](Plan& plan) { add(plan, 0, reduce({input(0), output(0)}, {output(0)})); }, "does not reduce");
   changed([](Plan& plan) { add(plan, 0, signal({0})); }, "which is a ring");
   changed([](Plan& plan) { add(plan, 0, barrier(0)); }, "barrier 0 does not exist");
   changed([](Plan& plan) { add(plan, 0, copy(input(0), {packets(output(0))})); },
@@ -127,6 +127,14 @@ TEST_CASE("undefined: scratch of an earlier call does not count") {
   add(plan, 0, copy(output(1), {scratch(0)}));
   const Finding finding = check_refuted(plan, Property::undefined, "before rank 0, group 0, step 3 writes it");
   CHECK(finding.trace.size() == 2);
+}
+
+TEST_CASE("undefined: of several chunks, the one that has not been written is named") {
+  Plan plan = empty_plan(Operation::broadcast, 1, 3);
+  plan.ranks[0].scratch_chunks = 4;
+  add(plan, 0, copy(input(0), {scratch(1)}));
+  add(plan, 0, copy(scratch(1), {output(0)}, 3));
+  check_refuted(plan, Property::undefined, "reads scratch chunk 2, which no step writes");
 }
 
 TEST_CASE("deadlock: the cycle of waits is shown") {

@@ -79,7 +79,7 @@ TEST_CASE("race: independent threads see other parts only after a sync") {
   step_of(plan, 0, 0, 7) = copy(scratch(0), {output(3)});
   check_proved(plan);
   step_of(plan, 0, 0, 7) = copy(scratch(0), {output(0)}, 2);
-  CHECK(mentions(check_refuted(plan, Property::race, "reads scratch chunks 0 to 1"), "no sync is between"));
+  CHECK(mentions(check_refuted(plan, Property::race, "reads scratch chunks 0 to 1"), "there is no sync between"));
 }
 
 TEST_CASE("race: a copy engine still reads until the flush") {
