@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/cuda/generated/plan_call.h"
@@ -23,6 +24,9 @@ struct Place {
   bool packets = false;
   int writer = 0;  // of packets that are read
 
+  // Where a local place is.
+  using Location = std::pair<plan::Buffer, uint32_t>;
+  Location location() const { return {buffer, chunk}; }
   // As a source: its values count as sent.
   bool is_get() const { return kind == Kind::remote; }
   bool is_in(plan::Buffer other, uint32_t index) const {

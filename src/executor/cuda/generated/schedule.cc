@@ -15,8 +15,7 @@ namespace {
 // Rings between two ranks. A communicator has 16 times as many as CTAs, and each warp of a group needs its own.
 constexpr uint32_t max_rings = 64;
 
-// Where a local place is if input and output may be the same memory: places with equal keys may be the same.
-using Location = std::tuple<plan::Buffer, uint32_t>;
+using Location = Place::Location;
 
 // Which items come after which, with the number of messages in between as the weight.
 class Dependences {
@@ -84,6 +83,7 @@ class Scheduler {
  private:
   Item& item(const ItemId& id) { return program_.ranks[static_cast<size_t>(id.rank)].groups[id.group].items[id.item]; }
 
+  // Local places with equal locations may be the same memory, as input and output may be.
   Location location(int rank, const Place& place) const {
     const uint32_t inputs = plan_.input_chunks(rank), outputs = plan_.output_chunks(rank);
     // In place, the smaller of the two buffers is a part of the larger one.
@@ -91,7 +91,7 @@ class Scheduler {
       return {plan::Buffer::output, place.chunk + (inputs < outputs ? static_cast<uint32_t>(rank) * plan_.chunks : 0)};
     if (place.buffer == plan::Buffer::output && plan_.in_place != plan::InPlace::no && outputs < inputs)
       return {plan::Buffer::input, place.chunk + static_cast<uint32_t>(rank) * plan_.chunks};
-    return {place.buffer, place.chunk};
+    return place.location();
   }
 
   // Stores are asynchronous: an item that accesses what its group has stored waits for the store.

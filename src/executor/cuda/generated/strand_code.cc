@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "executor/cuda/generated/text.h"
@@ -11,7 +10,7 @@
 namespace narrowcast::executor::cuda::generated {
 namespace {
 
-using Location = std::tuple<plan::Buffer, uint32_t>;
+using Location = Place::Location;
 
 class StrandEmitter {
  public:
@@ -71,10 +70,9 @@ class StrandEmitter {
   static bool sends(const Item& item) {
     return std::ranges::any_of(item.to, [](const Place& place) { return place.kind == Place::Kind::message; });
   }
-  static Location location(const Place& place) { return {place.buffer, place.chunk}; }
   static bool writes(const Item& item, const Place& place) {
     return std::ranges::any_of(
-        item.to, [&](const Place& to) { return to.kind == Place::Kind::local && location(to) == location(place); });
+        item.to, [&](const Place& to) { return to.kind == Place::Kind::local && to.location() == place.location(); });
   }
 
   std::string declare() {
@@ -97,12 +95,12 @@ class StrandEmitter {
   void find_last_writes(const std::vector<const Item*>& items) {
     for (const Item* item : items)
       for (const Place& place : item->to)
-        if (place.kind == Place::Kind::local) stored_[location(place)] = {item};
+        if (place.kind == Place::Kind::local) stored_[place.location()] = {item};
   }
   void keep_for_later(const std::vector<const Item*>& items, const Place& place) {
     for (auto item = items.rbegin(); item != items.rend(); ++item) {
       if (!writes(**item, place)) continue;
-      stored_[location(place)].insert(*item);
+      stored_[place.location()].insert(*item);
       return;
     }
   }
@@ -115,12 +113,12 @@ class StrandEmitter {
           load(place);
   }
   void load(const Place& place) {
-    if (values_.contains(location(place))) return;
+    if (values_.contains(place.location())) return;
     if (place.buffer == plan::Buffer::scratch) uses_scratch_ = true;
     const std::string name = declare();
     const char* const buffer = place.buffer == plan::Buffer::input ? "input" : "output";
     loads_ += text("    %s = w.template load<ChunkRef::%s>(", name.c_str(), buffer) + chunk(place) + ");\n";
-    values_[location(place)] = name;
+    values_[place.location()] = name;
   }
 
   // Receives what the item needs together with what the following items need, if they receive messages of the same
@@ -152,7 +150,7 @@ class StrandEmitter {
     // The plan's order may depend on the rank, and with it the code.
     std::set<Location> stored;
     if (std::ranges::all_of(received, [&](const Item* item) {
-          return is_plain_receive(item) && stored.insert(location(item->to[0])).second;
+          return is_plain_receive(item) && stored.insert(item->to[0].location()).second;
         }))
       std::ranges::sort(received, {}, [&](const Item* item) { return program_.messages[item->from[0].message].from; });
     for (const Item* item : received) add(*item, out, out);
@@ -195,7 +193,7 @@ class StrandEmitter {
   uint32_t source_of(int from) const { return static_cast<uint32_t>(from - (from > rank_ ? 1 : 0)); }
 
   std::string value_of(const Place& place) const {
-    return place.kind == Place::Kind::message ? received_.at(place.message) : values_.at(location(place));
+    return place.kind == Place::Kind::message ? received_.at(place.message) : values_.at(place.location());
   }
 
   // The source that is this rank's own, if the item combines it with a message from every other rank, in rank order,
@@ -245,8 +243,8 @@ class StrandEmitter {
     }
     for (const Place& place : item.to) {
       if (place.kind != Place::Kind::local) continue;
-      values_[location(place)] = value;
-      if (place.buffer == plan::Buffer::output && stored_[location(place)].contains(&item))
+      values_[place.location()] = value;
+      if (place.buffer == plan::Buffer::output && stored_[place.location()].contains(&item))
         stores += "  w.store(" + chunk(place) + ", " + value + ");\n";
     }
   }

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 namespace narrowcast::executor::cuda::generated {
 namespace {
-
-using Location = std::tuple<plan::Buffer, uint32_t>;
 
 // A rank's items, of all groups, in an order in which they can be executed one after another by all ranks.
 std::vector<const Item*> items_of(const RankProgram& rank) {
@@ -26,15 +23,15 @@ class Strands {
  public:
   explicit Strands(std::vector<const Item*> items) : items_(std::move(items)), parent_(items_.size()) {
     std::iota(parent_.begin(), parent_.end(), size_t{0});
-    std::map<Location, size_t> users;  // of locations that items write
+    std::map<Place::Location, size_t> users;  // of locations that items write
     for (const Item* item : items_)
       for (const Place& place : item->to)
-        if (place.kind == Place::Kind::local) users.try_emplace({place.buffer, place.chunk}, items_.size());
+        if (place.kind == Place::Kind::local) users.try_emplace(place.location(), items_.size());
     for (size_t i = 0; i < items_.size(); ++i) {
       for (const auto* places : {&items_[i]->from, &items_[i]->to}) {
         for (const Place& place : *places) {
           if (place.kind != Place::Kind::local) continue;
-          const auto found = users.find({place.buffer, place.chunk});
+          const auto found = users.find(place.location());
           if (found == users.end()) continue;
           if (found->second != items_.size()) parent_[root(i)] = root(found->second);
           found->second = i;

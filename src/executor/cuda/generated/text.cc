@@ -1,17 +1,25 @@
 #include "executor/cuda/generated/text.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
 namespace narrowcast::executor::cuda::generated {
 
 std::string text(const char* format, ...) {
-  char line[400];
-  va_list arguments;
+  char line[400];  // enough for almost all
+  va_list arguments, again;
   va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(line, sizeof line, format, arguments);
+  std::string made(line, std::min(static_cast<size_t>(std::max(length, 0)), sizeof line - 1));
+  if (length > static_cast<int>(made.size())) {
+    made.resize(static_cast<size_t>(length));
+    std::vsnprintf(made.data(), made.size() + 1, format, again);
+  }
+  va_end(again);
   va_end(arguments);
-  return line;
+  return made;
 }
 
 const char* name_of(ncast_redop op) {

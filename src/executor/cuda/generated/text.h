@@ -7,7 +7,7 @@
 
 namespace narrowcast::executor::cuda::generated {
 
-// printf to a string of at most 400 characters.
+// printf to a string.
 std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // The enumerators of the C API.

@@ -11,6 +11,7 @@
 #include "executor/cuda/generated/nvrtc.h"
 #include "executor/cuda/generated/sample_plans.h"
 #include "executor/cuda/generated/shape.h"
+#include "executor/cuda/generated/text.h"
 #include "narrowcast/codec.h"
 
 namespace narrowcast::executor::cuda::generated {
@@ -212,6 +213,14 @@ TEST_CASE("rings that carry data and results use all slots") {
 TEST_CASE("independent parts of a program by packets run on different warps") {
   CHECK(generated(test::all_reduce_one_shot_plan(4, NCAST_CODEC_RAW)).packets.strands == 1);
   CHECK(generated(test::all_gather_plan(4, NCAST_CODEC_RAW)).packets.strands == 4);
+}
+
+TEST_CASE("text of any length is complete") {
+  CHECK(text("%d, %s", 7, "b") == "7, b");
+  for (const size_t length : {0u, 398u, 399u, 400u, 401u, 5000u}) {
+    const std::string one(length, 'a');
+    CHECK(text("%s", one.c_str()) == one);
+  }
 }
 
 TEST_CASE("the sources that kernels include are embedded") {
