@@ -136,6 +136,7 @@ lint: lint-dependencies lint-tree lint-abi lint-python lint-format lint-tidy
 
 lint-dependencies: | $(VENV)/bin/python
 	python tools/check_dependencies.py
+	python tools/check_includes.py
 
 lint-tree: | $(VENV)/bin/python
 	python tools/tidy.py

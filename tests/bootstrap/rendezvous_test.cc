@@ -1,6 +1,7 @@
 // Ranks join over TCP and exchange blobs.
 #include <netinet/in.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // Builders whose rows are encoded by a PieceEncoder write the files of other builders.
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <optional>
 

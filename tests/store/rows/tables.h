@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 #include "codec/buffers.h"

@@ -1,0 +1,67 @@
+"""tools/check_includes.py finds headers of the standard library that are used and not included."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = {
+    "cmake/precompiled.cmake": "set(precompiled_headers <memory>\n  <vector>)\n",
+    "include/narrowcast/types.h": "#include <string>\n",
+    "src/plan/plan.h": "#include <vector>\n",
+    "src/plan/plan.cc": '#include "narrowcast/types.h"\n#include "plan.h"\nstd::vector<std::string> names;\n',
+    "src/plan/text.cc": '// std::optional\nconst char* text = "std::optional";\n',
+    "tests/support/plans.h": '#include "plan/plan.h"\n',
+    "tests/plan/plan_test.cc": '#include "support/plans.h"\nstd::vector<int> values;\n',
+}
+
+
+def check(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools" / "check_includes.py"), str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def test_sources_that_include_what_they_use_are_accepted(tmp_path):
+    write(tmp_path, GOOD)
+    done = check(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "includes: complete\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("src/a.cc", "#include <vector>\n\nstd::string text;\n", "src/a.cc:3: string needs <string>"),
+        ("src/a.h", "std::unique_ptr<int> value;\n", "src/a.h:1: unique_ptr needs <memory>"),
+        ("src/a.cu", 'printf("%" PRIu64, std::sqrt(2));\n', "src/a.cu:1: PRIu64 needs <cinttypes>"),
+        ("tests/a.cc", "std::mutex a;\nstd::lock_guard b(a);\n", "tests/a.cc:1: mutex needs <mutex>"),
+        ("tests/a.inc", '#include "plan.h"\nstd::vector<int> a;\n', "tests/a.inc:2: vector needs <vector>"),
+    ],
+)
+def test_a_header_that_is_not_included_is_reported_where_it_is_used(tmp_path, name, text, message):
+    write(tmp_path, GOOD | {name: text})
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == message
+
+
+def test_a_precompiled_header_without_names_is_reported(tmp_path):
+    write(tmp_path, GOOD | {"cmake/precompiled.cmake": "set(precompiled_headers <memory> <regex>)\n"})
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "cmake/precompiled.cmake: <regex> has no row in tools/check_includes.py\n"
+
+
+def test_the_repository_is_accepted():
+    done = check(ROOT)
+    assert done.returncode == 0, done.stderr
