@@ -9,11 +9,14 @@ set(NARROWCAST_FUZZ_RUNS 20000 CACHE STRING "Mutated inputs per fuzz target in a
 # doctest itself: no code of the library, and slow to compile with optimization and sanitizers.
 add_library(test_main OBJECT ${tests}/test_main.cc)
 target_link_libraries(test_main PUBLIC narrowcast_flags)
-set_source_files_properties(${tests}/test_main.cc PROPERTIES
+set_source_files_properties(${tests}/test_main.cc ${tests}/gpu_test_main.cu PROPERTIES
   COMPILE_OPTIONS "-O1;$<$<BOOL:${NARROWCAST_SANITIZE}>:-fno-sanitize=all>")
 if(NOT NARROWCAST_SANITIZE)
-  add_library(gpu_test_main OBJECT ${tests}/gpu_test_main.cu)
+  file(GLOB gpu_support_sources CONFIGURE_DEPENDS ${tests}/support/*.cu)
+  add_library(gpu_test_main OBJECT ${tests}/gpu_test_main.cu ${gpu_support_sources})
   target_link_libraries(gpu_test_main PUBLIC narrowcast_flags)
+  target_include_directories(gpu_test_main PRIVATE ${tests})
+  include_runtime(gpu_test_main)
 endif()
 
 # What tests of several areas use.
@@ -62,6 +65,7 @@ foreach(folder IN LISTS areas)
   if(gpu_tests AND NOT NARROWCAST_SANITIZE)
     add_area_test(${area}_gpu_test ${gpu_tests})
     target_link_libraries(${area}_gpu_test PRIVATE gpu_test_main)
+    include_runtime(${area}_gpu_test)
     if(TARGET narrowcast_cuda)
       target_link_libraries(${area}_gpu_test PRIVATE narrowcast_cuda)
     endif()

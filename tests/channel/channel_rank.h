@@ -2,6 +2,7 @@
 #pragma once
 
 #include "narrowcast/device.cuh"
+#include "support/count_up.cuh"
 #include "support/gpu_rank.h"
 
 namespace narrowcast::testing {

@@ -82,11 +82,6 @@ class GpuRank {
   bool shares_gpu_ = false;
 };
 
-// Each thread has its own word, because not every machine supports atomic operations on host memory.
-__device__ inline void count_up(uint32_t* counts, uint32_t more) {
-  counts[blockIdx.x * blockDim.x + threadIdx.x] += more;
-}
-
 inline void run_ranks(int ranks, const std::function<void(int, const ncast_unique_id&, std::barrier<>&)>& body) {
   const ncast_unique_id id = new_id();
   std::barrier everybody(ranks);

@@ -7,6 +7,7 @@
 
 #include "narrowcast/device.cuh"
 #include "narrowcast/narrowcast.h"
+#include "support/count_up.cuh"
 #include "support/gpu_rank.h"
 
 namespace narrowcast::testing {
