@@ -14,3 +14,6 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #endif
+
+// For parts of them that take or return vectors.
+#define STORE_AVX512_INLINE inline __attribute__((always_inline)) STORE_AVX512

@@ -31,7 +31,7 @@ constexpr auto permutation(Function index) {
   return table;
 }
 
-STORE_AVX512 int greatest_byte(__m512i bytes) {
+STORE_AVX512_INLINE int greatest_byte(__m512i bytes) {
   const __m512i inverse = _mm512_xor_si512(bytes, _mm512_set1_epi8(-1));
   const __m256i half = _mm256_min_epu8(_mm512_castsi512_si256(inverse), _mm512_extracti64x4_epi64(inverse, 1));
   __m128i least = _mm_min_epu8(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
@@ -39,7 +39,7 @@ STORE_AVX512 int greatest_byte(__m512i bytes) {
   return 0xff - (_mm_cvtsi128_si32(_mm_minpos_epu16(least)) & 0xff);
 }
 
-STORE_AVX512 int16_t least_number(__m512i numbers) {
+STORE_AVX512_INLINE int16_t least_number(__m512i numbers) {
   const __m512i biased = _mm512_xor_si512(numbers, _mm512_set1_epi16(INT16_MIN));
   const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(biased), _mm512_extracti64x4_epi64(biased, 1));
   const __m128i least = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
@@ -48,7 +48,7 @@ STORE_AVX512 int16_t least_number(__m512i numbers) {
 
 // Counts the bytes of each number below 32 among 64 bytes. counts[i] has those of 8 * i to 8 * i + 7. Bytes of 32 are
 // counted with those of 0.
-STORE_AVX512 void count_bytes(__m512i bytes, __m512i (&counts)[4]) {
+STORE_AVX512_INLINE void count_bytes(__m512i bytes, __m512i (&counts)[4]) {
   // Bit b of all bytes in quadword b: a transposition in each quadword, and of the bytes of the quadwords.
   static constexpr auto gathered = permutation<uint8_t>([](int place) { return place % 8 * 8 + place / 8; });
   const __m512i columns = _mm512_gf2p8affine_epi64_epi8(_mm512_set1_epi64(0x8040201008040201), bytes, 0);
@@ -71,7 +71,7 @@ STORE_AVX512 void count_bytes(__m512i bytes, __m512i (&counts)[4]) {
 }
 
 // The sums of the first i + 1 of 32 numbers, for each i.
-STORE_AVX512 __m512i prefix_sums(__m512i numbers) {
+STORE_AVX512_INLINE __m512i prefix_sums(__m512i numbers) {
   numbers = _mm512_add_epi16(numbers, _mm512_bslli_epi128(numbers, 2));
   numbers = _mm512_add_epi16(numbers, _mm512_bslli_epi128(numbers, 4));
   numbers = _mm512_add_epi16(numbers, _mm512_bslli_epi128(numbers, 8));
@@ -84,7 +84,7 @@ STORE_AVX512 __m512i prefix_sums(__m512i numbers) {
 
 // below[bin + offset] for each bin, where sums[i] is below[i + 1].
 template <int offset>
-STORE_AVX512 __m512i below_at(__m512i sums) {
+STORE_AVX512_INLINE __m512i below_at(__m512i sums) {
   static constexpr auto places =
       permutation<uint16_t>([](int bin) { return std::clamp(bin + offset - 1, 0, bins - 1); });
   constexpr uint32_t not_zero = offset >= 1 ? ~uint32_t{0} : ~uint32_t{0} << (1 - offset);
@@ -92,7 +92,7 @@ STORE_AVX512 __m512i below_at(__m512i sums) {
 }
 
 template <int width>
-STORE_AVX512 __m512i costs_of(__m512i sums, __m512i least_cost, int count) {
+STORE_AVX512_INLINE __m512i costs_of(__m512i sums, __m512i least_cost, int count) {
   constexpr int span = (1 << width) - 1;
   const __m512i near = below_at<span + above_tokens>(sums);
   const __m512i saved = _mm512_add_epi16(below_at<span>(sums), _mm512_add_epi16(near, near));
@@ -158,8 +158,8 @@ STORE_AVX512 Placement place_bytes(const uint8_t* sample, int count) {
 // The words of 16 lanes, from `lane` on, one in each vector. No more than group_elems bytes are read.
 // subtracted, most: the fields are byte - subtracted, but at most `most`.
 template <const ValueType& type>
-STORE_AVX512 void load_lanes(const uint8_t* fields, int lane, int lane_count, __m512i subtracted, __m512i most,
-                             __m512i (&words)[group_words]) {
+STORE_AVX512_INLINE void load_lanes(const uint8_t* fields, int lane, int lane_count, __m512i subtracted, __m512i most,
+                                    __m512i (&words)[group_words]) {
   if constexpr (type.value_bytes == 4) {
     for (int word = 0; word < group_words; ++word) {
       const __m512i bytes = _mm512_loadu_si512(fields + (word * lane_count + lane) * 4);
@@ -179,7 +179,7 @@ STORE_AVX512 void load_lanes(const uint8_t* fields, int lane, int lane_count, __
 }
 
 template <int width, int row, int word>
-STORE_AVX512 void add_word(const __m512i& fields, __m512i& bits) {
+STORE_AVX512_INLINE void add_word(const __m512i& fields, __m512i& bits) {
   constexpr Piece piece = piece_of(width, row, word);
   if constexpr (piece.count != 0) {
     __m512i part = fields;
@@ -190,19 +190,20 @@ STORE_AVX512 void add_word(const __m512i& fields, __m512i& bits) {
   }
 }
 template <int width, int row, int... word>
-STORE_AVX512 void add_words(const __m512i (&words)[group_words], __m512i& bits, std::integer_sequence<int, word...>) {
+STORE_AVX512_INLINE void add_words(const __m512i (&words)[group_words], __m512i& bits,
+                                   std::integer_sequence<int, word...>) {
   (add_word<width, row, word>(words[word], bits), ...);
 }
 template <int width, int row>
-STORE_AVX512 void store_row(const __m512i (&words)[group_words], uint8_t* section, int lane, int lane_count) {
+STORE_AVX512_INLINE void store_row(const __m512i (&words)[group_words], uint8_t* section, int lane, int lane_count) {
   __m512i bits = _mm512_setzero_si512();
   add_words<width, row>(words, bits, std::make_integer_sequence<int, group_words>{});
   const auto lanes_here = static_cast<__mmask16>(low_ones(std::min(lane_count - lane, 16)));
   _mm512_mask_storeu_epi32(section + (row * lane_count + lane) * 4, lanes_here, bits);
 }
 template <int width, int... row>
-STORE_AVX512 void store_each_row(const __m512i (&words)[group_words], uint8_t* section, int lane, int lane_count,
-                                 std::integer_sequence<int, row...>) {
+STORE_AVX512_INLINE void store_each_row(const __m512i (&words)[group_words], uint8_t* section, int lane, int lane_count,
+                                        std::integer_sequence<int, row...>) {
   (store_row<width, row>(words, section, lane, lane_count), ...);
 }
 
@@ -221,15 +222,15 @@ STORE_AVX512 void pack_lanes(const uint8_t* fields, __m512i subtracted, uint8_t*
 // group_elems bytes are read.
 template <const ValueType& type>
 constexpr int lanes_at_once = type.value_bytes == 2 ? 2 : 4;
-STORE_AVX512 __m512i load_quarters(const uint8_t* bytes, int distance) {
+STORE_AVX512_INLINE __m512i load_quarters(const uint8_t* bytes, int distance) {
   __m512i all = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
   all = _mm512_inserti32x4(all, _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + distance)), 1);
   all = _mm512_inserti32x4(all, _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * distance)), 2);
   return _mm512_inserti32x4(all, _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 3 * distance)), 3);
 }
 template <const ValueType& type>
-STORE_AVX512 void load_in_order(const uint8_t* bytes, int lane, int lane_count,
-                                __m512i (&ordered)[lanes_at_once<type> / 2]) {
+STORE_AVX512_INLINE void load_in_order(const uint8_t* bytes, int lane, int lane_count,
+                                       __m512i (&ordered)[lanes_at_once<type> / 2]) {
   // Place: 32 * lane + 8 * byte + word.
   if constexpr (type.value_bytes == 2) {
     static constexpr auto order = permutation<uint8_t>(
@@ -273,24 +274,34 @@ class GroupCoder512 {
   STORE_AVX512 void add(const Scratch<type>& scratch, int lane_count, uint8_t* codes) {
     pack(scratch.exponents, lane_count, codes);
     const __m512i greatest = _mm512_set1_epi8(63), zero = _mm512_set1_epi8(zero_token);
-    for (int lane = 0; lane < lane_count; lane += lanes_at_once<type>) {
-      __m512i ordered[lanes_at_once<type> / 2];
-      load_in_order<type>(scratch.exponents, lane, lane_count, ordered);
-      for (int pair = 0; pair < lanes_at_once<type> / 2; ++pair) {
-        const __m512i exponents = ordered[pair];
-        const int lanes_here = std::clamp(lane_count - lane - 2 * pair, 0, 2);
-        const __mmask64 escapes =
-            _mm512_mask_cmpge_epu8_mask(low_ones(32 * lanes_here), _mm512_sub_epi8(exponents, base_), last_);
-        const __m512i distance = _mm512_min_epu8(_mm512_sub_epi8(exponents, below_), greatest);
-        const __m512i tokens = _mm512_mask_mov_epi8(_mm512_permutexvar_epi8(distance, tokens_),
-                                                    _mm512_testn_epi8_mask(exponents, exponents), zero);
-        _mm512_storeu_si512(found_ + escaped_, _mm512_maskz_compress_epi8(escapes, tokens));
-        escaped_ += static_cast<size_t>(std::popcount(escapes));
-        const __mmask64 far = _mm512_mask_cmpeq_epi8_mask(escapes, tokens, _mm512_set1_epi8(far_token));
-        if (far != 0) {
-          _mm512_storeu_si512(far_ + far_count_, _mm512_maskz_compress_epi8(far, exponents));
-          far_count_ += static_cast<size_t>(std::popcount(far));
-        }
+    constexpr int vectors = 4, at_once = lanes_at_once<type>;
+    for (int lane = 0; lane < lane_count; lane += 2 * vectors) {
+      // Everything is loaded before the escapes are stored: where they go is known late, and CPUs that do not speculate
+      // on addresses (for security) load nothing until then.
+      __m512i exponents[vectors], tokens[vectors];
+      __mmask64 escapes[vectors], far[vectors];
+      for (int first = 0; first < vectors; first += at_once / 2) {
+        __m512i ordered[at_once / 2];
+        load_in_order<type>(scratch.exponents, lane + 2 * first, lane_count, ordered);
+        for (int i = 0; i < at_once / 2; ++i) exponents[first + i] = ordered[i];
+      }
+      for (int i = 0; i < vectors; ++i) {
+        const int lanes_here = std::clamp(lane_count - lane - 2 * i, 0, 2);
+        escapes[i] =
+            _mm512_mask_cmpge_epu8_mask(low_ones(32 * lanes_here), _mm512_sub_epi8(exponents[i], base_), last_);
+        const __m512i distance = _mm512_min_epu8(_mm512_sub_epi8(exponents[i], below_), greatest);
+        tokens[i] = _mm512_mask_mov_epi8(_mm512_permutexvar_epi8(distance, tokens_),
+                                         _mm512_testn_epi8_mask(exponents[i], exponents[i]), zero);
+        far[i] = _mm512_mask_cmpeq_epi8_mask(escapes[i], tokens[i], _mm512_set1_epi8(far_token));
+      }
+      for (int i = 0; i < vectors; ++i) {
+        _mm512_storeu_si512(found_ + escaped_, _mm512_maskz_compress_epi8(escapes[i], tokens[i]));
+        escaped_ += static_cast<size_t>(std::popcount(escapes[i]));
+      }
+      if ((far[0] | far[1] | far[2] | far[3]) == 0) continue;
+      for (int i = 0; i < vectors; ++i) {
+        _mm512_storeu_si512(far_ + far_count_, _mm512_maskz_compress_epi8(far[i], exponents[i]));
+        far_count_ += static_cast<size_t>(std::popcount(far[i]));
       }
     }
   }

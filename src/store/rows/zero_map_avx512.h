@@ -14,7 +14,7 @@ namespace {
 
 // Writes the elements of a vector that are not 0, and unspecified bytes after them. Returns a bit for each element.
 template <typename Elem>
-STORE_AVX512 uint64_t put_present(__m512i elems, uint8_t* to) {
+STORE_AVX512_INLINE uint64_t put_present(__m512i elems, uint8_t* to) {
   if constexpr (sizeof(Elem) == 1) {
     const __mmask64 present = _mm512_test_epi8_mask(elems, elems);
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(present, elems));

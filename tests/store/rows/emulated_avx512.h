@@ -127,6 +127,9 @@ inline __m512i _mm512_set1_epi32(int value) {
 inline __m512i _mm512_set1_epi64(long long value) {
   return emulation::each<uint64_t>([&](size_t) { return value; });
 }
+inline __m512i _mm512_maskz_set1_epi64(__mmask8 mask, long long value) {
+  return emulation::select<uint64_t>(mask, _mm512_set1_epi64(value), {});
+}
 inline __m512i _mm512_set_epi64(long long e7, long long e6, long long e5, long long e4, long long e3, long long e2,
                                 long long e1, long long e0) {
   const long long of[] = {e0, e1, e2, e3, e4, e5, e6, e7};
@@ -156,6 +159,10 @@ inline __m512i _mm512_inserti32x4(__m512i to, const __m128i& from, int place) {
   std::memcpy(to.of + 16 * place, from.of, sizeof from);
   return to;
 }
+inline __m128i _mm512_extracti32x4_epi32(const __m512i& from, int place) {
+  return emulation::each<uint8_t, 16>([&](size_t i) { return from.of[i + 16 * static_cast<size_t>(place)]; });
+}
+inline long long _mm_cvtsi128_si64(const __m128i& from) { return from.at<long long>(0); }
 inline int _mm_cvtsi128_si32(const __m128i& from) { return from.at<int>(0); }
 inline __m256i _mm512_cvtepi16_epi8(const __m512i& from) {
   return emulation::each<uint8_t, 32>([&](size_t i) { return from.at<uint16_t>(i); });
@@ -238,6 +245,18 @@ inline __m512i _mm512_maddubs_epi16(const __m512i& a, const __m512i& b) {
 inline __m512i _mm512_popcnt_epi64(const __m512i& from) {
   return emulation::each<uint64_t>([&](size_t i) { return std::popcount(from.at<uint64_t>(i)); });
 }
+inline __m512i _mm512_sub_epi64(const __m512i& a, const __m512i& b) {
+  return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x - y; });
+}
+inline __m512i _mm512_maskz_sub_epi64(__mmask8 mask, const __m512i& a, const __m512i& b) {
+  return emulation::select<uint64_t>(mask, _mm512_sub_epi64(a, b), {});
+}
+inline __m512i _mm512_min_epi64(const __m512i& a, const __m512i& b) {
+  return emulation::each<int64_t>(a, b, [](int64_t x, int64_t y) { return x < y ? x : y; });
+}
+inline __m512i _mm512_max_epi64(const __m512i& a, const __m512i& b) {
+  return emulation::each<int64_t>(a, b, [](int64_t x, int64_t y) { return x < y ? y : x; });
+}
 inline long long _mm512_reduce_add_epi64(const __m512i& from) {
   uint64_t sum = 0;
   for (size_t i = 0; i < 8; ++i) sum += from.at<uint64_t>(i);
@@ -257,6 +276,17 @@ inline __m512i _mm512_slli_epi64(const __m512i& from, unsigned count) {
 inline __m512i _mm512_srli_epi32(const __m512i& from, unsigned count) {
   return emulation::each<uint32_t>([&](size_t i) { return from.at<uint32_t>(i) >> count; });
 }
+inline __m512i _mm512_srli_epi64(const __m512i& from, unsigned count) {
+  return emulation::each<uint64_t>([&](size_t i) { return from.at<uint64_t>(i) >> count; });
+}
+inline __m512i _mm512_sllv_epi64(const __m512i& from, const __m512i& counts) {
+  return emulation::each<uint64_t>(from, counts,
+                                   [](uint64_t x, uint64_t count) { return count < 64 ? x << count : 0; });
+}
+inline __m512i _mm512_srlv_epi64(const __m512i& from, const __m512i& counts) {
+  return emulation::each<uint64_t>(from, counts,
+                                   [](uint64_t x, uint64_t count) { return count < 64 ? x >> count : 0; });
+}
 inline __m128i _mm_srli_epi16(const __m128i& from, int count) {
   return emulation::each<uint16_t, 16>([&](size_t i) { return from.at<uint16_t>(i) >> count; });
 }
@@ -265,6 +295,11 @@ inline __m512i _mm512_bslli_epi128(const __m512i& from, size_t count) {
 }
 
 // Permutations.
+// Elements of `low`, from `count` on, and then of `high`.
+inline __m512i _mm512_alignr_epi64(const __m512i& high, const __m512i& low, size_t count) {
+  return emulation::each<uint64_t>(
+      [&](size_t i) { return i + count < 8 ? low.at<uint64_t>(i + count) : high.at<uint64_t>(i + count - 8); });
+}
 inline __m512i _mm512_permutexvar_epi8(const __m512i& indexes, const __m512i& from) {
   return emulation::permuted<uint8_t>(indexes, from);
 }
@@ -294,6 +329,10 @@ inline __m512i _mm512_maskz_compress_epi32(__mmask16 mask, const __m512i& from) 
 }
 inline __m512i _mm512_maskz_compress_epi64(__mmask8 mask, const __m512i& from) {
   return emulation::compressed<uint64_t>(mask, from);
+}
+inline __m512i _mm512_maskz_permutex2var_epi64(__mmask8 mask, const __m512i& first, const __m512i& indexes,
+                                               const __m512i& second) {
+  return emulation::select<uint64_t>(mask, emulation::permuted_two<uint64_t>(first, indexes, second), {});
 }
 // Multiplies the 8x8 matrix of bits in each quadword of `matrixes` by the bytes of the same quadword.
 inline __m512i _mm512_gf2p8affine_epi64_epi8(const __m512i& bytes, const __m512i& matrixes, int added) {
@@ -364,6 +403,9 @@ inline __mmask16 _mm512_cmpeq_epi32_mask(const __m512i& a, const __m512i& b) {
 inline __mmask8 _mm512_cmpeq_epi64_mask(const __m512i& a, const __m512i& b) {
   return static_cast<__mmask8>(
       emulation::mask_of<uint64_t>([&](size_t i) { return a.at<uint64_t>(i) == b.at<uint64_t>(i); }));
+}
+inline __mmask8 _mm512_cmpneq_epi64_mask(const __m512i& a, const __m512i& b) {
+  return static_cast<__mmask8>(~_mm512_cmpeq_epi64_mask(a, b));
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
