@@ -173,32 +173,29 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
   const uint64_t task_rows = std::max<uint64_t>(1, task_bytes / row_bytes());
   const uint64_t tasks = (rows.count + task_rows - 1) / task_rows;
   const uint64_t longest = file::aligned(model.bound(), unit);
-  for (std::unique_ptr<uint8_t[]>* const memory : {&encoded_.bytes, &payloads_})
-    if (!*memory) *memory = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * longest);
-  std::vector<uint32_t> ends(rows.count);  // of the payloads, in units of the task
+  if (!encoded_.bytes)
+    encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * longest);
+  joiner_.begin_piece(encoded_.bytes.get() + file::segment_bytes, tasks, task_rows * longest);
+  ends_.resize(rows.count);
+  const auto end_of = [&](uint64_t task) { return std::min(rows.count, (task + 1) * task_rows); };
   const ncast_status written = encode_and_write(tasks, [&](uint64_t task) {
-    uint8_t* const begin = payloads_.get() + task * task_rows * longest;
+    std::unique_ptr<uint8_t[]> payloads = joiner_.take();
     uint64_t at = 0;
-    for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i) {
-      const uint64_t end = at + model.encode(rows.rows + i * rows.stride, begin + at);
+    for (uint64_t i = task * task_rows; i < end_of(task); ++i) {
+      const uint64_t end = at + model.encode(rows.rows + i * rows.stride, payloads.get() + at);
       at = file::aligned(end, unit);
-      std::memset(begin + end, 0, at - end);
-      ends[i] = static_cast<uint32_t>(at / unit);
+      std::memset(payloads.get() + end, 0, at - end);
+      ends_[i] = static_cast<uint32_t>(at / unit);
     }
+    joiner_.add(task, std::move(payloads), at, [&](uint64_t placed, uint64_t begin) {
+      // If they exceed 32 bits, end_payloads() fails.
+      const auto before = static_cast<uint32_t>(units_ + begin / unit);
+      for (uint64_t i = placed * task_rows; i < end_of(placed); ++i) ends_[i] += before;
+    });
   });
   if (written != NCAST_OK) return written;
-  std::vector<uint64_t> begins(tasks + 1);  // of the tasks, in units of the piece
-  for (uint64_t task = 0; task < tasks; ++task)
-    begins[task + 1] = begins[task] + ends[std::min(rows.count, (task + 1) * task_rows) - 1];
-  uint8_t* const to = encoded_.bytes.get() + file::segment_bytes;
-  team_->for_each(tasks, [&](uint64_t task) {
-    std::memcpy(to + begins[task] * unit, payloads_.get() + task * task_rows * longest,
-                (begins[task + 1] - begins[task]) * unit);
-    for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i)
-      ends[i] += static_cast<uint32_t>(begins[task]);
-  });
-  end_piece(begins[tasks] * unit);
-  return end_payloads(ends);
+  end_piece(joiner_.bytes());
+  return end_payloads(joiner_.bytes() / unit, ends_);
 }
 
 void Builder::Overflow::clear() {
@@ -223,16 +220,14 @@ ncast_status Builder::redirect(const Overflow& overflow, uint64_t first, uint8_t
   return NCAST_OK;
 }
 
-// Appends the offsets of payloads that end at these units of their piece.
-ncast_status Builder::end_payloads(std::span<uint32_t> ends) {
-  if (units_ + ends.back() > UINT32_MAX) {
+// Appends the offsets of a piece whose payloads have so many units. ends: of the payloads, in units of the table.
+ncast_status Builder::end_payloads(uint64_t units, std::span<const uint32_t> ends) {
+  if (units_ + units > UINT32_MAX) {
     return fail(NCAST_UNSUPPORTED,
                 "%s: the payloads exceed 2^32 units of %llu bytes: state the number of rows before they are added",
                 builder_function, static_cast<unsigned long long>(plan_.header.unit));
   }
-  const auto before = static_cast<uint32_t>(units_);
-  for (uint32_t& end : ends) end += before;
-  units_ = ends.back();
+  units_ += units;
   return writer_.append_offsets(ends.data(), ends.size() * sizeof ends[0]);
 }
 

@@ -8,6 +8,7 @@
 
 #include "narrowcast/codec.h"
 #include "narrowcast/store.h"
+#include "store/build/payload_joiner.h"
 #include "store/build/piece_encoder.h"
 #include "store/build/row_block.h"
 #include "store/file/writer.h"
@@ -77,7 +78,7 @@ class Builder {
   ncast_status add_part(const RowBlock& rows);
   ncast_status encode_elsewhere(const RowBlock& rows);
   ncast_status end_started_piece();
-  ncast_status end_payloads(std::span<uint32_t> ends);
+  ncast_status end_payloads(uint64_t units, std::span<const uint32_t> ends);
   ncast_status add_slots(const RowBlock& rows);
   ncast_status add_payloads(const RowBlock& rows);
   ncast_status redirect(const Overflow& overflow, uint64_t first, uint8_t* slots);
@@ -95,13 +96,14 @@ class Builder {
   TablePlan plan_;
   bool begun_ = false, finished_ = false, failed_ = false;
   uint64_t rows_ = 0;
-  Piece encoded_, waiting_piece_;        // being encoded; being written
-  uint64_t started_rows_ = 0;            // of encoded_, while encoder_ encodes them
-  Overflow overflow_;                    // of the piece that encoder_ has encoded; reused
-  std::unique_ptr<uint8_t[]> payloads_;  // layout packed: of a piece, those of each task at their place at the latest
-  uint64_t units_ = 0;                   // layout packed: the end of the last payload
-  std::vector<uint8_t> waiting_;         // layout blocks: values that do not fill a frame yet
-  uint64_t frames_end_ = 0;              // layout blocks: bytes of the frames
+  Piece encoded_, waiting_piece_;  // being encoded; being written
+  uint64_t started_rows_ = 0;      // of encoded_, while encoder_ encodes them
+  Overflow overflow_;              // of the piece that encoder_ has encoded; reused
+  PayloadJoiner joiner_;           // layout packed
+  std::vector<uint32_t> ends_;     // layout packed: of a piece's payloads, in units of the table
+  uint64_t units_ = 0;             // layout packed: the end of the last payload
+  std::vector<uint8_t> waiting_;   // layout blocks: values that do not fill a frame yet
+  uint64_t frames_end_ = 0;        // layout blocks: bytes of the frames
   // Destroyed before the pieces, which it may be using.
   std::unique_ptr<PieceEncoder> encoder_;
   std::unique_ptr<threads::Team> team_;  // from begin() on

@@ -75,7 +75,9 @@ ncast_status Builder::end_started_piece() {
   EncodedPiece piece = {};
   if (ncast_status status = encoder_->finish(&piece)) return status;
   if (plan_.header.layout == file::packed_layout) {
-    if (ncast_status status = end_payloads({piece.ends, rows})) return status;
+    const std::span<uint32_t> ends(piece.ends, rows);  // in units of the piece
+    for (uint32_t& end : ends) end += static_cast<uint32_t>(units_);
+    if (ncast_status status = end_payloads(piece.packed_units, ends)) return status;
     end_piece(piece.packed_units * plan_.header.unit);
   } else {
     // Its memory is used again, because allocating as much takes longer than filling it.
