@@ -14,23 +14,37 @@
 
 namespace narrowcast::device {
 
-// Launches a __global__ function or cudaKernel_t, early or in stream order. The parameters must have exactly the types
-// of the kernel's parameters.
+// Launches a __global__ function or cudaKernel_t, early or in stream order, in clusters of cluster_ctas CTAs, a divisor
+// of `ctas`. The parameters must have exactly the types of the kernel's parameters.
 template <typename... Parameters>
-cudaError_t launch(const void* function, uint32_t ctas, uint32_t warps, size_t shared_bytes, cudaStream_t stream,
-                   bool early, const Parameters&... parameters) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+cudaError_t launch_clusters(const void* function, uint32_t ctas, uint32_t cluster_ctas, uint32_t warps,
+                            size_t shared_bytes, cudaStream_t stream, bool early, const Parameters&... parameters) {
+  cudaLaunchAttribute attributes[2]{};
   cudaLaunchConfig_t config{};
   config.gridDim = ctas;
   config.blockDim = warps * 32;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
+  config.attrs = attributes;
+  if (early) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster_ctas != 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster_ctas;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  }
   const void* addresses[] = {&parameters...};
   return cudaLaunchKernelExC(&config, function, const_cast<void**>(addresses));
+}
+
+template <typename... Parameters>
+cudaError_t launch(const void* function, uint32_t ctas, uint32_t warps, size_t shared_bytes, cudaStream_t stream,
+                   bool early, const Parameters&... parameters) {
+  return launch_clusters(function, ctas, 1, warps, shared_bytes, stream, early, parameters...);
 }
 
 template <typename... Parameters>

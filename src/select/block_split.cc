@@ -69,18 +69,21 @@ RankPieces::RankPieces(Operation operation, uint64_t bytes, int ranks, int root,
       block_bytes_(block_bytes) {}
 
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
-  BlockShape blocks{};
-  blocks.plan = plan_of(shape.operation, shape.ranks);
-  blocks.block_bytes = block_bytes(shape.dtype, codec);
-  const bool is_reduction = reduces(shape.operation);
-  if (is_reduction) {
-    blocks.warps = reduce_warps(blocks.block_bytes, ncast_dtype_bytes(shape.dtype));
-    blocks.piece_warps = reduce_rings(blocks.warps);
-  } else {
-    const MoveWarps warps = move_warps(blocks.block_bytes);
-    blocks.warps = warps.all();
-    blocks.piece_warps = warps.senders;
+  const char* const plan = plan_of(shape.operation, shape.ranks);
+  const std::vector<uint64_t> pieces = pieces_of_busiest_rank(shape, block_bytes(shape.dtype, codec));
+  const uint64_t largest = pieces.empty() ? 0 : std::ranges::max(pieces);
+  if (reduces(shape.operation)) {
+    BlockShape blocks = reduction_shape(shape.dtype, codec, largest, shape.max_ctas,
+                                        shape.clusters && shape.operation == Operation::all_reduce);
+    blocks.plan = plan;
+    return blocks;
   }
+  BlockShape blocks{};
+  blocks.plan = plan;
+  blocks.block_bytes = block_bytes(shape.dtype, codec);
+  const MoveWarps warps = move_warps(blocks.block_bytes);
+  blocks.warps = warps.all();
+  blocks.piece_warps = warps.senders;
   blocks.max_ctas = shape.max_ctas;
   if (may_copy_beside(shape)) {
     const uint32_t copy_ctas = own_copy_ctas(codec);
@@ -88,19 +91,26 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
     if (shape.max_ctas == most_block_ctas) blocks.copy_ctas = copy_ctas;
   }
 
-  const std::vector<uint64_t> pieces = pieces_of_busiest_rank(shape, blocks.block_bytes);
-  const uint64_t largest = pieces.empty() ? 0 : std::ranges::max(pieces);
-  if (is_reduction) {
-    blocks.rings = rings_in_step(largest, blocks.block_bytes, blocks.most_rings());
-    blocks.ctas = ctas_of(blocks.rings, blocks.max_ctas);
-    return blocks;
-  }
   blocks.rings = rings_of(largest, blocks.block_bytes, blocks.most_rings());
   std::vector<uint32_t> rings;
   rings.reserve(pieces.size());
   for (const uint64_t bytes : pieces) rings.push_back(rings_of(bytes, blocks.block_bytes, blocks.most_rings()));
   const bool keeps = !is_point_to_point(shape.operation) && shape.bytes <= most_bytes_of_copiers;
   blocks.ctas = ctas_of_kernel(blocks, {.sent = rings, .kept_bytes = keeps ? shape.bytes : 0});
+  return blocks;
+}
+
+BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_bytes, uint32_t max_ctas,
+                           bool clusters) {
+  BlockShape blocks{};
+  blocks.block_bytes = block_bytes(dtype, codec);
+  blocks.warps = reduce_warps(blocks.block_bytes, ncast_dtype_bytes(dtype));
+  blocks.piece_warps = reduce_rings(blocks.warps);
+  blocks.max_ctas = max_ctas;
+  blocks.clustered = clusters && piece_bytes >= min_clustered_bytes && max_ctas >= cluster_ctas;
+  if (blocks.clustered) blocks.max_ctas = std::min(max_ctas, most_clustered_ctas) / cluster_ctas * cluster_ctas;
+  blocks.rings = rings_in_step(piece_bytes, blocks.block_bytes, blocks.most_rings());
+  blocks.ctas = ctas_of(blocks.rings, blocks.max_ctas);
   return blocks;
 }
 

@@ -22,6 +22,20 @@ constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms
 // The CTAs that copy a local part of more than most_bytes_of_copiers.
 constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 
+// Long all-reduces are launched in thread block clusters. The GPU starts other kernels on the SMs that are in no full
+// group for clusters. On an H200 these are eight SMs, whose CTAs take at least 6% longer than the others, and the
+// slowest CTA determines the time of a call. Clusters never run there. There is room for 30 clusters of 4 CTAs that
+// fill an SM each, which two calls need (see ctas_that_fit()).
+inline constexpr uint32_t cluster_ctas = 4;
+inline constexpr uint32_t most_clustered_ctas = 60;
+// From this size of a piece on. Shorter calls do not gain, and reduce-scatters lose more by the missing CTAs than they
+// gain. Measured between two H200.
+inline constexpr uint64_t min_clustered_bytes = uint64_t{16} << 20;
+// The size of the clusters of a kernel; 1: none.
+constexpr uint32_t cluster_size(uint32_t ctas, bool clustered) {
+  return clustered && ctas % cluster_ctas == 0 ? cluster_ctas : 1;
+}
+
 // The same on all ranks, except `ctas`: ranks with less to do use fewer. The cost model was measured with these shapes.
 struct BlockShape {
   const char* plan;  // the builder of plan/builders/ whose messages the ranks send; NULL: no plan describes the call
@@ -32,12 +46,16 @@ struct BlockShape {
   uint32_t copy_ctas;    // CTAs that copy a long local part; 0: the copy engine does
   uint32_t rings;        // of the largest piece
   uint32_t ctas;         // of the rank with the most to do
+  bool clustered;        // launched in clusters of cluster_ctas CTAs
 
   uint32_t most_rings() const { return max_ctas * piece_warps; }  // of a piece
   bool relays() const { return plan != nullptr && std::string_view(plan) == "relay"; }
 };
 // codec: the chosen one.
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec);
+// The shape of a reduction without a plan. piece_bytes: of the largest piece. clusters: whether it may have them.
+BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_bytes, uint32_t max_ctas,
+                           bool clusters);
 
 // What one kernel does on one rank.
 struct KernelEnds {

@@ -55,9 +55,11 @@ ncast_status RankGpu::find(RankGpu* gpu) {
   return error == cudaSuccess ? NCAST_OK : cuda_failure("querying the current GPU", error);
 }
 
+bool RankGpu::is(const RankGpu& other) const { return std::strcmp(address, other.address) == 0; }
+
 bool RankGpu::may_access(const RankGpu& other) const {
   int ordinal = 0, can = 0;
-  if (std::strcmp(address, other.address) == 0) return true;
+  if (is(other)) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceCanAccessPeer(&can, device, ordinal) == cudaSuccess)
     return can != 0;
@@ -67,7 +69,7 @@ bool RankGpu::may_access(const RankGpu& other) const {
 
 bool RankGpu::has_nvlink_to(const RankGpu& other) const {
   int ordinal = 0, atomics = 0;  // NVLink supports native atomics; other links do not
-  if (std::strcmp(address, other.address) == 0) return true;
+  if (is(other)) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, ordinal) == cudaSuccess)
     return atomics != 0;

@@ -19,6 +19,8 @@ struct RankGpu {
 
   // Describes the current GPU. Errors: CUDA_ERROR, SYSTEM_ERROR.
   static ncast_status find(RankGpu* gpu);
+  // Whether both are the same GPU.
+  bool is(const RankGpu& other) const;
   // Whether this GPU can access the other's memory. True if the other is not visible to this process: then mapping the
   // memory fails if it is not accessible.
   bool may_access(const RankGpu& other) const;

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -57,7 +58,11 @@ ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool w
   }
   std::vector<Restrictions> by_rank(all.size());
   if (ncast_status status = rendezvous.all_gather(&found, sizeof found, by_rank.data())) return status;
-  *topology = {Place::device, true};
+  *topology = {Place::device, true, false};
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const auto is_same = [&](const GpuAccess& other) { return other.gpu.is(all[rank].gpu); };
+    if (std::any_of(all.begin(), all.begin() + static_cast<ptrdiff_t>(rank), is_same)) topology->shares_gpu = true;
+  }
   for (const Restrictions& other : by_rank) {
     if (other.needs_host) topology->place = Place::host;
     if (other.lacks_nvlink) topology->nvlink = false;

@@ -20,8 +20,9 @@ class PeerMemory {
   enum class Place { device, host };
   // How the ranks' GPUs are connected.
   struct Topology {
-    Place place;  // where the memory must be
-    bool nvlink;  // all pairs of GPUs are connected by NVLink
+    Place place;      // where the memory must be
+    bool nvlink;      // all pairs of GPUs are connected by NVLink
+    bool shares_gpu;  // several ranks use the same GPU
   };
   // Collective call; each rank's own device must be current. The place is also `host` if any rank sets wants_host.
   // Errors: those of the rendezvous, CUDA_ERROR.

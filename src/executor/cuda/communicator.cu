@@ -9,6 +9,7 @@
 #include "bootstrap/interrupt.h"
 #include "channel/packet/packet_area.h"
 #include "channel/peer/zeroed_memory.h"
+#include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/state.h"
@@ -65,7 +66,7 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
-  set_decider({ranks(), link(), agreement_.max_ctas, agreement_.transport}, std::move(costs));
+  set_decider({ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters}, std::move(costs));
   if (ncast_status status = set_up()) return status;
   if (ncast_status status = rendezvous_->barrier()) return status;
   rendezvous_->set_limit(bootstrap::Limit{config.timeout_seconds});
@@ -86,10 +87,20 @@ ncast_status Communicator::find_max_ctas(uint32_t* ctas) const {
   return NCAST_OK;
 }
 
+ncast_status Communicator::find_clusters(bool* fit) const {
+  int clusters = 0;
+  if (const cudaError_t error = find_max_clusters(&clusters); error != cudaSuccess)
+    return failed("querying the GPU's clusters", error);
+  *fit = !topology_.shares_gpu && static_cast<uint32_t>(clusters) >= 2 * most_clustered_ctas / cluster_ctas;
+  return NCAST_OK;
+}
+
 ncast_status Communicator::agree_on_settings(const Options& options, size_t scratch_bytes) {
   uint32_t fitting = 0;
+  bool clusters = false;
   if (ncast_status status = find_max_ctas(&fitting)) return status;
-  const Agreement own{std::min(options.max_ctas, fitting), options.transport, scratch_bytes};
+  if (ncast_status status = find_clusters(&clusters)) return status;
+  const Agreement own{std::min(options.max_ctas, fitting), options.transport, scratch_bytes, clusters};
   std::vector<Agreement> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
   agreement_ = own;
@@ -101,6 +112,7 @@ ncast_status Communicator::agree_on_settings(const Options& options, size_t scra
     if (other.transport != own.transport)
       return fail(NCAST_MISMATCH, "NARROWCAST_PATH differs between rank %d and rank %d", peer, rank());
     agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
+    agreement_.clusters = agreement_.clusters && other.clusters;
   }
   return NCAST_OK;
 }

@@ -33,6 +33,7 @@ struct Agreement {
   uint32_t max_ctas;
   ForcedTransport transport;
   size_t scratch_bytes;
+  bool clusters;  // see CallShape
 };
 
 class Communicator final : public ncast_comm {
@@ -103,6 +104,8 @@ class Communicator final : public ncast_comm {
                     const ncast_comm_config& config);
   // The number of CTAs for which the GPU has room.
   ncast_status find_max_ctas(uint32_t* ctas) const;
+  // Whether the GPU has room for the clusters of two calls. Other ranks on the same GPU take it.
+  ncast_status find_clusters(bool* fit) const;
   ncast_status agree_on_settings(const Options& options, size_t scratch_bytes);
   ncast_status agree_on_costs(const Options& options, CostModel* costs);
   Link link() const {

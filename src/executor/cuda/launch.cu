@@ -270,7 +270,7 @@ cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaSt
   cut_reduction(call, rings, &reduction);
   set_call_marks(call, &reduction.announced);
   reduction.raw_bytes = sent_bytes(reduction);
-  return launch_reduction(reduction, call.dtype, rings.ctas(reduction), stream);
+  return launch_reduction(reduction, call.dtype, rings.ctas(reduction), decided.decision.blocks->clustered, stream);
 }
 
 }  // namespace narrowcast::executor::cuda

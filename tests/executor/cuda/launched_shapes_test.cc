@@ -173,6 +173,34 @@ TEST_CASE("a decision has the shape of the rank with the most work") {
   }
 }
 
+TEST_CASE("long all-reduces are launched in clusters if the GPUs have room for them") {
+  const auto shape_of = [](Operation operation, uint64_t bytes, uint32_t max_ctas, bool clusters) {
+    return choose_block_shape({operation, bfloat16, window, bytes, 2, Link::nvlink, max_ctas, clusters}, window);
+  };
+  const uint64_t shortest = 2 * min_clustered_bytes;  // of the vector, which two ranks share
+  const BlockShape clustered = shape_of(Operation::all_reduce, shortest, 64, true);
+  CHECK(clustered.clustered);
+  CHECK(clustered.ctas == 60);
+  CHECK(clustered.rings == 820);  // 4096 blocks in 5 turns
+
+  for (const BlockShape& other :
+       {shape_of(Operation::all_reduce, shortest - 2 * clustered.block_bytes, 64, true),
+        shape_of(Operation::all_reduce, shortest, 64, false), shape_of(Operation::reduce_scatter, shortest, 64, true),
+        shape_of(Operation::all_gather, shortest, 64, true)}) {
+    CHECK(!other.clustered);
+    CHECK(other.max_ctas != 60);
+  }
+  // Whole clusters only.
+  CHECK(shape_of(Operation::all_reduce, shortest, 31, true).ctas == 28);
+  CHECK(shape_of(Operation::all_reduce, shortest, 4, true).ctas == 4);
+  const BlockShape few = shape_of(Operation::all_reduce, shortest, 3, true);
+  CHECK(!few.clustered);
+  CHECK(few.ctas == 3);
+  CHECK(cluster_size(60, true) == 4);
+  CHECK(cluster_size(58, true) == 1);
+  CHECK(cluster_size(60, false) == 1);
+}
+
 // FNV-1a.
 class Digest {
  public:

@@ -4,6 +4,7 @@
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/roles.cuh"
 #include "executor/cuda/kernels.h"
+#include "select/block_split.h"
 
 namespace narrowcast::executor::cuda {
 namespace {
@@ -29,10 +30,12 @@ cudaError_t load_block_kernel(const Kernel& kernel) {
                               cudaSharedmemCarveoutMaxShared);
 }
 
-cudaError_t launch(KernelKind kind, const BlockCall& call, ncast_dtype dtype, uint32_t ctas, cudaStream_t stream) {
+cudaError_t launch(KernelKind kind, const BlockCall& call, ncast_dtype dtype, uint32_t ctas, bool clustered,
+                   cudaStream_t stream) {
   const Kernel* const kernel = codec::find_kernel(kind, call.codec, dtype);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  return device::launch(kernel->function, ctas, kernel->max_warps, kernel->cta_bytes, stream, true, call);
+  return device::launch_clusters(kernel->function, ctas, cluster_size(ctas, clustered), kernel->max_warps,
+                                 kernel->cta_bytes, stream, true, call);
 }
 
 }  // namespace
@@ -50,6 +53,29 @@ cudaError_t load_block_kernels() {
   return result;
 }
 
+cudaError_t find_max_clusters(int* clusters) {
+  *clusters = 0;
+  int device = 0, has_clusters = 0;
+  if (const cudaError_t error = cudaGetDevice(&device)) return error;
+  if (const cudaError_t error = cudaDeviceGetAttribute(&has_clusters, cudaDevAttrClusterLaunch, device)) return error;
+  if (has_clusters == 0) return cudaSuccess;
+  // All kernels that reduce fill an SM.
+  const Kernel* const kernel = codec::find_kernel(KernelKind::reduce, NCAST_CODEC_RAW, NCAST_FLOAT32);
+  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  if (const cudaError_t error = load_block_kernel(*kernel)) return error;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = cluster_ctas;
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = cluster_ctas;
+  config.blockDim = kernel->max_warps * 32;
+  config.dynamicSmemBytes = most_shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaOccupancyMaxActiveClusters(clusters, kernel->function, &config);
+}
+
 cudaError_t launch_local_copy(const LocalCopy& copy, uint32_t ctas, cudaStream_t stream) {
   // The driver copies fast at any alignment, but it uses CTAs on all SMs, which delay the CTAs of the call if they
   // start first.
@@ -60,12 +86,13 @@ cudaError_t launch_local_copy(const LocalCopy& copy, uint32_t ctas, cudaStream_t
 }
 
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, uint32_t ctas, cudaStream_t stream) {
-  return launch(call.relayed != 0 ? KernelKind::relay : KernelKind::move, call, dtype, ctas, stream);
+  return launch(call.relayed != 0 ? KernelKind::relay : KernelKind::move, call, dtype, ctas, false, stream);
 }
 
-cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, uint32_t ctas, cudaStream_t stream) {
+cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, uint32_t ctas, bool clustered,
+                             cudaStream_t stream) {
   const bool is_sum = call.op == NCAST_SUM && codec::find_kernel(KernelKind::reduce_sum, call.codec, dtype) != nullptr;
-  return launch(is_sum ? KernelKind::reduce_sum : KernelKind::reduce, call, dtype, ctas, stream);
+  return launch(is_sum ? KernelKind::reduce_sum : KernelKind::reduce, call, dtype, ctas, clustered, stream);
 }
 
 }  // namespace narrowcast::executor::cuda

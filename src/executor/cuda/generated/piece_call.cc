@@ -8,10 +8,17 @@ namespace narrowcast::executor::cuda::generated {
 
 BlockShape piece_shape_of(const Program& program, const PieceProgram& pieces, uint64_t chunk_bytes,
                           const CommTraits& traits) {
-  // The operations in which every rank sends that many bytes to each other one, as here.
-  const Operation as = pieces.reduces ? Operation::reduce_scatter : Operation::all_gather;
-  return choose_block_shape({as, program.dtype, program.codec, chunk_bytes, traits.ranks, traits.link, traits.max_ctas},
-                            program.codec);
+  if (pieces.reduces) {
+    const auto gathers = [](const RankChunks& chunks) {
+      return std::ranges::any_of(chunks.recv, [](const RankChunks::Chunk& chunk) { return chunk.has_value(); });
+    };
+    return reduction_shape(program.dtype, program.codec, chunk_bytes, traits.max_ctas,
+                           traits.clusters && std::ranges::any_of(pieces.ranks, gathers));
+  }
+  // In an all-gather every rank sends that many bytes to each other one, as here.
+  return choose_block_shape(
+      {Operation::all_gather, program.dtype, program.codec, chunk_bytes, traits.ranks, traits.link, traits.max_ctas},
+      program.codec);
 }
 
 void set_pieces(const PieceProgram& pieces, int rank, const PlanBuffers& buffers, const Rings& rings, BlockCall* call) {
