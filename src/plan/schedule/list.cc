@@ -6,12 +6,16 @@
 #include <ranges>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "plan/simulate/agenda.h"
 #include "plan/simulate/batches.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
+
+// Events that are less apart are simultaneous, and differ by rounding only.
+constexpr double simultaneous_us = 1e-6;
 
 constexpr uint32_t no_group = std::numeric_limits<uint32_t>::max();
 
@@ -20,29 +24,48 @@ class Transfers {
  public:
   Transfers(const std::vector<Node>& nodes, const std::vector<double>& capacities, simulate::Agenda* events)
       : nodes_(nodes),
-        capacities_(capacities),
         active_(capacities.size()),
         sharing_(capacities.size()),
+        is_changed_(capacities.size()),
         flows_(nodes.size()),
         events_(events) {}
 
-  // The node has an event when its transfer ends.
+  // The node has an event when its transfer ends, after the next call of share().
   void begin(uint32_t index, double now) {
     flows_[index] = {1, -1, now};
     for (const simulate::Load& load : nodes_[index].transfer) {
       active_[load.resource].push_back(index);
       sharing_[load.resource] += load.times;
+      change(load.resource);
     }
-    share(index, now);
   }
-  void end(uint32_t index, double now) {
+  void end(uint32_t index) {
     for (const simulate::Load& load : nodes_[index].transfer) {
       std::vector<uint32_t>& active = active_[load.resource];
       *std::ranges::find(active, index) = active.back();
       active.pop_back();
       sharing_[load.resource] -= load.times;
+      change(load.resource);
     }
-    share(index, now);
+  }
+
+  // Divides the links again whose transfers have changed. Very many of these changes are simultaneous.
+  void share(double now) {
+    for (uint32_t resource : changed_) {
+      is_changed_[resource] = false;
+      for (uint32_t index : active_[resource]) {
+        double microseconds = 0;  // of the whole transfer
+        for (const simulate::Load& one : nodes_[index].transfer)
+          microseconds = std::max(microseconds, one.amount * sharing_[one.resource]);
+        Flow& flow = flows_[index];
+        if (microseconds == flow.microseconds) continue;
+        if (flow.microseconds > 0) flow.left = std::max(0.0, flow.left - (now - flow.updated) / flow.microseconds);
+        flow.microseconds = microseconds;
+        flow.updated = now;
+        events_->set(now + flow.left * microseconds, index);
+      }
+    }
+    changed_.clear();
   }
 
  private:
@@ -52,26 +75,15 @@ class Transfers {
     double updated = 0;
   };
 
-  // Divides the links that a node uses.
-  void share(uint32_t changed, double now) {
-    for (const simulate::Load& load : nodes_[changed].transfer)
-      for (uint32_t index : active_[load.resource]) {
-        double microseconds = 0;  // of the whole transfer
-        for (const simulate::Load& one : nodes_[index].transfer)
-          microseconds = std::max(microseconds, one.amount * sharing_[one.resource] / capacities_[one.resource]);
-        Flow& flow = flows_[index];
-        if (microseconds == flow.microseconds) continue;
-        if (flow.microseconds > 0) flow.left = std::max(0.0, flow.left - (now - flow.updated) / flow.microseconds);
-        flow.microseconds = microseconds;
-        flow.updated = now;
-        events_->set(now + flow.left * microseconds, index);
-      }
+  void change(uint32_t resource) {
+    if (!std::exchange(is_changed_[resource], true)) changed_.push_back(resource);
   }
 
   const std::vector<Node>& nodes_;
-  const std::vector<double>& capacities_;
   std::vector<std::vector<uint32_t>> active_;  // by resource, the nodes that use it
   std::vector<uint32_t> sharing_;              // by resource, the loads of these
+  std::vector<uint32_t> changed_;              // resources
+  std::vector<char> is_changed_;               // by resource
   std::vector<Flow> flows_;                    // by node
   simulate::Agenda* events_;
 };
@@ -110,11 +122,12 @@ class ListScheduler {
     while (!events_.empty()) {
       const double now = events_.first_time();
       std::set<uint32_t> changed;  // ranks
-      while (!events_.empty() && events_.first_time() <= now) {
+      while (!events_.empty() && events_.first_time() <= now + simultaneous_us) {
         const uint32_t index = events_.next().run;
         if (go_on(index, now)) changed.insert(nodes_[index].rank);
       }
       for (uint32_t rank : changed) begin_steps(rank, now);
+      transfers_.share(now);
       result_.microseconds = now;
     }
     return std::move(result_);
@@ -186,7 +199,7 @@ class ListScheduler {
           transfers_.begin(index, now);
         return false;
       case Phase::transferring:
-        if (!node.transfer.empty()) transfers_.end(index, now);
+        if (!node.transfer.empty()) transfers_.end(index);
         run.phase = Phase::ending;
         events_.set(now + node.fixed_us, index);
         return false;
@@ -256,6 +269,7 @@ StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const s
   capacities_ = programs.capacities;
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     first_.emplace_back();
+    if (programs.rank_for(rank) != rank) continue;
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
       first_[rank].push_back(static_cast<uint32_t>(nodes_.size()));
       const std::vector<Step>& steps = plan.ranks[rank].groups[group].steps;
@@ -271,17 +285,24 @@ StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const s
         };
         node.work_us = longest(task.work);
         node.transfer = task.transfer;
+        for (simulate::Load& load : node.transfer) load.amount /= capacities_[load.resource];
         node.fixed_us = task.fixed_us;
-        node.duration = node.work_us + longest(node.transfer) + node.fixed_us;
+        node.duration = node.work_us + longest(task.transfer) + node.fixed_us;
       }
     }
   }
-  add_order(plan, programs.latencies);
+  add_order(plan, programs);
   set_tails();
+  // Before set_durations(), durations are those beside nothing else.
+  held_us_.resize(first_.size());
+  for (const Node& node : nodes_) {
+    held_us_[node.rank] += node.duration;
+    longest_us_ = std::max(longest_us_, node.tail);
+  }
   set_turns(plan);
 }
 
-void StepGraph::add_order(const Plan& plan, const std::vector<double>& latencies) {
+void StepGraph::add_order(const Plan& plan, const simulate::Programs& programs) {
   std::vector<std::vector<uint32_t>> sends(plan.channels.size()), receives(plan.channels.size());
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
@@ -290,18 +311,18 @@ void StepGraph::add_order(const Plan& plan, const std::vector<double>& latencies
     for (const StepId& id : step.after) order(first_[node.rank][id.group] + id.step, i, 0);
     for (const Operand& operand : step.to)
       if (operand.place == Place::message) {
-        sends[operand.channel].push_back(i);
+        sends[programs.channel_for(operand.channel)].push_back(i);
         const auto ranks = static_cast<uint32_t>(plan.ranks.size());
         const auto peer = static_cast<uint32_t>(plan.channels[operand.channel].to);
         node.distance = (peer + ranks - node.rank) % ranks;
       }
     for (const Operand& operand : step.from)
-      if (operand.place == Place::message) receives[operand.channel].push_back(i);
+      if (operand.place == Place::message) receives[programs.channel_for(operand.channel)].push_back(i);
   }
   for (uint32_t channel = 0; channel < plan.channels.size(); ++channel) {
     const size_t messages = sends[channel].size(), depth = plan.channels[channel].depth;
     for (size_t i = 0; i < messages; ++i) {
-      order(sends[channel][i], receives[channel][i], latencies[channel]);
+      order(sends[channel][i], receives[channel][i], programs.latencies[channel]);
       if (i + depth < messages) order(receives[channel][i], sends[channel][i + depth], 0);
     }
   }
@@ -310,6 +331,13 @@ void StepGraph::add_order(const Plan& plan, const std::vector<double>& latencies
 void StepGraph::set_durations(const std::vector<double>& durations) {
   for (uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i].duration = durations[i];
   set_tails();
+}
+
+double StepGraph::least_us(const std::vector<uint32_t>& groups) const {
+  double least = longest_us_;
+  for (size_t rank = 0; rank < held_us_.size(); ++rank)
+    least = std::max(least, held_us_[rank] / std::max(1u, groups[rank]));
+  return least;
 }
 
 std::vector<uint32_t> StepGraph::sorted() const {

@@ -16,7 +16,7 @@ namespace narrowcast::plan::schedule {
 struct Node {
   uint32_t rank = 0, group = 0, step = 0;
   double work_us = 0;                              // first: work of its group's CTAs
-  std::vector<simulate::Load> transfer;            // then: transfers over links
+  std::vector<simulate::Load> transfer;            // then: transfers, in microseconds of idle links
   double fixed_us = 0;                             // at last: time until it ends
   uint32_t distance = 0;                           // to the rank that it sends to
   uint32_t turn = 0;                               // of the first chunk of the result that needs the step
@@ -29,7 +29,7 @@ struct Node {
 // The steps of a plan and their order.
 class StepGraph {
  public:
-  // simulation: of calls, of which one micro-batch is scheduled.
+  // simulation: of calls, of which one micro-batch is scheduled. Of ranks that do the same, one is scheduled.
   StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation);
 
   // Which step begins first if several could.
@@ -53,11 +53,14 @@ class StepGraph {
   // groups: the number of merged groups, by rank.
   Schedule schedule(const std::vector<uint32_t>& groups, const Rules& rules) const;
 
+  // What schedule() takes at least.
+  double least_us(const std::vector<uint32_t>& groups) const;
+
   // How long steps take depends on what runs beside them, so a schedule has better estimates for the next one.
   void set_durations(const std::vector<double>& durations);
 
  private:
-  void add_order(const Plan& plan, const std::vector<double>& latencies);
+  void add_order(const Plan& plan, const simulate::Programs& programs);
   void order(uint32_t first, uint32_t second, double delay) {
     nodes_[first].after.emplace_back(second, delay);
     ++nodes_[second].before;
@@ -68,6 +71,8 @@ class StepGraph {
 
   std::vector<Node> nodes_;
   std::vector<std::vector<uint32_t>> first_;  // by rank and group, the node of the first step
+  std::vector<double> held_us_;               // by rank, for which steps hold merged groups at least
+  double longest_us_ = 0;                     // path
   std::vector<double> capacities_;            // of links, by resource
 };
 

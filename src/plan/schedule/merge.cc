@@ -93,7 +93,7 @@ Places places_of(const Rank& rank, const std::vector<GroupTimes>& times, const A
 Rank merge_rank(const Rank& rank, const std::vector<GroupTimes>& times, const Assignment& assignment) {
   Rank result;
   result.scratch_chunks = rank.scratch_chunks;
-  if (rank.groups.empty()) return result;
+  if (assignment.empty()) return result;
   for (const std::vector<uint32_t>& groups : rank.barriers) {
     std::vector<uint32_t>& members = result.barriers.emplace_back();
     for (uint32_t group : groups) members.push_back(assignment[group]);

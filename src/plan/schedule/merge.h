@@ -32,7 +32,7 @@ Assignment assign_apart(const std::vector<GroupTimes>& groups);
 // are apart and the loads are even.
 Assignment assign(const std::vector<GroupTimes>& groups, uint32_t merged);
 
-// The plan with the groups of every rank merged.
+// The plan with the groups of every rank merged. Ranks with empty assignments get no groups.
 Plan merge(const Plan& plan, const PlanTimes& times, const std::vector<Assignment>& assignments);
 
 }  // namespace narrowcast::plan::schedule

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "plan/schedule/list.h"
 #include "plan/schedule/merge.h"
 #include "plan/schedule/split.h"
+#include "plan/schedule/symmetry.h"
 #include "plan/verify/verify.h"
 #include "status/error.h"
 
@@ -20,8 +22,11 @@ namespace narrowcast::plan::schedule {
 namespace {
 
 constexpr double tolerance = 1e-9;  // of rounding in predicted times
+constexpr double no_limit = std::numeric_limits<double>::infinity();
 // Of plans whose steps are divided or replicated. Searches with more take long.
 constexpr uint64_t max_steps = 60'000;
+// With so few steps the search goes on for fewer groups.
+constexpr uint64_t few_steps = 4096;
 
 uint32_t most_groups(const Plan& plan) {
   size_t most = 0;
@@ -57,6 +62,47 @@ Side side_of(const simulate::Prediction& prediction) {
   return side;
 }
 
+// A plan of split(). Of ranks that do the same, one is scheduled.
+class Divided {
+ public:
+  Divided(Plan divided, const simulate::Machine& machine, const simulate::Options& simulation)
+      : plan_(std::move(divided)),
+        symmetry_(find_symmetry(plan_, machine)),
+        simulated_(plan_),
+        graph_(graph_of(machine, simulation)) {}
+
+  const Plan& simulated() const { return simulated_; }  // without the groups of the other ranks
+  const simulate::Orbits& orbits() const { return symmetry_.orbits; }
+  bool is_symmetric() const { return !symmetry_.is_trivial(); }
+  const StepGraph& graph() const { return graph_; }
+
+  // The plan with the groups of all ranks merged.
+  Plan merged(const StepGraph::Schedule& schedule) const {
+    PlanTimes order(plan_.ranks.size());
+    std::vector<Assignment> assignments(plan_.ranks.size());
+    for (size_t rank = 0; rank < plan_.ranks.size(); ++rank)
+      for (uint32_t group : symmetry_.groups[rank]) {
+        const uint32_t simulated = symmetry_.orbits.ranks[rank];
+        order[rank].push_back(schedule.order[simulated][group]);
+        assignments[rank].push_back(schedule.assignments[simulated][group]);
+      }
+    return merge(plan_, order, assignments);
+  }
+
+ private:
+  StepGraph graph_of(const simulate::Machine& machine, simulate::Options simulation) {
+    for (size_t rank = 0; rank < plan_.ranks.size(); ++rank)
+      if (!symmetry_.orbits.is_simulated(rank)) simulated_.ranks[rank].groups.clear();
+    simulation.orbits = &symmetry_.orbits;
+    return {simulated_, machine, simulation};
+  }
+
+  Plan plan_;
+  Symmetry symmetry_;
+  Plan simulated_;
+  StepGraph graph_;
+};
+
 class Search {
  public:
   Search(const Plan& plan, const simulate::Machine& machine, const Options& options)
@@ -88,33 +134,36 @@ class Search {
     return NCAST_OK;
   }
 
+  // Of the ranks that are simulated.
+  uint64_t simulated_steps() const { return divided_ ? steps_of(divided_->simulated()) : 0; }
+
  private:
   // Simulates the plan and the one with divided groups.
   ncast_status prepare() {
     simulate::Prediction prediction;
     if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
     times_ = times_of(plan_, prediction);
-    divided_ = split(plan_, prediction, false);
-    if (divided_) graph_.emplace(*divided_, machine_, options_.simulation);
     options_.simulation.records_timeline = false;
+    if (std::optional<Plan> plan = split(plan_, prediction, false))
+      divided_.emplace(std::move(*plan), machine_, options_.simulation);
     return NCAST_OK;
   }
 
   uint32_t group_limit() const { return options_.max_groups != 0 ? options_.max_groups : most_groups(plan_); }
 
-  // The plan with at most `groups(rank)` groups on every rank. Empty if it does not complete.
+  // The plan with at most `groups(rank)` groups on every rank. Empty if it does not complete in limit_us.
   template <typename Groups>
-  std::optional<Result> with(Groups groups) const {
-    return merged([&](size_t rank) { return assign(times_[rank], std::max<uint32_t>(1, groups(rank))); });
+  std::optional<Result> with(Groups groups, double limit_us) const {
+    return merged([&](size_t rank) { return assign(times_[rank], std::max<uint32_t>(1, groups(rank))); }, limit_us);
   }
 
-  // The plan with the groups of each rank merged as `assignment(rank)` says. Empty if it does not complete.
+  // The plan with the groups of each rank merged as `assignment(rank)` says. Empty if it does not complete in limit_us.
   template <typename Assign>
-  std::optional<Result> merged(Assign assignment) const {
+  std::optional<Result> merged(Assign assignment, double limit_us) const {
     std::vector<Assignment> assignments;
     assignments.reserve(plan_.ranks.size());
     for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) assignments.push_back(assignment(rank));
-    return simulated(merge(plan_, times_, assignments));
+    return simulated(merge(plan_, times_, assignments), nullptr, limit_us);
   }
 
   // The plan with the divided groups in so many groups of each rank, in the order of list schedules. How long steps
@@ -123,25 +172,40 @@ class Search {
     constexpr int rounds = 3;
     constexpr double inaccuracy = 1.01;  // of the times of list schedules, which are of one micro-batch
     const bool is_one_batch = options_.simulation.max_batches == 1;
-    if (!divided_ || !graph_) return false;
+    if (!divided_ || (is_one_batch && divided_->graph().least_us(groups) > limit_us)) return false;
     bool any = false;
     for (const bool evenly : {false, true})
       for (const auto priority : {StepGraph::Priority::longest_path, StepGraph::Priority::shortest_path}) {
-        StepGraph graph = *graph_;
+        StepGraph graph = divided_->graph();
         for (int round = 0; round < rounds; ++round) {
           const StepGraph::Schedule found = graph.schedule(groups, {priority, evenly});
           graph.set_durations(found.durations);
           if (is_one_batch && found.microseconds > limit_us * inaccuracy) continue;
-          any |= take_better(limit_us, simulated(merge(*divided_, found.order, found.assignments)), best);
+          any |= take_divided(*divided_, limit_us, found, best);
         }
       }
     return any;
   }
 
-  std::optional<Result> simulated(Plan plan) const {
+  // Takes a list schedule that is better than `best`, as take_better() does. Only if it seems to be better, all ranks
+  // are simulated.
+  bool take_divided(const Divided& divided, double limit_us, const StepGraph::Schedule& schedule, Result* best) const {
+    std::optional<Result> found =
+        simulated(merge(divided.simulated(), schedule.order, schedule.assignments), &divided.orbits(), limit_us);
+    if (divided.is_symmetric() && found && found->after.microseconds <= limit_us &&
+        is_better(found->after, best->after))
+      found = simulated(divided.merged(schedule), nullptr, limit_us);
+    return take_better(limit_us, std::move(found), best);
+  }
+
+  // Empty if the plan does not complete in limit_us.
+  std::optional<Result> simulated(Plan plan, const simulate::Orbits* orbits, double limit_us) const {
     Result result{std::move(plan), before_, {}};
+    simulate::Options simulation = options_.simulation;
+    simulation.orbits = orbits;
+    simulation.most_us = limit_us;
     simulate::Prediction prediction;
-    if (simulate::simulate(result.plan, machine_, options_.simulation, &prediction)) return std::nullopt;
+    if (simulate::simulate(result.plan, machine_, simulation, &prediction)) return std::nullopt;
     result.after = side_of(prediction);
     return result;
   }
@@ -151,7 +215,8 @@ class Search {
     uint32_t limit = options_.max_groups;
     if (most_groups(plan_) <= limit) return NCAST_OK;
     for (; limit > 0; --limit) {
-      if (auto found = with([&](size_t) { return limit; }); found && fits(found->plan) && is_proved(found->plan)) {
+      if (auto found = with([&](size_t) { return limit; }, no_limit);
+          found && fits(found->plan) && is_proved(found->plan)) {
         *best = std::move(*found);
         return NCAST_OK;
       }
@@ -163,16 +228,21 @@ class Search {
     return std::ranges::all_of(plan.ranks, [&](const Rank& rank) { return rank.groups.size() <= options_.max_groups; });
   }
 
-  // Takes a plan that is better than `best`: one with fewer groups, or as many that are less idle. Plans in which no
-  // group is idle for long may have some more. Returns whether the plan is not slower than limit_us.
-  bool take_better(double limit_us, std::optional<Result> found, Result* best) const {
+  // Whether a plan is better than `best`: it has fewer groups, or as many that are less idle. Plans in which no group
+  // is idle for long may have some more.
+  static bool is_better(const Side& found, const Side& best) {
     constexpr double groups_for_less_idleness = 1.25;
     const auto rank_of = [](const Side& side) {
       return std::tuple(side.groups * (is_idle(side) ? groups_for_less_idleness : 1), side.most_idle);
     };
+    return rank_of(found) < rank_of(best);
+  }
+
+  // Takes a plan that is better than `best`. Returns whether the plan is not slower than limit_us.
+  bool take_better(double limit_us, std::optional<Result> found, Result* best) const {
     if (!found || found->after.microseconds > limit_us) return false;
     if (options_.max_groups != 0 && !fits(found->plan)) return false;
-    if (rank_of(found->after) < rank_of(best->after) && is_proved(found->plan)) *best = std::move(*found);
+    if (is_better(found->after, best->after) && is_proved(found->plan)) *best = std::move(*found);
     return true;
   }
 
@@ -182,7 +252,7 @@ class Search {
   void shrink(Result* best) const {
     const double limit_us = best->after.microseconds * (1 + tolerance);
     const auto consider = [&](std::optional<Result> found) { return take_better(limit_us, std::move(found), best); };
-    if (options_.max_groups == 0) consider(merged([&](size_t rank) { return assign_apart(times_[rank]); }));
+    if (options_.max_groups == 0) consider(merged([&](size_t rank) { return assign_apart(times_[rank]); }, limit_us));
     for (int tenths = 10; tenths > 3; --tenths) {
       const double share = tenths / 10.0;
       const auto groups = [&](size_t rank) {
@@ -190,12 +260,12 @@ class Search {
         for (const GroupTimes& group : times_[rank]) busy += group.busy_us;
         return static_cast<uint32_t>(std::ceil(busy / (limit_us * share)));
       };
-      if (consider(with(groups))) break;
+      if (consider(with(groups, limit_us))) break;
     }
     uint32_t least = 1, most = std::min(most_groups(plan_), group_limit());
     while (least < most) {
       const uint32_t middle = least + (most - least) / 2;
-      if (consider(with([&](size_t) { return middle; })))
+      if (consider(with([&](size_t) { return middle; }, limit_us)))
         most = middle;
       else
         least = middle + 1;
@@ -238,8 +308,7 @@ class Search {
   const simulate::Machine& machine_;
   Options options_;
   PlanTimes times_;
-  std::optional<Plan> divided_;
-  std::optional<StepGraph> graph_;  // of divided_
+  std::optional<Divided> divided_;
   Side before_;
 };
 
@@ -265,13 +334,16 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
   if (options.max_groups == 0) limited.max_groups = most_groups(lowered);
   // Steps of one chunk have been tried.
   uint32_t instances = steps_of(*parts) == steps_of(lowered) ? 2 : 1;
-  for (; instances <= options.max_instances && is_idle(result->after); ++instances) {
+  uint64_t simulated_steps = max_steps;
+  for (; instances <= options.max_instances; ++instances) {
+    if (!is_idle(result->after) && simulated_steps > few_steps) break;
     Plan replicated = *parts;
     replicated.instances = instances;
     // What has been found remains valid if the steps become too many.
-    if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps ||
-        Search(replicated, machine, limited).improve(limit_us, result) != NCAST_OK)
-      break;
+    if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps) break;
+    Search search(replicated, machine, limited);
+    if (search.improve(limit_us, result) != NCAST_OK) break;
+    simulated_steps = search.simulated_steps() / instances * (instances + 1);
   }
   return NCAST_OK;
 }

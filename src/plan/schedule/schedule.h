@@ -6,6 +6,7 @@
 // and within a merged group in the order in which the simulation started them. That order respects all dependences.
 // Plans of rings are also divided into single connections and steps (split.h), and these are assigned by list
 // scheduling (list.h), by several rules and a few times, each time with the durations that the last schedule had.
+// Of ranks that do the same (symmetry.h), one is scheduled, and the others get the same groups.
 // Results are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one
 // that passes and that the verifier proves. If that still leaves a group idle for long, steps of several chunks are
 // divided too, so that phases of the plan overlap. Then this is repeated with two instances of the plan and more, each

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "plan/schedule/sets.h"
 #include "plan/verify/program.h"
 
 namespace narrowcast::plan::schedule {
@@ -16,20 +16,6 @@ namespace {
 constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
 
 bool moves(const Step& step) { return step.kind == StepKind::copy || step.kind == StepKind::reduce; }
-
-// Sets that are joined step by step.
-class Sets {
- public:
-  explicit Sets(size_t size) : parents_(size) { std::iota(parents_.begin(), parents_.end(), 0u); }
-  uint32_t find(uint32_t one) {
-    while (parents_[one] != one) one = parents_[one] = parents_[parents_[one]];
-    return one;
-  }
-  void join(uint32_t a, uint32_t b) { parents_[std::max(find(a), find(b))] = std::min(find(a), find(b)); }
-
- private:
-  std::vector<uint32_t> parents_;
-};
 
 // Who accessed a chunk last: steps, as their places in the order of the rank.
 struct Cell {

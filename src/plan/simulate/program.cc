@@ -60,6 +60,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
   }
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     std::vector<uint32_t>& numbers = program_of_.emplace_back();
+    if (rank_for(rank) != rank) continue;
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
       Program program{rank, group, static_cast<uint32_t>(capacities.size()), {}};
       add_tasks(plan.ranks[rank].groups[group].steps, 1, &program);
@@ -83,6 +84,9 @@ void Programs::count_transfers(uint32_t batches) {
   for (size_t first = 0; first < bytes_.size(); first += ports) {
     leave_for_values(first + link_out, first + link_in);
     leave_for_values(first + link_in, first + link_out);
+  }
+  for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) {
+    const size_t first = size_t{rank_for(rank)} * ports;
     sent_bytes.push_back((bytes_[first + link_out] + bytes_[first + network_out]) * batches);
   }
 }
@@ -119,7 +123,7 @@ void Programs::join_sends() {
     for (const Task& task : program.tasks)
       for (uint32_t channel : task.sends) ++messages[channel];
   const auto fits_ring = [&](const Operand& to) {
-    return to.place == Place::message && messages[to.channel] <= plan_.channels[to.channel].depth;
+    return to.place == Place::message && messages[channel_for(to.channel)] <= plan_.channels[to.channel].depth;
   };
   const auto is_send = [&](const Task& task) {
     return task.step->kind == StepKind::copy && task.step->from[0].place == Place::local &&
@@ -145,7 +149,7 @@ void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool pac
   const Port out = within ? link_out : network_out, in = within ? link_in : network_in;
   const double responses =
       !within ? 0 : bytes * (packets ? machine_.link_packets_response_share : machine_.link_response_share);
-  for (const uint32_t resource : {from * ports + out, to * ports + in}) {
+  for (const uint32_t resource : {rank_for(from) * ports + out, rank_for(to) * ports + in}) {
     task->transfer.push_back({resource, 1, bytes});
     bytes_[resource] += bytes;
     response_bytes_[resource] += responses;
@@ -183,7 +187,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
       const auto from = static_cast<uint32_t>(channel.from), to = static_cast<uint32_t>(channel.to);
       holder = from == rank ? to : from;
       const bool packets = operand.packets || channel.packets;
-      if (operand.place == Place::message && !is_source) task.sends.push_back(operand.channel);
+      if (operand.place == Place::message && !is_source) task.sends.push_back(channel_for(operand.channel));
       if (operand.place == Place::message && !packets) {
         if (is_source)
           ++received_slots;

@@ -40,10 +40,17 @@ class Programs {
  public:
   Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches);
 
-  std::vector<Program> all;        // of the groups that have steps
+  std::vector<Program> all;        // of the groups that have steps, on the simulated ranks
   std::vector<double> capacities;  // by resource, bytes per microsecond
   std::vector<double> latencies;   // by channel, of a flight
   std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
+  // Ranks and channels that stand for others are simulated for these (Options::orbits).
+  uint32_t rank_for(size_t rank) const {
+    return options_.orbits != nullptr ? options_.orbits->ranks[rank] : static_cast<uint32_t>(rank);
+  }
+  uint32_t channel_for(uint32_t channel) const {
+    return options_.orbits != nullptr ? options_.orbits->channels[channel] : channel;
+  }
   const std::vector<std::vector<uint32_t>>& program_of() const { return program_of_; }  // by rank and group; or none
 
   size_t packet_cells() const { return packet_cells_.size(); }

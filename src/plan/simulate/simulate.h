@@ -9,10 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "plan/ir.h"
 #include "plan/simulate/machine.h"
+#include "plan/simulate/orbits.h"
 
 namespace narrowcast::plan::simulate {
 
@@ -27,6 +29,10 @@ struct Options {
   // longer.
   bool extrapolates = false;
   uint32_t calls = 1;  // that follow each other on every rank
+  // After this time of the first call the simulation ends, and fails.
+  double most_us = std::numeric_limits<double>::infinity();
+  // Optional: ranks that do the same. The plan then needs groups on the simulated ranks only. Not with a timeline.
+  const Orbits* orbits = nullptr;
   bool records_timeline = false;
 };
 
@@ -51,7 +57,7 @@ struct Prediction {
 };
 
 // The plan must be proved. Errors: INVALID_ARGUMENT if the machine has fewer GPUs than the plan ranks, or if the plan
-// cannot complete.
+// cannot complete, or not in options.most_us.
 ncast_status simulate(const Plan& lowered, const Machine& machine, const Options& options, Prediction* prediction);
 
 }  // namespace narrowcast::plan::simulate

@@ -37,12 +37,13 @@ class Simulation {
     for (uint32_t worker = 0; worker < workers_; ++worker) states_.emplace_back(plan, programs_);
   }
 
-  // Whether all programs ended.
+  // Whether all programs ended, in time.
   bool run(Prediction* prediction) {
     for (uint32_t i = 0; i < runs_.size(); ++i) events_.set(launch_us_, i);
     while (!events_.empty()) {
       const Event event = events_.next();
       now_ = event.time;
+      if (now_ > options_.most_us) return false;
       switch (runs_[event.run].phase) {
         case Phase::starting: start(event.run); break;
         case Phase::working:
@@ -56,9 +57,11 @@ class Simulation {
     prediction->batches = batches_;
     prediction->sent_bytes = programs_.sent_bytes;
     prediction->timeline = std::move(timeline_);
-    for (size_t i = 0; i < busy_.size(); ++i) {
-      const Program& program = programs_.all[i];
-      prediction->groups.push_back({program.rank, program.group, busy_[i].total / options_.calls});
+    for (uint32_t rank = 0; rank < plan_.ranks.size(); ++rank) {
+      const std::vector<uint32_t>& programs = programs_.program_of()[programs_.rank_for(rank)];
+      for (uint32_t group = 0; group < programs.size(); ++group)
+        if (const uint32_t program = programs[group]; program != Programs::none)
+          prediction->groups.push_back({rank, group, busy_[program].total / options_.calls});
     }
     return std::ranges::all_of(runs_, [](const Run& run) { return run.phase == Phase::done; });
   }
@@ -90,6 +93,7 @@ class Simulation {
   };
 
   const Program& program(const Run& run) const { return programs_.all[run.program]; }
+  uint32_t ring(const Operand& operand) const { return programs_.channel_for(operand.channel); }
   const Task& task(const Run& run) const { return program(run).tasks[run.task]; }
   State& state(const Run& run) { return states_[run.worker]; }
 
@@ -117,11 +121,11 @@ class Simulation {
     State& own = state(run);
     double time = now_;
     for (const Operand& operand : step.from)
-      if (operand.place == Place::message) time = std::max(time, arrival(own.messages[operand.channel], index));
+      if (operand.place == Place::message) time = std::max(time, arrival(own.messages[ring(operand)], index));
     for (const Operand& operand : step.to) {
-      if (operand.place != Place::message || own.in_flight[operand.channel] < plan_.channels[operand.channel].depth)
+      if (operand.place != Place::message || own.in_flight[ring(operand)] < plan_.channels[operand.channel].depth)
         continue;
-      own.credits[operand.channel].waiting.push_back(index);
+      own.credits[ring(operand)].waiting.push_back(index);
       time = never;
     }
     if (step.kind == StepKind::wait)
@@ -143,11 +147,11 @@ class Simulation {
     if (step.kind == StepKind::barrier && !run.at_barrier) return reach_barrier(index);
     State& own = state(run);
     for (const Operand& operand : step.from)
-      if (operand.place == Place::message) own.messages[operand.channel].arrivals.pop_front();
+      if (operand.place == Place::message) own.messages[ring(operand)].arrivals.pop_front();
     if (step.kind == StepKind::wait)
       for (uint32_t channel : step.channels) own.messages[channel].arrivals.pop_front();
     for (const Operand& operand : step.to)
-      if (operand.place == Place::message) ++own.in_flight[operand.channel];
+      if (operand.place == Place::message) ++own.in_flight[ring(operand)];
     run.begin = now_;
     run.at_barrier = false;
     begin_loads(index, Phase::working);
@@ -315,8 +319,8 @@ class Simulation {
     for (uint32_t channel : current.sends) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
     for (const Operand& operand : step.from) {
       if (operand.place != Place::message) continue;
-      --own.in_flight[operand.channel];
-      wake(own.credits[operand.channel], now_);
+      --own.in_flight[ring(operand)];
+      wake(own.credits[ring(operand)], now_);
     }
     for (uint32_t cell : current.writes_packets) deliver(own.packets[cell], arrival);
     if (step.kind == StepKind::signal)
