@@ -104,7 +104,7 @@ std::string tables_text(const std::vector<uint32_t>& words, const std::string& g
   out += text("%s uint32_t table[] = {", space);
   for (size_t i = 0; i < words.size(); ++i) out += text("%s0x%x,", i % 12 == 0 ? "\n  " : " ", words[i]);
   out += "\n};\nstruct GroupOf {\n  uint32_t program, table;\n};\n";
-  out += text("%s GroupOf groups[] = {\n  ", space) + groups + "};\n";
+  out += text("%s GroupOf groups[] = {", space) + groups + "\n};\n";
   out += "__constant__ uint32_t group_counts[] = {" + counts + "};\n\n";
   return out;
 }
@@ -205,14 +205,15 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
   const uint32_t groups = program.groups();
   for (size_t rank = 0; rank < codes.size(); ++rank) {
     const std::vector<GroupCode>& of_rank = codes[rank];
-    counts += text("%zu, ", of_rank.size());
+    counts += text("%s%zu", rank == 0 ? "" : ", ", of_rank.size());
+    group_table += "\n ";
     for (uint32_t group = 0; group < groups; ++group) {
       if (group >= of_rank.size()) {
-        group_table += "{0, 0}, ";
+        group_table += " {0, 0},";
         continue;
       }
       const GroupCode& code = of_rank[group];
-      group_table += text("{%zu, %zu}, ", shares_loop ? size_t{0} : programs.at(code.body), words.size());
+      group_table += text(" {%zu, %zu},", shares_loop ? size_t{0} : programs.at(code.body), words.size());
       const auto add_ends = [&](const std::vector<std::pair<int, uint32_t>>& held, size_t count) {
         for (size_t i = 0; i < count; ++i)
           words.push_back(i < held.size() ? EndRef::of(held[i].first, held[i].second).word : EndRef::none);
@@ -221,7 +222,6 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
       add_ends(ends[rank][group].receiving, receivers);
       std::ranges::copy(shares_loop ? shared.add(code.items) : code.words, std::back_inserter(words));
     }
-    group_table += "\n  ";
   }
   std::vector<std::string> bodies(programs.size());
   for (const auto& [body, number] : programs) bodies[number] = body;

@@ -27,7 +27,7 @@ class StrandEmitter {
     while (i < items.size()) i = add_received(items, i, rest);
     std::string body = declarations_;
     if (!loads_.empty() || !sends.empty())
-      body += "  if (has_unit) {\n" + loads_ + "    w.begin();\n" + sends + "  }\n";
+      body += "  if (has_unit) {\n" + indented(loads_) + "    w.begin();\n" + indented(sends) + "  }\n";
     phases_ = {body + "  if (!w.advance() || !has_unit) return;\n" + rest};
     return code();
   }
@@ -63,6 +63,15 @@ class StrandEmitter {
   }
 
  private:
+  // Lines of code one level deeper.
+  static std::string indented(const std::string& lines) {
+    std::string made;
+    for (const char one : lines) {
+      if (made.empty() || made.back() == '\n') made += "  ";
+      made += one;
+    }
+    return made;
+  }
   StrandCode code() { return {std::move(phases_), std::move(words_), static_cast<size_t>(arrays_)}; }
   static bool has_message(const Item& item) {
     return std::ranges::any_of(item.from, [](const Place& place) { return place.kind == Place::Kind::message; });
@@ -117,7 +126,7 @@ class StrandEmitter {
     if (place.buffer == plan::Buffer::scratch) uses_scratch_ = true;
     const std::string name = declare();
     const char* const buffer = place.buffer == plan::Buffer::input ? "input" : "output";
-    loads_ += text("    %s = w.template load<ChunkRef::%s>(", name.c_str(), buffer) + chunk(place) + ");\n";
+    loads_ += text("  %s = w.template load<ChunkRef::%s>(", name.c_str(), buffer) + chunk(place) + ");\n";
     values_[place.location()] = name;
   }
 
