@@ -76,13 +76,13 @@ __device__ inline void add_sum(unsigned long long* to, uint32_t own) {
   if (device::lane_id() == 0 && sum != 0) atomicAdd(to, static_cast<unsigned long long>(sum));
 }
 
-// The lists of positions that are made side by side.
-enum class PositionList : uint32_t { hits, copies, others, none };
+// The lists of entries that are made side by side.
+enum class EntryList : uint32_t { hits, copies, others, none };
 
-// Appends some positions of each lane to lists; those of `others` to *others, of length *other_count.
+// Appends some entries of each lane to lists; those of `others` to *others, of length *other_count.
 template <uint32_t Count>
-__device__ inline void append_positions(const CacheCall& call, uint32_t* others, uint32_t* other_count,
-                                        const uint32_t (&positions)[Count], const PositionList (&lists)[Count]) {
+__device__ inline void append_entries(const CacheCall& call, uint64_t* others, uint32_t* other_count,
+                                      const uint64_t (&entries)[Count], const EntryList (&lists)[Count]) {
   constexpr uint32_t list_count = 3;
   const auto lane = static_cast<uint32_t>(device::lane_id());
   uint32_t lanes[list_count][Count], total = 0;
@@ -91,7 +91,7 @@ __device__ inline void append_positions(const CacheCall& call, uint32_t* others,
     uint32_t sum = 0;
 #pragma unroll
     for (uint32_t i = 0; i < Count; ++i) {
-      lanes[list][i] = __ballot_sync(device::all_lanes, lists[i] == static_cast<PositionList>(list));
+      lanes[list][i] = __ballot_sync(device::all_lanes, lists[i] == static_cast<EntryList>(list));
       sum += static_cast<uint32_t>(__popc(lanes[list][i]));
     }
     if (lane == list) total = sum;
@@ -107,19 +107,23 @@ __device__ inline void append_positions(const CacheCall& call, uint32_t* others,
     for (uint32_t i = 0; i < Count; ++i) {
       const uint32_t place = at + static_cast<uint32_t>(__popc(lanes[list][i] & ((1u << lane) - 1)));
       at += static_cast<uint32_t>(__popc(lanes[list][i]));
-      if (lists[i] != static_cast<PositionList>(list)) continue;
-      uint32_t* const to = list == 0   ? call.hits + place
+      if (lists[i] != static_cast<EntryList>(list)) continue;
+      uint64_t* const to = list == 0   ? call.hits + place
                            : list == 1 ? call.hits + call.count - 1 - place
                                        : others + place;
-      *to = positions[i];
+      *to = entries[i];
     }
   }
 }
 
-__device__ inline uint64_t row_at(const CacheCall& call, uint32_t position) {
-  if (call.indices == nullptr) return call.first + position;
-  if (call.index_bytes == 8) return static_cast<const uint64_t*>(call.indices)[position];
-  return static_cast<uint64_t>(int64_t{static_cast<const int32_t*>(call.indices)[position]});
+// The entry at a place of the call. Its number is that of the row, or one that no row has.
+__device__ inline uint64_t entry_at(const CacheCall& call, uint64_t place) {
+  if (call.entries != nullptr) return call.entries[place];
+  uint64_t row = call.first + place;
+  if (call.indices != nullptr)
+    row = call.index_bytes == 8 ? static_cast<const uint64_t*>(call.indices)[place]
+                                : static_cast<uint64_t>(int64_t{static_cast<const int32_t*>(call.indices)[place]});
+  return entry_of(static_cast<uint32_t>(min(row, uint64_t{~0u})), static_cast<uint32_t>(place));
 }
 
 __device__ inline TableState state_of(const CacheCall& call) {
@@ -198,36 +202,34 @@ __device__ inline void look_up_rows(const CacheCall& call) {
   const uint32_t number = call.words->call;
   uint32_t hits = 0, misses = 0;
   for (GridRange range; range.has_round(call.count); range.next(at_a_time)) {
-    uint32_t positions[at_a_time];
-    uint64_t rows[at_a_time];
+    uint64_t entries[at_a_time];
     int32_t ways[at_a_time];
-    PositionList lists[at_a_time];
+    EntryList lists[at_a_time];
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i) {
       const uint64_t at = range.at + i * range.apart;
-      lists[i] = at < call.count ? PositionList::others : PositionList::none;
-      positions[i] = at >= call.count ? 0 : call.order != nullptr ? call.order[at] : static_cast<uint32_t>(at);
+      lists[i] = at < call.count ? EntryList::others : EntryList::none;
+      entries[i] = at < call.count ? entry_at(call, at) : entry_of(~0u, 0);
     }
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i)
-      rows[i] = lists[i] != PositionList::none ? row_at(call, positions[i]) : row_count;
-#pragma unroll
-    for (uint32_t i = 0; i < at_a_time; ++i)
-      ways[i] = rows[i] < row_count ? find_way(sets, static_cast<uint32_t>(rows[i])) : -1;
+      ways[i] = entry_number(entries[i]) < row_count ? find_way(sets, entry_number(entries[i])) : -1;
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      if (lists[i] == PositionList::none) continue;
-      call.way_of[positions[i]] = ways[i];
-      if (rows[i] >= row_count) continue;
+      if (lists[i] == EntryList::none) continue;
+      const uint32_t position = entry_position(entries[i]);
+      call.way_of[position] = ways[i];
+      if (entry_number(entries[i]) >= row_count) continue;
       (ways[i] >= 0 ? hits : misses) += 1;
-      if (sets.uses != nullptr) UseCounts(sets, static_cast<uint32_t>(rows[i])).add();
+      if (sets.uses != nullptr) UseCounts(sets, entry_number(entries[i])).add();
       if (ways[i] < 0) continue;
       volatile uint32_t* const stamp = sets.stamps + ways[i];
       const bool is_first = *stamp != number && atomicExch(&sets.stamps[ways[i]], number) != number;
-      if (is_first) sets.firsts[ways[i]] = positions[i];
-      lists[i] = is_first ? PositionList::hits : PositionList::copies;
+      if (is_first) sets.firsts[ways[i]] = position;
+      lists[i] = is_first ? EntryList::hits : EntryList::copies;
+      entries[i] = entry_of(static_cast<uint32_t>(ways[i]), position);
     }
-    append_positions(call, call.absent, &call.words->absent, positions, lists);
+    append_entries(call, call.absent, &call.words->absent, entries, lists);
   }
   add_sum(&call.words->counters.hits, hits);
   add_sum(&call.words->counters.misses, misses);
@@ -309,12 +311,12 @@ __device__ inline void admit_rows(const CacheCall& call) {
   const uint32_t absent = words.absent;
   uint32_t fills = 0, evictions = 0;
   for (GridRange range; range.has_round(absent); range.next()) {
-    const uint32_t position = range.at < absent ? call.absent[range.at] : 0;
-    const uint64_t row = range.at < absent ? row_at(call, position) : row_count;
+    const uint64_t entry = range.at < absent ? call.absent[range.at] : entry_of(~0u, 0);
+    const uint32_t row = entry_number(entry), position = entry_position(entry);
     uint32_t filled = 0;
     int32_t way = -1;
     if (row < row_count) {
-      way = admit_row(call, static_cast<uint32_t>(row), &filled, &evictions);
+      way = admit_row(call, row, &filled, &evictions);
       call.way_of[position] = way;
       if (filled != 0) call.sets.firsts[way] = position;
     }
@@ -380,20 +382,22 @@ __device__ inline void fill_ways(const CacheCall& call) {
   }
 }
 
-// Divides the positions whose rows were not in the cache into those whose rows are now, and the others.
+// Divides the entries whose rows were not in the cache into those whose rows are now, and the others.
 __device__ inline void divide_rows(const CacheCall& call) {
   CacheWords& words = *call.words;
   const uint64_t row_count = state_of(call).row_count;
   const uint32_t absent = words.absent;
   for (GridRange range; range.has_round(absent); range.next()) {
-    const bool is_position = range.at < absent;
-    const uint32_t position = is_position ? call.absent[range.at] : 0;
-    const uint64_t row = is_position ? row_at(call, position) : row_count;
+    const bool is_entry = range.at < absent;
+    uint64_t entry = is_entry ? call.absent[range.at] : entry_of(~0u, 0);
+    const uint32_t row = entry_number(entry), position = entry_position(entry);
     const int32_t way = row < row_count ? call.way_of[position] : -1;
-    PositionList list = is_position ? PositionList::others : PositionList::none;
-    if (way >= 0 && call.sets.rows[way] == static_cast<int32_t>(row))
-      list = call.sets.firsts[way] == position ? PositionList::hits : PositionList::copies;
-    append_positions<1>(call, call.misses, &words.misses, {position}, {list});
+    EntryList list = is_entry ? EntryList::others : EntryList::none;
+    if (way >= 0 && call.sets.rows[way] == static_cast<int32_t>(row)) {
+      list = call.sets.firsts[way] == position ? EntryList::hits : EntryList::copies;
+      entry = entry_of(static_cast<uint32_t>(way), position);
+    }
+    append_entries<1>(call, call.misses, &words.misses, {entry}, {list});
   }
 }
 
@@ -407,8 +411,8 @@ __device__ inline void copy_rows(const CacheCall& call) {
   const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
   for (uint64_t first = thread - lane; first < copies; first += uint64_t{gridDim.x} * blockDim.x) {
     const uint64_t own = first + lane;
-    const uint32_t own_to = own < copies ? call.hits[call.count - 1 - own] : 0;
-    const uint32_t own_from = own < copies ? call.sets.firsts[call.way_of[own_to]] : 0;
+    const uint64_t entry = own < copies ? call.hits[call.count - 1 - own] : 0;
+    const uint32_t own_to = entry_position(entry), own_from = own < copies ? call.sets.firsts[entry_number(entry)] : 0;
     const auto count = static_cast<uint32_t>(min(copies - first, uint64_t{32}));
     for (uint32_t row = 0; row < count; row += rows_at_a_time * groups) {
       const Part* from[rows_at_a_time];

@@ -40,8 +40,8 @@ class RowCache {
   uint64_t bytes() const { return bytes_; }
   const int32_t* way_of() const { return way_of_; }
   CacheWords* words() const { return words_; }
-  uint32_t* hits() const { return hits_; }
-  uint32_t* misses() const { return misses_; }
+  uint64_t* hits() const { return hits_; }
+  uint64_t* misses() const { return misses_; }
   // Waits for `stream`, and adds the counters to `sums`.
   cudaError_t counters(CacheCounters* sums, cudaStream_t stream) const;
   // Waits for `stream`, and sets the counters of misses to 0.
@@ -59,7 +59,7 @@ class RowCache {
   CacheWords* words_ = nullptr;
   uint64_t bytes_ = 0, part_bytes_ = 0;
   int32_t* way_of_ = nullptr;
-  uint32_t *hits_ = nullptr, *absent_ = nullptr, *misses_ = nullptr;
+  uint64_t *hits_ = nullptr, *absent_ = nullptr, *misses_ = nullptr;
   int32_t* fills_ = nullptr;
 };
 

@@ -56,7 +56,7 @@ struct CacheWords {
   CacheCounters counters;
 };
 
-// A call, and its lists in device memory. Lists of positions: on `hits`, rows that are read from the cache; on
+// A call, and its lists in device memory. Lists of entries: on `hits`, ways whose rows are read from the cache; on
 // `copies`, the same rows again; on `absent`, rows that were not in the cache when the call began; on `misses`, those
 // of them that are read from host memory. `copies` begins at the end of the memory of `hits` and grows downwards.
 struct CacheCall {
@@ -64,7 +64,7 @@ struct CacheCall {
   CacheWords* words;
   const void* indices;  // as in Selection
   uint32_t index_bytes;
-  const uint32_t* order;
+  const uint64_t* entries;
   uint64_t first;  // without indices
   uint64_t count;
   const TableState* state;  // NULL: fixed_state
@@ -74,7 +74,7 @@ struct CacheCall {
   const uint64_t* changed_rows;  // host memory
   const uint32_t* redirects;     // as in TableWords
   int32_t* way_of;               // by position: the way that has the row, or -1
-  uint32_t *hits, *absent, *misses;
+  uint64_t *hits, *absent, *misses;
   int32_t* fills;  // ways to be filled
   bool may_evict;
   // For copies.

@@ -83,9 +83,8 @@ class FetchRing {
     }
     look_left_ = left_;
     skip(look_left_, lane_ < batch_rows_ ? lane_ : ~0u);
-    // The positions are known three batches, the indices two, and the places one before the fetch begins, so that none
-    // of these loads is waited for.
-    look_ahead();
+    // The entries or indices are known two batches, and the places one before the fetch begins, so that none of these
+    // loads is waited for.
     look_ahead();
     look_ahead();
     for (uint32_t stage = 0; stage < shape_.stages; ++stage) fetch(stage * shape_.stage_bytes);
@@ -155,25 +154,23 @@ class FetchRing {
 
   // Moves what is known of later batches one batch on. Lane i has row i of each.
   __device__ void look_ahead() {
-    // From the index to the place.
-    next_output_ = index_output_;
-    next_number_ = index_;
+    // From the entry or index to the place.
+    const bool exists = position_ != no_row, has_entries = selection_.entries != nullptr;
+    next_output_ = exists && has_entries ? entry_position(index_) : position_;
+    next_number_ = has_entries ? entry_number(index_) : index_;
     Payload payload = {0, 0};
-    if (index_output_ != no_row && index_ < row_count_) payload = payload_of(index_);
+    if (exists && next_number_ < row_count_) payload = payload_of(next_number_);
     const auto skew = static_cast<uint32_t>(payload.address % 16);
     const uint32_t bytes = min(payload.bytes, shape_.slot_bytes);
     next_begin_ = payload.address - skew;
     next_payload_ = payload.bytes | skew << skew_shift;
     next_end_ = bytes != 0 ? bytes + skew : 0;
     count(bytes);
-    // From the position to the index.
-    index_output_ = position_;
-    if (position_ != no_row) index_ = index_at(position_);
-    // The next position.
+    // The next entry or index.
     position_ = no_row;
     if (look_left_ != 0) {
-      const uint32_t place = count_ - look_left_;
-      position_ = selection_.order != nullptr ? selection_.order[place] : place;
+      position_ = count_ - look_left_;
+      index_ = has_entries ? selection_.entries[position_] : index_at(position_);
       skip(look_left_, batches_apart_);
     }
   }
@@ -300,7 +297,8 @@ class FetchRing {
   uint32_t look_left_;      // rows from this lane's in the next batch to look at
   // Rows of the current batch, and of the one that is fetched, that come before the current and the next step.
   uint32_t in_batch_ = 0, fetched_ = 0;
-  uint32_t position_ = no_row, index_output_ = no_row, next_output_ = no_row;
+  // What is known of this lane's row in the batch after that: its place in the selection, and its entry or index.
+  uint32_t position_ = no_row, next_output_ = no_row;
   uint64_t index_ = 0, next_number_ = 0;
   // Of this lane's row in the batch that is fetched: where the fetch begins, what the record says, and where the fetch
   // ends, from its begin.

@@ -195,12 +195,13 @@ class Gather {
 
   __device__ void count_rejected(const Row& row) {
     const Retries& retries = arguments_.selection.retries;
-    if (retries.positions == nullptr) {
+    if (retries.entries == nullptr) {
       atomicAdd(&arguments_.counters->corrupt_rows, 1ull);
       return;
     }
-    retries.positions[atomicAdd(retries.count, 1u)] = row.output;
-    retries.cached_rows[ring_.number_of(row.output)] = -1;
+    int32_t& cached_row = retries.cached_rows[ring_.number_of(row.output)];
+    retries.entries[atomicAdd(retries.count, 1u)] = entry_of(static_cast<uint32_t>(cached_row), row.output);
+    cached_row = -1;
     atomicAdd(retries.total, 1ull);
   }
 

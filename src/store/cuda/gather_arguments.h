@@ -63,17 +63,22 @@ struct TableWords {
 // What becomes of rows that cannot be decoded, if they are copies in a cache: they leave it, and are read again. In
 // device memory.
 struct Retries {
-  uint32_t* positions;  // positions of such rows are appended; NULL: they are zeros, and counted
+  uint64_t* entries;  // such rows are appended; NULL: they are zeros, and counted
   uint32_t* count;
   int32_t* cached_rows;  // by index; set to -1
   unsigned long long* total;
 };
 
+// A row to be read, as one word: its number in the table above its position in the output.
+constexpr uint64_t entry_of(uint32_t number, uint32_t position) { return uint64_t{number} << 32 | position; }
+constexpr uint32_t entry_number(uint64_t entry) { return static_cast<uint32_t>(entry >> 32); }
+constexpr uint32_t entry_position(uint64_t entry) { return static_cast<uint32_t>(entry); }
+
 // Which rows a call reads, and where they go.
 struct Selection {
-  const void* indices;    // device memory; NULL: row i is first + i * step
-  uint32_t index_bytes;   // 4 or 8; signed
-  const uint32_t* order;  // device memory: the order in which to read the indices; NULL: as they are
+  const void* indices;      // device memory; NULL: row i is first + i * step
+  uint32_t index_bytes;     // 4 or 8; signed
+  const uint64_t* entries;  // device memory: the same rows in the order in which to read them; NULL: as they are
   uint64_t first;
   int64_t step;
   uint64_t count;                // less than 2^32

@@ -17,9 +17,9 @@ __global__ void __launch_bounds__(order_threads) count_pages_kernel(OrderArgumen
   extern __shared__ uint32_t shared_words[];
   count_pages(arguments, shared_words);
 }
-__global__ void __launch_bounds__(order_threads) place_positions_kernel(OrderArguments arguments) {
+__global__ void __launch_bounds__(order_threads) place_entries_kernel(OrderArguments arguments) {
   extern __shared__ uint32_t shared_words[];
-  place_positions(arguments, shared_words);
+  place_entries(arguments, shared_words);
 }
 
 // cudaGetLastError() could return an earlier error of the thread. A call would then have started, and never end.
@@ -38,21 +38,20 @@ cudaError_t start_call(const CallWords& reader, const TableWords& table, TableSt
 }
 
 size_t order_workspace_bytes(uint64_t count, const Pages& pages) {
-  return aligned(count * sizeof(uint32_t)) + 2 * pages.count * sizeof(uint32_t);
+  return aligned(count * sizeof(uint64_t)) + 2 * pages.count * sizeof(uint32_t);
 }
 
 cudaError_t order_by_page(const void* indices, uint32_t index_bytes, uint64_t count, const Pages& pages,
                           void* workspace, cudaStream_t stream) {
-  auto* const order = static_cast<uint32_t*>(workspace);
-  OrderArguments arguments = {indices, index_bytes, count,
-                              pages,   order,       order + aligned(count * sizeof(uint32_t)) / sizeof(uint32_t)};
+  auto* const counts = reinterpret_cast<uint32_t*>(static_cast<char*>(workspace) + aligned(count * sizeof(uint64_t)));
+  OrderArguments arguments = {indices, index_bytes, count, pages, static_cast<uint64_t*>(workspace), counts};
   const size_t page_bytes = pages.count * sizeof(uint32_t);
   const auto ctas = static_cast<uint32_t>((count + order_tile - 1) / order_tile);
   cudaError_t error = cudaMemsetAsync(arguments.counts, 0, 2 * page_bytes, stream);
   if (error == cudaSuccess) error = launch(count_pages_kernel, ctas, order_threads, page_bytes, stream, arguments);
   if (error == cudaSuccess)
     error =
-        launch(place_positions_kernel, ctas, order_threads, 2 * page_bytes + 32 * sizeof(uint32_t), stream, arguments);
+        launch(place_entries_kernel, ctas, order_threads, 2 * page_bytes + 32 * sizeof(uint32_t), stream, arguments);
   return error;
 }
 

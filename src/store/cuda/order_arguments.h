@@ -12,6 +12,8 @@ struct Pages {
   uint32_t count;  // 1 to max_pages; indices that are out of range count as the last page
 };
 inline constexpr uint32_t max_pages = 4096;
+// Rows that entries have numbers for. Indices that are out of range become this one.
+inline constexpr uint64_t max_ordered_rows = UINT32_MAX;
 
 // Pages of at least `page_rows` rows, for a table of `rows` rows.
 constexpr Pages pages_of(uint64_t rows, uint64_t page_rows) {
@@ -25,8 +27,8 @@ struct OrderArguments {
   uint32_t index_bytes;
   uint64_t count;
   Pages pages;
-  uint32_t* order;   // the result
-  uint32_t* counts;  // two words for each page, 0 before
+  uint64_t* entries;  // the result (Selection::entries)
+  uint32_t* counts;   // two words for each page, 0 before
 };
 
 }  // namespace narrowcast::store::cuda

@@ -140,7 +140,8 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
 
   const uint64_t table_bytes =
       table.stride != 0 ? table.capacity * table.stride : uint64_t{table.offsets[table.rows]} * table.unit_bytes;
-  if (table_bytes > ordered_table_bytes && slot_bytes < ordered_row_bytes && max_rows_ >= ordered_rows) {
+  if (table_bytes > ordered_table_bytes && slot_bytes < ordered_row_bytes && max_rows_ >= ordered_rows &&
+      table.capacity <= max_ordered_rows) {
     is_ordered_ = true;
     const uint64_t rows_per_page = std::max<uint64_t>(page_bytes / (table_bytes / table.capacity), 1);
     pages_ = pages_of(table.capacity, rows_per_page);
@@ -243,7 +244,7 @@ cudaError_t Reader::gather_piece(const Indices& indices, char* out, const RowTar
   if (is_ordered_ && !indices.in_order && indices.count >= ordered_rows) {
     RETURN_CUDA_ERROR(
         order_by_page(indices.data, indices.index_bytes, indices.count, pages_, order_workspace_, target.stream));
-    call.selection.order = reinterpret_cast<const uint32_t*>(order_workspace_);
+    call.selection.entries = reinterpret_cast<const uint64_t*>(order_workspace_);
   }
   RETURN_CUDA_ERROR(start(target.stream));
   if (cache_ != nullptr) return gather_cached(call, target);
@@ -265,7 +266,7 @@ cudaError_t Reader::gather_cached(const GatherArguments& call, const RowTarget& 
   CacheCall cached = cache_call();
   cached.indices = call.selection.indices;
   cached.index_bytes = call.selection.index_bytes;
-  cached.order = call.selection.order;
+  cached.entries = call.selection.entries;
   cached.count = call.selection.count;
   cached.may_evict = true;
   cached.out = call.selection.out;
@@ -286,13 +287,13 @@ cudaError_t Reader::gather_cached(const GatherArguments& call, const RowTarget& 
   hits.shape = cached_shape_;
   hits.selection.indices = cache_->way_of();
   hits.selection.index_bytes = sizeof(int32_t);
-  hits.selection.order = cache_->hits();
+  hits.selection.entries = cache_->hits();
   hits.selection.device_count = &words->hits;
   hits.selection.retries = {cache_->misses(), &words->misses, cache_->sets().rows, &words->counters.overflows};
   RETURN_CUDA_ERROR(launch_gather(kernel_, hits, sms, target.stream));
 
   GatherArguments misses = call;
-  misses.selection.order = cache_->misses();
+  misses.selection.entries = cache_->misses();
   misses.selection.device_count = &words->misses;
   RETURN_CUDA_ERROR(launch_gather(kernel_, misses, sms, target.stream));
   return cache_->copy(cached, call.selection.unit_bytes, sms, target.stream);

@@ -291,17 +291,18 @@ TEST_CASE("indices that are ordered by page are those that were given") {
   DeviceArray<char> workspace(order_workspace_bytes(count, pages));
   CHECK_CUDA(cudaMemcpy(on_device.data(), indices.data(), count * 8, cudaMemcpyHostToDevice));
   CHECK_CUDA(order_by_page(on_device.data(), 8, count, pages, workspace.data(), nullptr));
-  std::vector<uint32_t> positions(count);
-  CHECK_CUDA(cudaMemcpy(positions.data(), workspace.data(), count * 4, cudaMemcpyDeviceToHost));
+  std::vector<uint64_t> entries(count);
+  CHECK_CUDA(cudaMemcpy(entries.data(), workspace.data(), count * sizeof entries[0], cudaMemcpyDeviceToHost));
   const auto page = [&](uint32_t position) {
     return std::min<uint64_t>(static_cast<uint64_t>(indices[position]) >> pages.shift, pages.count - 1);
   };
   std::vector<bool> seen(count);
   for (size_t i = 0; i < count; ++i) {
-    REQUIRE(positions[i] < count);
-    CHECK_FALSE(seen[positions[i]]);
-    seen[positions[i]] = true;
-    if (i != 0) CHECK(page(positions[i - 1]) <= page(positions[i]));
+    const uint32_t position = entry_position(entries[i]);
+    REQUIRE(position < count);
+    CHECK_FALSE(seen[position]);
+    seen[position] = true;
+    if (i != 0) CHECK(page(entry_position(entries[i - 1])) <= page(position));
   }
 }
 
