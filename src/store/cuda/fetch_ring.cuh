@@ -12,8 +12,6 @@
 
 namespace narrowcast::store::cuda {
 
-inline constexpr uint32_t line_parts = line_bytes / 16;
-
 inline constexpr uint32_t skew_shift = 24;
 
 // What is known of a row before its payload is there. Aligned so that it is loaded at once.
@@ -35,6 +33,9 @@ struct Payload {
 
 template <typename Team>
 class FetchRing {
+  // Of a request to host memory.
+  static constexpr uint32_t request_bytes = Team::has_lane_rows ? 64 : line_bytes, request_parts = request_bytes / 16;
+
  public:
   // memory: shared memory of the team, 16-byte aligned. Teams of several warps have one row in a step. Counts rows and
   // their bytes.
@@ -51,14 +52,16 @@ class FetchRing {
         lane_(static_cast<uint32_t>(lane)),
         count_(count_of(arguments.selection)),
         left_(count_),
-        rows_(Team::is_alone ? arguments.shape.rows : 1) {
-    constexpr uint32_t groups = 32 / line_parts;
+        rows_(Team::has_lane_rows ? 32
+              : Team::is_alone    ? arguments.shape.rows
+                                  : 1) {
+    constexpr uint32_t groups = 32 / request_parts;
     // Opaque, so that they are not computed again in each step.
     rows_at_a_time_ = device::opaque(min(rows_, groups));
-    const uint32_t shift = device::highest_bit(rows_at_a_time_), group = team.warp() * groups + lane_ / line_parts;
+    const uint32_t shift = device::highest_bit(rows_at_a_time_), group = team.warp() * groups + lane_ / request_parts;
     lines_at_a_time_ = device::opaque((team.warps() * groups) >> shift);
     group_row_ = device::opaque(group & (rows_at_a_time_ - 1));
-    group_offset_ = device::opaque((group >> shift) * line_bytes + lane_ % line_parts * 16);
+    group_offset_ = device::opaque((group >> shift) * request_bytes + lane_ % request_parts * 16);
     // Large batches cost less, but each team should have several.
     const uint32_t teams_of_cta = blockDim.x / 32 / team.warps(), teams = gridDim.x * teams_of_cta;
     batch_rows_ = 32;
@@ -102,8 +105,12 @@ class FetchRing {
   // The current step's row number `row`.
   __device__ FetchedRow row(uint32_t row) const { return records(at())[row]; }
   // Where its slot is, which it may not fill. fetched: the row.
-  __device__ const char* slot(uint32_t row, const FetchedRow& fetched) const {
+  __device__ char* slot(uint32_t row, const FetchedRow& fetched) const {
     return memory_ + (at() + row * shape_.slot_area + fetched.skew());
+  }
+  // 16 bytes of a slot without skew.
+  __device__ char* slot_part(uint32_t row, uint32_t part) const {
+    return memory_ + (at() + row * shape_.slot_area + part * 16);
   }
   // The number in the table of the row at `output`.
   __device__ uint64_t number_of(uint32_t output) const { return index_at(output); }
@@ -147,7 +154,7 @@ class FetchRing {
   }
   __device__ uint32_t* headers(uint32_t stage) const { return reinterpret_cast<uint32_t*>(records(stage) + rows_); }
   // Whole steps are loaded at once if their slots lie in device memory as they do in a stage.
-  __device__ bool is_bulk() const { return device::has_bulk_loads && places_.is_staged != 0; }
+  __device__ bool is_bulk() const { return !Team::has_lane_rows && device::has_bulk_loads && places_.is_staged != 0; }
   __device__ uint64_t* load_barrier(uint32_t stage) const {
     return reinterpret_cast<uint64_t*>(memory_ + (stage + shape_.stage_bytes - sizeof(uint64_t)));
   }
@@ -228,9 +235,11 @@ class FetchRing {
       const uint64_t begin = shuffle(next_begin_, from);
       const uint32_t end = __shfl_sync(device::all_lanes, next_end_, static_cast<int>(from));
       // Wraps around for parts before the row.
-      const uint32_t offset = group_offset_ - static_cast<uint32_t>(begin % line_bytes);
+      const uint32_t offset = group_offset_ - static_cast<uint32_t>(begin % request_bytes);
       const uint32_t to = stage + row * shape_.slot_area;
-      if (lines_at_a_time_ == 1 && shape_.slot_lines <= 2)
+      if constexpr (Team::has_lane_rows)
+        copy_parts<1, 0>(memory_ + (to + offset), begin + offset, offset, end);
+      else if (lines_at_a_time_ == 1 && shape_.slot_lines <= 2)
         copy_two_lines(to, begin, offset, end);
       else if (lines_at_a_time_ == 4)
         copy_lines<4>(to, begin, offset, end);

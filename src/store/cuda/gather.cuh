@@ -10,6 +10,7 @@
 #include "bit_stream.cuh"
 #include "fetch_ring.cuh"
 #include "gather_arguments.h"
+#include "lane_row.cuh"
 #include "row_output.cuh"
 #include "team.cuh"
 #include "tile.cuh"
@@ -32,7 +33,7 @@ namespace narrowcast::store::cuda {
 //   decode<is_output>(piece, to)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for
 //       all pieces in order until no tile has any left. The warps of a team call it equally often, at last for pieces
 //       that do not exist
-//   decode_whole<lanes>(piece, to)  optional: the same to the output, if all pieces exist and have 32 * lanes elements;
+//   decode_whole<lanes, is_output>(piece, to)  optional: the same if all pieces exist and have 32 * lanes elements;
 //       lanes: of a tile
 //   has_bits(coder_format)  false: all elements are 0, need not be decoded, and ok() is known before
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
@@ -48,7 +49,10 @@ class Gather {
         format_(arguments.format),
         shape_(arguments.shape),
         team_(team),
-        tile_(Team::is_alone ? arguments.shape.tile_lanes : 32, lane),
+        tile_(Team::has_lane_rows ? 1
+              : Team::is_alone    ? arguments.shape.tile_lanes
+                                  : 32,
+              lane),
         lane_(lane),
         scratch_(memory + team.warp() * shape_.staged_bytes),
         staged_(scratch_ + tile_.number * shape_.staged_area),
@@ -61,12 +65,16 @@ class Gather {
     for (; ring_.has_step(); ring_.advance()) {
       ring_.wait();
       const FetchedRow fetched = ring_.row(tile_.number);
-      const char* const slot = ring_.slot(tile_.number, fetched);
+      char* const slot = ring_.slot(tile_.number, fetched);
       char* const out = arguments_.selection.out + fetched.output * arguments_.selection.out_stride;
       if constexpr (Coder::has_header) {
         const uint32_t header = *reinterpret_cast<const uint32_t*>(slot);  // of tiles without a row, too
         if (__all_sync(device::all_lanes, is_usual(fetched.bytes(), header))) {
-          const bool ok = decode_to_output(header, slot, fetched.bytes(), out);
+          bool ok = true;
+          if constexpr (Team::has_lane_rows)
+            ok = decode_lane_rows(header, slot, fetched.bytes(), fetched.output);
+          else
+            ok = decode_to_output(header, slot, fetched.bytes(), out);
           if (!team_.all(ok)) reject({true, header, slot, fetched.bytes(), out, fetched.output}, ok);
           continue;
         }
@@ -157,7 +165,7 @@ class Gather {
       const uint32_t bytes = row.exists && ok ? format_.row_bytes : 0;
       if (tile_.lanes == 1 && arguments_.selection.unit_bytes == 16 &&
           __all_sync(device::all_lanes, reinterpret_cast<uintptr_t>(row.payload) % 16 == 0))
-        copy_short_rows(row.out, row.payload, bytes, lane_);
+        copy_short_rows(row.out, row.payload, bytes);
       else
         copy_row(tile_, row.out, row.payload, bytes, arguments_.selection.unit_bytes);
     } else {
@@ -169,6 +177,17 @@ class Gather {
       }
     }
     if (!team_.all(ok)) reject(row, ok);
+  }
+
+  // The same for tiles of one lane, from multiples of 16.
+  __device__ void copy_short_rows(char* out, const char* payload, uint32_t bytes) const {
+    store_short_rows(
+        lane_, [&](int row) { return __shfl_sync(device::all_lanes, bytes, row); },
+        [&](int row) { return reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), row)); },
+        [&](int row, int part, bool exists) {
+          const auto from = shuffle(reinterpret_cast<uintptr_t>(payload), row) + part * sizeof(uint4);
+          return exists ? *reinterpret_cast<const uint4*>(from) : uint4{};
+        });
   }
 
   // Copies the rows that are not coded. Whether a row is coded, can be copied, or does not exist.
@@ -205,6 +224,34 @@ class Gather {
     atomicAdd(retries.total, 1ull);
   }
 
+  // Decodes the rows of the lanes in their slots, from which four lanes store each.
+  __device__ bool decode_lane_rows(uint32_t header, char* slot, uint32_t payload_bytes, uint32_t output) {
+    constexpr uint32_t elems = 32, row_bytes = elems * sizeof(typename Coder::Staged);
+    bool ok = true;
+    uint4 vectors[LaneRow::vectors];
+    if (__all_sync(device::all_lanes, LaneRow(slot).decode(vectors))) {
+#pragma unroll
+      for (uint32_t i = 0; i < LaneRow::vectors; ++i) reinterpret_cast<uint4*>(slot)[i] = vectors[i];
+    } else {
+      Coder coder(tile_, team_, format_, arguments_.coder, header, slot, payload_bytes, header_bytes, elems, scratch_);
+      coder.template decode_whole<1, false>(0, slot);
+      ok = coder.ok();
+    }
+    __syncwarp();
+    const uint32_t all_ok = __ballot_sync(device::all_lanes, ok);
+    store_short_rows(
+        lane_, [&](int row) { return (all_ok >> row & 1) != 0 ? row_bytes : 0; },
+        [&](int row) {
+          return arguments_.selection.out +
+                 __shfl_sync(device::all_lanes, output, row) * arguments_.selection.out_stride;
+        },
+        [&](int row, int part, bool) {
+          return *reinterpret_cast<const uint4*>(
+              ring_.slot_part(static_cast<uint32_t>(row), static_cast<uint32_t>(part)));
+        });
+    return ok;
+  }
+
   __device__ bool decode_to_output(uint32_t header, const char* payload, uint32_t payload_bytes, char* out) {
     Coder coder(tile_, team_, format_, arguments_.coder, header, payload, payload_bytes, header_bytes, format_.elems,
                 scratch_);
@@ -215,14 +262,14 @@ class Gather {
         decode_piece(first / Coder::piece_elems, out + first * sizeof(typename Coder::Staged));
       }
     };
-    if constexpr (requires(Coder& of_rows, char* to) { of_rows.template decode_whole<32>(0, to); }) {
+    if constexpr (requires(Coder& of_rows, char* to) { of_rows.template decode_whole<32, true>(0, to); }) {
       if (format_.elems % (team_.warps() * Coder::piece_elems) == 0) {
-        decode_pieces([&](uint32_t piece, char* to) { coder.template decode_whole<32>(piece, to); });
+        decode_pieces([&](uint32_t piece, char* to) { coder.template decode_whole<32, true>(piece, to); });
         return coder.ok();
       }
       if constexpr (Team::is_alone) {
         if (format_.elems == 4 * 32) {
-          coder.template decode_whole<4>(0, out);
+          coder.template decode_whole<4, true>(0, out);
           return coder.ok();
         }
       }
@@ -250,19 +297,21 @@ class Gather {
     }
     // No elements if the payload is too short.
     const uint32_t elems = coder.elems(), most = __reduce_max_sync(device::all_lanes, elems);
+    // Lanes with rows of their own have loaded all of a payload before they store the first element.
+    char* const staged = Team::has_lane_rows ? ring_.slot_part(tile_.number, 0) : staged_;
     uint32_t first_of_team = 0;
     do {
       const uint32_t first = first_of_team + team_.warp() * Coder::piece_elems;
-      if (has_bits) coder.template decode<false>(first / Coder::piece_elems, staged_);
+      if (has_bits) coder.template decode<false>(first / Coder::piece_elems, staged);
       __syncwarp();
       const uint32_t count = first < elems ? min(elems - first, Coder::piece_elems) : 0;
       char* const to = row.out + first * sizeof(Staged);
       if (format_.has_zeros) {
-        map.template store<Staged>(row.out, staged_, first, count, first + count >= elems, is_coded && elems == coded);
+        map.template store<Staged>(row.out, staged, first, count, first + count >= elems, is_coded && elems == coded);
       } else if (format_.has_trim) {
-        store_untrimmed<Staged>(tile_, format_, to, has_bits ? staged_ : nullptr, count);
+        store_untrimmed<Staged>(tile_, format_, to, has_bits ? staged : nullptr, count);
       } else {
-        copy_row(tile_, to, staged_, count * sizeof(Staged), arguments_.selection.unit_bytes);
+        copy_row(tile_, to, staged, count * sizeof(Staged), arguments_.selection.unit_bytes);
       }
       __syncwarp();
       first_of_team += team_.warps() * Coder::piece_elems;

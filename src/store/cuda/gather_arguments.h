@@ -106,22 +106,23 @@ struct CallWords {    // all NULL if the table is never written
 
 // How a CTA uses its shared memory.
 struct GatherShape {
-  uint32_t tile_lanes;    // lanes for a row: a power of two
-  uint32_t rows;          // of a step: tiles of a warp
-  uint32_t slot_bytes;    // fetched ahead for each row; a multiple of 16
-  uint32_t slot_lines;    // the most 128-byte lines that they touch
-  uint32_t slot_area;     // shared memory of a slot
-  uint32_t records_at;    // where the records of a stage's rows are
-  uint32_t stage_bytes;   // shared memory of a stage; its last 8 bytes are a barrier of bulk loads
-  uint32_t stages;        // 2 to max_stages: steps that are fetched ahead, the current one included
-  uint32_t spare_rows;    // redirected or long rows that are fetched at a time
-  uint32_t spare_area;    // shared memory of one of them
-  uint32_t staged_area;   // shared memory of a row's piece of decoded elements; 0: they are not staged
-  uint32_t staged_bytes;  // of all of them, for each warp
-  uint32_t team_warps;    // warps that decode a row together; more than one only if tile_lanes is 32
-  uint32_t sums_bytes;    // shared memory of a team for its sums
-  uint32_t team_bytes;    // shared memory of a team
-  uint32_t warps;         // of a CTA: a multiple of team_warps
+  uint32_t tile_lanes;     // lanes for a row: a power of two
+  uint32_t rows;           // of a step: tiles of a warp
+  uint32_t has_lane_rows;  // rows and slots have 64 bytes, slots are at multiples of 64, and a tile is a lane
+  uint32_t slot_bytes;     // fetched ahead for each row; a multiple of 16
+  uint32_t slot_lines;     // the most 128-byte lines that they touch
+  uint32_t slot_area;      // shared memory of a slot
+  uint32_t records_at;     // where the records of a stage's rows are
+  uint32_t stage_bytes;    // shared memory of a stage; its last 8 bytes are a barrier of bulk loads
+  uint32_t stages;         // 2 to max_stages: steps that are fetched ahead, the current one included
+  uint32_t spare_rows;     // redirected or long rows that are fetched at a time
+  uint32_t spare_area;     // shared memory of one of them
+  uint32_t staged_area;    // shared memory of a row's piece of decoded elements; 0: they are not staged
+  uint32_t staged_bytes;   // of all of them, for each warp
+  uint32_t team_warps;     // warps that decode a row together; more than one only if tile_lanes is 32
+  uint32_t sums_bytes;     // shared memory of a team for its sums
+  uint32_t team_bytes;     // shared memory of a team
+  uint32_t warps;          // of a CTA: a multiple of team_warps
 };
 
 inline constexpr uint32_t max_stages = 8;

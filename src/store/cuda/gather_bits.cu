@@ -13,7 +13,8 @@ namespace {
     extern __shared__ char shared_memory[];                              \
     gather<coder>(arguments, shared_memory);                             \
   }
-GATHER_KERNEL(raw, RawRow, max_raw_warps)
+GATHER_KERNEL(raw, RawRow<>, max_raw_warps)
+GATHER_KERNEL(short_raw, RawRow<LaneRows>, max_raw_warps)
 GATHER_KERNEL(plain_1, PlainRow<uint8_t>, max_coded_warps)
 GATHER_KERNEL(plain_2, PlainRow<uint16_t>, max_coded_warps)
 GATHER_KERNEL(plain_4, PlainRow<uint32_t>, max_coded_warps)
@@ -28,23 +29,23 @@ const void* pointer(void (*kernel)(GatherArguments)) { return reinterpret_cast<c
 
 }  // namespace
 
-GatherKernel raw_kernel() { return {pointer(gather_raw), 0, nullptr}; }
+GatherKernel raw_kernel() { return {pointer(gather_raw), 0, nullptr, pointer(gather_short_raw)}; }
 
 GatherKernel plain_kernel(uint32_t elem_bytes) {
   switch (elem_bytes) {
-    case 1: return {pointer(gather_plain_1), 1, nullptr};
-    case 2: return {pointer(gather_plain_2), 2, nullptr};
-    case 4: return {pointer(gather_plain_4), 4, nullptr};
-    default: return {pointer(gather_plain_8), 8, nullptr};
+    case 1: return {pointer(gather_plain_1), 1, nullptr, nullptr};
+    case 2: return {pointer(gather_plain_2), 2, nullptr, nullptr};
+    case 4: return {pointer(gather_plain_4), 4, nullptr, nullptr};
+    default: return {pointer(gather_plain_8), 8, nullptr, nullptr};
   }
 }
 
 GatherKernel invariant_kernel(uint32_t chunk_bytes) {
   switch (chunk_bytes) {
-    case 1: return {pointer(gather_invariant_1), 1, nullptr};
-    case 2: return {pointer(gather_invariant_2), 2, nullptr};
-    case 4: return {pointer(gather_invariant_4), 4, nullptr};
-    default: return {pointer(gather_invariant_8), 8, nullptr};
+    case 1: return {pointer(gather_invariant_1), 1, nullptr, nullptr};
+    case 2: return {pointer(gather_invariant_2), 2, nullptr, nullptr};
+    case 4: return {pointer(gather_invariant_4), 4, nullptr, nullptr};
+    default: return {pointer(gather_invariant_8), 8, nullptr, nullptr};
   }
 }
 

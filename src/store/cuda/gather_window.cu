@@ -27,6 +27,11 @@ GATHER_KERNEL(float64, window::float64)
 GATHER_KERNEL(float8_e4m3, window::float8_e4m3)
 GATHER_KERNEL(float8_e5m2, window::float8_e5m2)
 #undef GATHER_KERNEL
+__global__ void __launch_bounds__(max_coded_warps * 32, 1)
+    gather_short_bfloat16(const __grid_constant__ GatherArguments arguments) {
+  extern __shared__ char shared_memory[];
+  gather<WindowRow<window::bfloat16, LaneRows>>(arguments, shared_memory);
+}
 
 using Kernel = void (*)(GatherArguments);
 const void* pointer(Kernel kernel) { return reinterpret_cast<const void*>(kernel); }
@@ -35,10 +40,10 @@ const void* pointer(Kernel kernel) { return reinterpret_cast<const void*>(kernel
 
 GatherKernel window_kernel(ncast_dtype dtype, uint32_t low_bits) {
   const auto kernels = [](Kernel kernel, uint32_t staged_bytes, Kernel for_teams) {
-    return GatherKernel{pointer(kernel), staged_bytes, pointer(for_teams)};
+    return GatherKernel{pointer(kernel), staged_bytes, pointer(for_teams), nullptr};
   };
   switch (dtype) {
-    case NCAST_BFLOAT16: return kernels(gather_bfloat16, 2, teams_bfloat16);
+    case NCAST_BFLOAT16: return {pointer(gather_bfloat16), 2, pointer(teams_bfloat16), pointer(gather_short_bfloat16)};
     case NCAST_FLOAT16:
       return low_bits == 0 ? kernels(gather_float16, 2, teams_float16)
                            : kernels(gather_trimmed_float16, 2, teams_trimmed_float16);
@@ -49,7 +54,7 @@ GatherKernel window_kernel(ncast_dtype dtype, uint32_t low_bits) {
     case NCAST_FLOAT64: return kernels(gather_float64, 8, teams_float64);
     case NCAST_FLOAT8_E4M3: return kernels(gather_float8_e4m3, 1, teams_float8_e4m3);
     case NCAST_FLOAT8_E5M2: return kernels(gather_float8_e5m2, 1, teams_float8_e5m2);
-    default: return {nullptr, 0, nullptr};
+    default: return {nullptr, 0, nullptr, nullptr};
   }
 }
 

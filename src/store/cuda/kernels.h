@@ -13,6 +13,7 @@ struct GatherKernel {
   const void* function;   // NULL if there is none
   uint32_t staged_bytes;  // of a decoded element; 0 if rows are not coded
   const void* for_teams;  // if team_warps is greater than 1; NULL if there is none. Rows have no zero map
+  const void* for_lanes;  // if has_lane_rows; NULL if there is none. Rows have neither stage
 };
 
 GatherKernel raw_kernel();

@@ -18,8 +18,9 @@ cudaError_t find_gather_machine(GatherMachine* machine) {
 cudaError_t prepare_gather(const GatherKernel& kernel, const GatherMachine& machine) {
   const auto bytes = static_cast<int>(machine.shared_bytes);
   cudaError_t error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error == cudaSuccess && kernel.for_teams != nullptr)
-    error = cudaFuncSetAttribute(kernel.for_teams, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  for (const void* const other : {kernel.for_teams, kernel.for_lanes})
+    if (error == cudaSuccess && other != nullptr)
+      error = cudaFuncSetAttribute(other, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   return error;
 }
 
@@ -30,8 +31,10 @@ cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arg
   const uint64_t useful = std::max<uint64_t>((arguments.selection.count + rows_per_cta - 1) / rows_per_cta, 1);
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(useful, sms));
   const uint32_t teams = shape.warps / shape.team_warps;
-  return device::launch(shape.team_warps == 1 ? kernel.function : kernel.for_teams, ctas, shape.warps,
-                        size_t{teams} * shape.team_bytes, stream, false, arguments);
+  const void* const function = shape.team_warps != 1      ? kernel.for_teams
+                               : shape.has_lane_rows != 0 ? kernel.for_lanes
+                                                          : kernel.function;
+  return device::launch(function, ctas, shape.warps, size_t{teams} * shape.team_bytes, stream, false, arguments);
 }
 
 }  // namespace narrowcast::store::cuda

@@ -5,8 +5,9 @@
 
 namespace narrowcast::store::cuda {
 
+template <typename TeamType = Alone>
 struct RawRow {
-  using Team = Alone;
+  using Team = TeamType;
   static constexpr bool has_header = false;
 };
 

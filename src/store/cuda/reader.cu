@@ -163,6 +163,7 @@ GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool 
   input.has_only_map = format_.has_zeros != 0 && table_.model->coder == Coder::PLAIN && table_.model->coded_bits() == 0;
   input.staged_bytes = kernel_.staged_bytes;
   input.has_teams = kernel_.for_teams != nullptr && format_.has_zeros == 0;
+  input.has_lanes = kernel_.for_lanes != nullptr && format_.has_zeros == 0 && format_.has_trim == 0;
   input.slot_bytes = static_cast<uint32_t>(slot_bytes);
   input.slot_alignment = slot_alignment;
   input.far_bytes = static_cast<uint32_t>(std::max(most_bytes_, table_.entry_stride));

@@ -76,9 +76,11 @@ __device__ __forceinline__ void copy_row(const Tile& tile, char* to, const char*
   }
 }
 
-// The same for tiles of one lane and rows of at most 64 bytes, in units of 16 bytes, from multiples of 16. Four lanes
-// store a row together: a store of less than a sector of 32 bytes takes as long as that of four.
-__device__ __forceinline__ void copy_short_rows(char* to, const char* from, uint32_t bytes, int lane) {
+// Stores a row of at most 64 bytes for each lane of a warp, in units of 16 bytes. Four lanes store a row together: a
+// store of less than a sector of 32 bytes takes as long as that of four. bytes_of(row): 0 if it does not exist.
+// to_of(row): in the output. part_of(row, part, exists): 16 bytes of shared memory. All lanes call these functions.
+template <typename BytesOf, typename ToOf, typename PartOf>
+__device__ __forceinline__ void store_short_rows(int lane, BytesOf bytes_of, ToOf to_of, PartOf part_of) {
   constexpr int lanes = 4, vector_bytes = 16;
   const int part = lane % lanes;
   char* its_to[lanes];
@@ -87,14 +89,9 @@ __device__ __forceinline__ void copy_short_rows(char* to, const char* from, uint
 #pragma unroll
   for (int i = 0; i < lanes; ++i) {
     const int row = i * (32 / lanes) + lane / lanes;
-    const auto shuffle = [&](const char* address) {
-      return reinterpret_cast<char*>(
-          __shfl_sync(device::all_lanes, static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(address)), row));
-    };
-    has_part[i] = static_cast<uint32_t>(part * vector_bytes) < __shfl_sync(device::all_lanes, bytes, row);
-    its_to[i] = shuffle(to) + part * vector_bytes;
-    const char* const its_from = shuffle(from) + part * vector_bytes;
-    if (has_part[i]) vectors[i] = *reinterpret_cast<const uint4*>(its_from);
+    has_part[i] = static_cast<uint32_t>(part * vector_bytes) < bytes_of(row);
+    its_to[i] = to_of(row) + part * vector_bytes;
+    vectors[i] = part_of(row, part, has_part[i]);
   }
 #pragma unroll
   for (int i = 0; i < lanes; ++i)

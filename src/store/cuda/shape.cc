@@ -12,10 +12,10 @@ constexpr uint32_t load_barrier_bytes = 8;
 // A lane decodes up to 32 elements, copies 64 bytes of rows that are not coded, or stores vectors of zeros and fills.
 constexpr uint32_t lane_elems = 32, lane_bytes = 64, vector_bytes = 16;
 // Redirected rows are rare; more of them than fit here take several turns.
-constexpr uint32_t spare_bytes = 512;
+constexpr uint32_t spare_bytes = 384;
 // Lines that are fetched pass through the L1 cache, which has what CTAs leave of the memory that both share. With less
-// than this, fewer are fetched at a time.
-constexpr size_t l1_bytes = 32 << 10;
+// than this, fewer are fetched at a time. Slots of 64 bytes take as much of it as those of 128.
+constexpr size_t l1_bytes = 32 << 10, lane_rows_l1_bytes = 64 << 10;
 
 constexpr uint32_t rounded(uint32_t bytes, uint32_t to) { return (bytes + to - 1) / to * to; }
 
@@ -34,7 +34,12 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   shape.tile_lanes = std::bit_ceil(std::clamp(lanes, 1u, 32u));
   const uint32_t rows = shape.rows = 32 / shape.tile_lanes;
 
+  constexpr uint32_t short_bytes = 64;
   shape.slot_bytes = rounded(input.slot_bytes, 16);
+  shape.has_lane_rows = input.has_lanes && !input.is_staged && input.row_bytes == short_bytes &&
+                                shape.slot_bytes == short_bytes && input.slot_alignment % short_bytes == 0
+                            ? 1
+                            : 0;
   const uint32_t skew = input.slot_alignment % 16 == 0 ? 0 : 15;
   const uint32_t fetched_bytes = shape.slot_area = rounded(shape.slot_bytes + skew, 16);
   if (input.is_coded && !input.is_staged && rows > 1) shape.slot_area = apart_in_banks(fetched_bytes, shape.tile_lanes);
@@ -46,6 +51,8 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   shape.spare_rows = std::clamp(spare_bytes / shape.spare_area, 1u, rows);
   const bool has_staged = input.is_coded && !input.has_only_map;
   shape.staged_area = has_staged ? rounded(std::min(input.elems, piece_elems) * input.staged_bytes, 16) : 0;
+  // Lanes with rows of their own decode them in their slots.
+  if (shape.has_lane_rows != 0) shape.staged_area = 0;
   // The exponents of a piece's escapes are in the same memory before its elements. Loads may go beyond the last one.
   const uint32_t exponent_bytes = piece_elems * (input.staged_bytes == 8 ? 2 : 1) + 16;
   if (has_staged) shape.staged_bytes = rounded(std::max(rows * shape.staged_area, exponent_bytes), 16);
@@ -74,8 +81,9 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
 }  // namespace
 
 GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
-  const GatherShape largest = shape_within(input, shared_bytes),
-                    modest = shape_within(input, shared_bytes - std::min(shared_bytes, l1_bytes));
+  const GatherShape largest = shape_within(input, shared_bytes);
+  const size_t left = largest.has_lane_rows != 0 ? lane_rows_l1_bytes : l1_bytes;
+  const GatherShape modest = shape_within(input, shared_bytes - std::min(shared_bytes, left));
   return modest.warps == largest.warps && modest.team_warps == largest.team_warps ? modest : largest;
 }
 

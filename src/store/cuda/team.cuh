@@ -11,7 +11,7 @@ namespace narrowcast::store::cuda {
 // A team of one warp.
 class Alone {
  public:
-  static constexpr bool is_alone = true;
+  static constexpr bool is_alone = true, has_lane_rows = false;
   __device__ Alone(uint32_t, uint32_t*) {}
   __device__ static uint32_t warps() { return 1; }
   __device__ static uint32_t number() { return device::warp_id(); }  // of the team
@@ -25,9 +25,16 @@ class Alone {
   }
 };
 
+// A team of one warp whose lanes have a row each: of 64 bytes, in slots of 64 bytes at multiples of 64.
+class LaneRows : public Alone {
+ public:
+  static constexpr bool has_lane_rows = true;
+  using Alone::Alone;
+};
+
 class Team {
  public:
-  static constexpr bool is_alone = false;
+  static constexpr bool is_alone = false, has_lane_rows = false;
   // sums: shared memory of the team, 2 * warps words.
   __device__ Team(uint32_t warps, uint32_t* sums)
       : warps_(warps), number_(device::warp_id() / warps), warp_(device::warp_id() % warps), sums_(sums) {}

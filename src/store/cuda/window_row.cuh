@@ -63,10 +63,10 @@ class WindowRow {
     if (elems_ % 32 != 0 && piece == elems_ / window::group_elems) copy_rest<is_output>(lanes, to);
   }
   // Addresses are constant distances apart. Not for other types, whose kernels would need more registers.
-  template <uint32_t lanes>
+  template <uint32_t lanes, bool is_output>
     requires(Type.value_bytes == 2 || Type.value_bytes == 4)
   __device__ void decode_whole(uint32_t piece, char* to) {
-    decode_lanes<true>(piece, lanes, ok_, to);
+    decode_lanes<is_output>(piece, lanes, ok_, to);
   }
   __device__ static bool has_bits(const CoderFormat&) { return true; }
   __device__ bool ok() const { return ok_ && escapes_done_ == escapes_; }

@@ -92,6 +92,12 @@ inline int __ffsll(long long value) {
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
   return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> (shift % 32));
 }
+inline uint32_t __funnelshift_rc(uint32_t low, uint32_t high, uint32_t shift) {
+  return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> std::min(shift, 32u));
+}
+inline uint32_t __funnelshift_lc(uint32_t low, uint32_t high, uint32_t shift) {
+  return static_cast<uint32_t>((uint64_t{high} << 32 | low) << std::min(shift, 32u) >> 32);
+}
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = uint64_t{b} << 32 | a;
   uint32_t result = 0;
