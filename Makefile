@@ -107,7 +107,8 @@ build-sanitize/build.ninja: $(VENV)/build.stamp $(OPTIONS)
 
 # --- test -----------------------------------------------------------------------------------------------------------
 
-CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
+# Twice the number of jobs, and one more, because most tests count as two (processor_shares in cmake/tests.cmake).
+CTEST = ctest --output-on-failure --no-tests=error -j $$(( 2 * $(JOBS) + 1 ))
 
 test: test-native test-sanitize test-python
 
