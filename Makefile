@@ -107,8 +107,7 @@ build-sanitize/build.ninja: $(VENV)/build.stamp $(OPTIONS)
 
 # --- test -----------------------------------------------------------------------------------------------------------
 
-# Twice the number of jobs, and one more, because most tests count as two (processor_shares in cmake/tests.cmake).
-CTEST = ctest --output-on-failure --no-tests=error -j $$(( 2 * $(JOBS) + 1 ))
+CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
 test: test-native test-sanitize test-python
 

@@ -4,9 +4,6 @@
 # tests/fuzz/*.cc:    one executable per file, each with an LLVMFuzzerTestOneInput.
 set(tests ${PROJECT_SOURCE_DIR}/tests)
 set(test_seconds 300)
-# PROCESSORS of a test that computes. `make test` gives CTest two for each processor and one more, so that a test that
-# waits runs beside as many others as there are processors.
-set(processor_shares 2)
 set(NARROWCAST_FUZZ_RUNS 20000 CACHE STRING "Mutated inputs per fuzz target in a replay")
 
 # doctest itself: no code of the library, and slow to compile with optimization and sanitizers.
@@ -39,7 +36,7 @@ function(add_area_test name)
   target_compile_definitions(${name} PRIVATE NARROWCAST_TEST_DATA="${tests}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_seconds} SKIP_RETURN_CODE 77 PROCESSORS ${processor_shares})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_seconds} SKIP_RETURN_CODE 77)
 endfunction()
 
 file(GLOB areas CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests}/*)
@@ -79,9 +76,6 @@ foreach(folder IN LISTS areas)
   endif()
 endforeach()
 
-# It waits for timeouts most of the time. CTest begins with it.
-set_tests_properties(comm_test PROPERTIES PROCESSORS 1 COST 200)
-
 if(NOT NARROWCAST_SANITIZE)
   include(cmake/generated_samples.cmake)
 endif()
@@ -105,5 +99,5 @@ foreach(source IN LISTS fuzz_targets)
   endif()
   file(GLOB corpus CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests}/fuzz/corpus/${name})
   add_test(NAME fuzz_${name} COMMAND fuzz_${name} -runs=${NARROWCAST_FUZZ_RUNS} -seed=1 ${corpus})
-  set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT ${test_seconds} PROCESSORS ${processor_shares})
+  set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT ${test_seconds})
 endforeach()
