@@ -32,16 +32,17 @@ set(simt_headers ${PROJECT_BINARY_DIR}/simt_headers)
 file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/store/cuda/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/*.h
   ${PROJECT_SOURCE_DIR}/src/store/cuda/build/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/build/encode_arguments.h)
-foreach(header IN LISTS store_headers ITEMS codec/frame/layout.h codec/window/format.h codec/window/packing.cuh
+foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh codec/frame/layout.h codec/window/format.h codec/window/packing.cuh
     codec/window/parts.cuh device/copy.cuh store/rows/format.h
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
 endforeach()
-foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_load.cuh device/ptx/named_barrier.cuh device/ptx/system_memory.cuh)
+foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cuh device/ptx/bulk_load.cuh device/ptx/named_barrier.cuh device/ptx/system_memory.cuh)
   file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
 endforeach()
 set(store_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
-  ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc)
+  ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc
+  ${tests}/store/cuda/simt/frame_read_test.inc)
 
 set_source_files_properties(${store_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")

@@ -178,12 +178,11 @@ ncast_status TableReader::read_counters(const char* function, ncast_store_reader
     counters->damaged_rows_read = sums.corrupt_rows;
     return NCAST_OK;
   }
-  bool is_damaged = false;
-  if (const ncast_status status = frames_->take_damage(function, &is_damaged, stream); status != NCAST_OK)
-    return status;
-  damaged_frames_ += is_damaged ? 1 : 0;
+  FrameReader::Found found = {};
+  if (const ncast_status status = frames_->take_found(function, &found, stream); status != NCAST_OK) return status;
+  damaged_frames_ += found.is_damaged ? 1 : 0;
   counters->rows_read = frame_rows_;
-  counters->fetched_bytes = frames_->fetched_bytes();
+  counters->fetched_bytes = found.payload_bytes;
   counters->damaged_rows_read = damaged_frames_;
   return NCAST_OK;
 }

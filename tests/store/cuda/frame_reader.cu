@@ -81,9 +81,9 @@ class Fixture {
     return wrong;
   }
   bool take_damage() {
-    bool is_damaged = false;
-    CHECK_OK(reader_->take_damage(caller, &is_damaged, stream_));
-    return is_damaged;
+    FrameReader::Found found = {};
+    CHECK_OK(reader_->take_found(caller, &found, stream_));
+    return found.is_damaged;
   }
 
  private:

@@ -1,0 +1,38 @@
+// Reads ranges of a tensor that consists of consecutive frames, which the GPU may read from mapped host memory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "narrowcast/cuda.h"
+#include "store/cuda/frame_read_arguments.h"
+#include "store/cuda/launch.h"
+
+namespace narrowcast::store::cuda {
+
+// Enqueues reads. They allocate nothing and can be captured.
+class FrameReadKernel {
+ public:
+  // Prepares the kernel of a tensor for the current GPU, so that launches cost little. Errors: INVALID_ARGUMENT,
+  // UNSUPPORTED, CUDA_ERROR; the message begins with `function`.
+  ncast_status prepare(const char* function, ncast_dtype dtype, ncast_codec codec, uint64_t frame_elems,
+                       uint64_t elems);
+  // As in TensorFrames. Before the first read.
+  void set_memory(const uint64_t* offsets, FrameReadCounts* counts) {
+    tensor_.offsets = offsets;
+    tensor_.counts = counts;
+  }
+  // sms: the most that it may use, at least 1.
+  cudaError_t launch(const FrameRead& read, uint32_t sms, cudaStream_t stream) const;
+
+ private:
+  TensorFrames tensor_ = {};
+  const void* function_ = nullptr;
+  uint32_t block_bytes_ = 0, most_warps_ = 0;
+  uint32_t warp_bytes_ = 0, shared_bytes_ = 0;  // of a warp without payloads, and of a CTA
+  GatherMachine machine_ = {};
+};
+
+}  // namespace narrowcast::store::cuda
