@@ -143,8 +143,9 @@ struct Sample {
 };
 std::vector<Sample> samples() {
   std::vector<Sample> all;
-  for (const uint64_t elems : {20u, 64u, 256u, 1031u, 20000u})
+  for (const uint64_t elems : {20u, 32u, 64u, 256u, 1031u, 20000u})
     all.push_back({"bfloat16", window_model(NCAST_BFLOAT16, elems, {}, false), floats(NCAST_BFLOAT16, {})});
+  all.push_back({"near bfloat16", window_model(NCAST_BFLOAT16, 32, {}, false), near_floats(NCAST_BFLOAT16)});
   const Trim eight{8, 0, 0x81, 0}, sixteen{16, 0, 0, 0}, three{3, 0, 5, 0};
   all.push_back({"float32", window_model(NCAST_FLOAT32, 384, {}, false), floats(NCAST_FLOAT32, {})});
   all.push_back({"trimmed float32", window_model(NCAST_FLOAT32, 128, eight, false), floats(NCAST_FLOAT32, eight)});
