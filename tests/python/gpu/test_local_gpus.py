@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import narrowcast
 import numpy as np
 import pytest
@@ -35,3 +37,36 @@ def test_one_thread_drives_all_gpus(count, grouped):
             with place.current():
                 place.finish(comm, stream)
                 assert (place.read(buffer, stream).view(np.float32) == RANKS).all()
+
+
+@pytest.mark.parametrize("codec", ["raw", "window"])
+def test_two_communicators_may_start_long_calls_in_different_orders(codec):
+    # The CTAs of both calls must be resident together: on every other GPU the second call starts first.
+    count = 16 << 20
+    places = [GpuPlace(rank, 160 << 20) for rank in range(RANKS)]
+    streams: list[list[Any]] = [[], []]
+    buffers: list[list[Any]] = [[], []]
+    for rank, place in enumerate(places):
+        with place.current():
+            for of_comm in (0, 1):
+                streams[of_comm].append(place.stream())
+                buffers[of_comm].append(place.carve(4 * count))
+                values = np.full(count, rank + 1 + 10 * of_comm, np.float32)
+                place.write(buffers[of_comm][-1], values, streams[of_comm][-1])
+    with (
+        narrowcast.LocalRanks(RANKS, backend="cuda", timeout_seconds=20) as first,
+        narrowcast.LocalRanks(RANKS, backend="cuda", timeout_seconds=20) as second,
+    ):
+        comms = (first, second)
+        for _ in range(5):
+            for rank in range(RANKS):
+                for of_comm in (0, 1) if rank % 2 == 0 else (1, 0):
+                    comms[of_comm][rank].all_reduce(
+                        buffers[of_comm][rank], op="max", stream=streams[of_comm][rank], dtype="float32", codec=codec
+                    )
+        for rank, place in enumerate(places):
+            for of_comm in (0, 1):
+                with place.current():
+                    place.finish(comms[of_comm][rank], streams[of_comm][rank])
+                    result = place.read(buffers[of_comm][rank], streams[of_comm][rank]).view(np.float32)
+                    assert (result == RANKS + 10 * of_comm).all()
