@@ -177,6 +177,8 @@ class DeviceBuffer:
             raise ValueError(f"{host.nbytes} bytes at {offset} do not fit a buffer of {self.count_bytes}")
         if host.nbytes:
             call("cuMemcpyHtoD_v2", c_uint64(self.pointer + offset), c_void_p(host.ctypes.data), c_size_t(host.nbytes))
+            # Short copies of pageable memory return before the GPU has the bytes, and other streams do not wait for it.
+            call("cuStreamSynchronize", c_void_p(0))
         return self
 
     def write_tiled(self, values: npt.NDArray[np.uint8]) -> DeviceBuffer:
