@@ -12,7 +12,7 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t unmatched = std::numeric_limits<uint32_t>::max();
 
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
@@ -33,7 +33,7 @@ struct Groups {
     uint32_t group, own_step, other_step;
   };
 
-  explicit Groups(const Plan& all) : plan(all), senders(plan.channels.size(), none), receivers(senders) {
+  explicit Groups(const Plan& all) : plan(all), senders(plan.channels.size(), unmatched), receivers(senders) {
     for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
       first.push_back(static_cast<uint32_t>(rank_of.size()));
       rank_of.insert(rank_of.end(), plan.ranks[rank].groups.size(), rank);
@@ -119,8 +119,8 @@ class Matching {
         exchanged_(exchanged),
         identity_(exchanged.size()),
         is_taken_(groups.size()),
-        images_(groups.size(), none),
-        channel_images_(plan.channels.size(), none) {
+        images_(groups.size(), unmatched),
+        channel_images_(plan.channels.size(), unmatched) {
     std::iota(identity_.begin(), identity_.end(), 0u);
   }
 
@@ -133,7 +133,7 @@ class Matching {
     for (uint32_t group = groups_.size(); group-- > 0;)
       candidates[{groups_.rank_of[group], image_colors_[group]}].push_back(group);
     for (uint32_t group = 0; group < groups_.size(); ++group) {
-      if (images_[group] != none) continue;
+      if (images_[group] != unmatched) continue;
       std::vector<uint32_t>& left = candidates[{exchanged_[groups_.rank_of[group]], colors_[group]}];
       while (!left.empty() && is_taken_[left.back()]) left.pop_back();
       if (left.empty() || !match(group, left.back()) || !follow()) return false;
@@ -147,7 +147,7 @@ class Matching {
  private:
   bool match(uint32_t group, uint32_t image) {
     if (images_[group] == image) return true;
-    if (images_[group] != none || is_taken_[image] || colors_[group] != image_colors_[image]) return false;
+    if (images_[group] != unmatched || is_taken_[image] || colors_[group] != image_colors_[image]) return false;
     images_[group] = image;
     is_taken_[image] = true;
     pending_.push_back(group);
@@ -191,7 +191,7 @@ class Matching {
   bool match_channels(uint32_t channel, uint32_t other) {
     uint32_t& image = channel_images_[channel];
     if (image == other) return true;
-    if (image != none) return false;
+    if (image != unmatched) return false;
     image = other;
     return match(groups_.senders[channel], groups_.senders[other]) &&
            match(groups_.receivers[channel], groups_.receivers[other]);
@@ -238,7 +238,7 @@ class Matching {
       return channel.from / machine.gpus_per_host == channel.to / machine.gpus_per_host;
     };
     for (size_t i = 0; i < channel_images_.size(); ++i) {
-      if (channel_images_[i] == none) continue;
+      if (channel_images_[i] == unmatched) continue;
       const Channel &channel = plan_.channels[i], &image = plan_.channels[channel_images_[i]];
       if (channel.depth != image.depth || channel.packets != image.packets || is_local(channel) != is_local(image))
         return false;
@@ -303,7 +303,8 @@ Symmetry find_symmetry(const Plan& plan, const simulate::Machine& machine) {
     group_sets = std::move(joined);
     for (uint32_t rank = 0; rank < ranks; ++rank) rank_sets.join(rank, exchanged[rank]);
     for (uint32_t channel = 0; channel < plan.channels.size(); ++channel)
-      if (matching.channel_images()[channel] != none) channel_sets.join(channel, matching.channel_images()[channel]);
+      if (matching.channel_images()[channel] != unmatched)
+        channel_sets.join(channel, matching.channel_images()[channel]);
   }
   Symmetry result;
   for (uint32_t rank = 0; rank < ranks; ++rank) result.orbits.ranks.push_back(rank_sets.find(rank));
