@@ -1,12 +1,11 @@
 """tools/check_dependencies.py rejects each kind of forbidden dependency and accepts the repository."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from checked_trees import ROOT, check, write
 
-ROOT = Path(__file__).parents[2]
+TOOL = "check_dependencies.py"
 
 GOOD = {
     "include/narrowcast/types.h": '#include "narrowcast/other.h"\n',
@@ -28,29 +27,21 @@ GOOD = {
 }
 
 
-def check(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "tools" / "check_dependencies.py"), str(root)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+def write_linked(root: Path, files: dict[str, str]) -> None:
+    write(root, files)
     link = root / "include" / "narrowcast" / "device"
     if not link.is_symlink():
         link.symlink_to("../../src")
 
 
 def test_the_repository_passes() -> None:
-    result = check(ROOT)
+    result = check(TOOL, ROOT)
     assert result.returncode == 0, result.stderr
 
 
 def test_a_tree_with_allowed_dependencies_passes(tmp_path: Path) -> None:
-    write(tmp_path, GOOD)
-    result = check(tmp_path)
+    write_linked(tmp_path, GOOD)
+    result = check(TOOL, tmp_path)
     assert result.returncode == 0, result.stderr
 
 
@@ -81,8 +72,8 @@ def test_a_tree_with_allowed_dependencies_passes(tmp_path: Path) -> None:
     ],
 )
 def test_a_forbidden_dependency_fails(tmp_path: Path, name: str, text: str, problem: str) -> None:
-    write(tmp_path, {**GOOD, name: text + "\n"})
-    result = check(tmp_path)
+    write_linked(tmp_path, {**GOOD, name: text + "\n"})
+    result = check(TOOL, tmp_path)
     assert result.returncode == 1
     assert f"{name}:" in result.stderr or "cmake/device_headers.cmake:" in result.stderr
     assert problem in result.stderr

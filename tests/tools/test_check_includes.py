@@ -1,12 +1,9 @@
 """tools/check_includes.py finds headers of the standard library that are used and not included."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from checked_trees import ROOT, check, write
 
-ROOT = Path(__file__).parents[2]
+TOOL = "check_includes.py"
 
 GOOD = {
     "cmake/precompiled.cmake": "set(precompiled_headers <memory>\n  <vector>)\n",
@@ -19,21 +16,9 @@ GOOD = {
 }
 
 
-def check(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "tools" / "check_includes.py"), str(root)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
 def test_sources_that_include_what_they_use_are_accepted(tmp_path):
     write(tmp_path, GOOD)
-    done = check(tmp_path)
+    done = check(TOOL, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "includes: complete\n"
 
@@ -50,18 +35,18 @@ def test_sources_that_include_what_they_use_are_accepted(tmp_path):
 )
 def test_a_header_that_is_not_included_is_reported_where_it_is_used(tmp_path, name, text, message):
     write(tmp_path, GOOD | {name: text})
-    done = check(tmp_path)
+    done = check(TOOL, tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == message
 
 
 def test_a_precompiled_header_without_names_is_reported(tmp_path):
     write(tmp_path, GOOD | {"cmake/precompiled.cmake": "set(precompiled_headers <memory> <regex>)\n"})
-    done = check(tmp_path)
+    done = check(TOOL, tmp_path)
     assert done.returncode == 1
     assert done.stderr == "cmake/precompiled.cmake: <regex> has no row in tools/check_includes.py\n"
 
 
 def test_the_repository_is_accepted():
-    done = check(ROOT)
+    done = check(TOOL, ROOT)
     assert done.returncode == 0, done.stderr

@@ -17,10 +17,9 @@ struct Symmetry {
   bool is_trivial() const;
 };
 
-// Finds ranks that can be exchanged for each other: with the next rank (or the one after the next, and so on), of the
-// same host or of the next one. Which chunks a step accesses does not matter,
-// only what it waits for, and neither does the order in which it combines them.
-// plan: one that can_split() and has been split.
+// Finds ranks that do the same: exchanges each rank for the one 1, 2, 4 and so on places further on its host, or on a
+// later host, and keeps the exchanges that turn the plan into itself. Only what a step waits for matters: neither which
+// chunks it accesses, nor the order in which it combines them. plan: the result of split().
 Symmetry find_symmetry(const Plan& plan, const simulate::Machine& machine);
 
 }  // namespace narrowcast::plan::schedule
