@@ -37,6 +37,18 @@ STORE_AVX512_INLINE __m512i some_chunks(uint64_t chunks, __m512i bytes) {
     return _mm512_maskz_mov_epi64(static_cast<__mmask8>(chunks), bytes);
 }
 
+template <uint32_t chunk_bytes>
+STORE_AVX512_INLINE __m512i join_chunks(uint64_t chunks, __m512i bytes) {
+  if constexpr (chunk_bytes == 1)
+    return _mm512_maskz_compress_epi8(chunks, bytes);
+  else if constexpr (chunk_bytes == 2)
+    return _mm512_maskz_compress_epi16(static_cast<__mmask32>(chunks), bytes);
+  else if constexpr (chunk_bytes == 4)
+    return _mm512_maskz_compress_epi32(static_cast<__mmask16>(chunks), bytes);
+  else
+    return _mm512_maskz_compress_epi64(static_cast<__mmask8>(chunks), bytes);
+}
+
 // The sums of the first i + 1 of eight numbers, for each i.
 STORE_AVX512_INLINE __m512i sums_of_eight(__m512i numbers) {
   const __m512i zero = _mm512_setzero_si512();
@@ -75,14 +87,16 @@ class WideBitWriter {
     const __m512i here = _mm512_maskz_sub_epi64(used, lows, _mm512_alignr_epi64(lows, zero, 7));
     const __m512i after = _mm512_maskz_sub_epi64(used, highs, _mm512_alignr_epi64(highs, zero, 7));
     const __m512i words = _mm512_or_si512(_mm512_or_si512(here, word_), _mm512_alignr_epi64(after, zero, 7));
-    _mm512_storeu_si512(next_, words);
+    store(words, after,
+          static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_extracti32x4_epi32(_mm512_alignr_epi64(ends, ends, 7), 0))));
+  }
 
-    filled_ +=
-        static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_extracti32x4_epi32(_mm512_alignr_epi64(ends, ends, 7), 0)));
-    const auto whole = static_cast<long long>(filled_ / 64);
-    word_ = _mm512_maskz_permutex2var_epi64(1, words, _mm512_set1_epi64(whole), _mm512_alignr_epi64(zero, after, 7));
-    next_ += whole * 8;
-    filled_ %= 64;
+  // One field of at most 512 bits.
+  STORE_AVX512_INLINE void put_long(__m512i bits, uint64_t count) {
+    const __m512i low = _mm512_sllv_epi64(bits, _mm512_set1_epi64(static_cast<long long>(filled_)));
+    const __m512i high = _mm512_srlv_epi64(bits, _mm512_set1_epi64(static_cast<long long>(64 - filled_)));
+    const __m512i before = _mm512_alignr_epi64(high, _mm512_setzero_si512(), 7);
+    store(_mm512_or_si512(_mm512_or_si512(low, word_), before), high, count);
   }
 
   // Completes the last word. Returns the bytes of the stream, a multiple of 4.
@@ -92,6 +106,17 @@ class WideBitWriter {
   }
 
  private:
+  // Words from the incomplete one on, which now have `count` more bits; the ninth is the last of `after`.
+  STORE_AVX512_INLINE void store(__m512i words, __m512i after, uint64_t count) {
+    _mm512_storeu_si512(next_, words);
+    filled_ += count;
+    const auto whole = static_cast<long long>(filled_ / 64);
+    const __m512i ninth = _mm512_alignr_epi64(_mm512_setzero_si512(), after, 7);
+    word_ = _mm512_maskz_permutex2var_epi64(1, words, _mm512_set1_epi64(whole), ninth);
+    next_ += whole * 8;
+    filled_ %= 64;
+  }
+
   uint8_t* begin_;
   uint8_t* next_;
   __m512i word_;     // the incomplete word
@@ -105,29 +130,96 @@ struct Candidate {
 };
 
 template <uint32_t chunk_bytes>
+constexpr int chunks_in_vector = 64 / static_cast<int>(chunk_bytes);
+
+// The vector's chunks that participate. Adds the bits that their masks save.
+template <uint32_t chunk_bytes>
+STORE_AVX512_INLINE uint64_t try_chunks(__m512i row, __m512i mask, __m512i values, uint64_t existing, __m512i& saved) {
+  const uint64_t chunks = equal_chunks<chunk_bytes>(_mm512_and_si512(row, mask), values) & existing;
+  saved = _mm512_add_epi64(saved, _mm512_popcnt_epi64(some_chunks<chunk_bytes>(chunks, mask)));
+  return chunks;
+}
+
+template <uint32_t chunk_bytes>
 STORE_AVX512 void try_cluster(const uint8_t* row, const uint8_t* masks, const uint8_t* values, size_t row_bytes,
                               Candidate& found) {
-  constexpr size_t chunks_in_vector = 64 / chunk_bytes;
+  constexpr size_t bytes_of_bits = chunks_in_vector<chunk_bytes> / 8;
   __m512i saved = _mm512_setzero_si512();
   uint8_t* bits = found.participates;
-  for (size_t at = 0; at < row_bytes; at += 64, bits += chunks_in_vector / 8) {
-    const auto here = static_cast<int>(std::min<size_t>(row_bytes - at, 64));
-    const __mmask64 bytes = low_ones(here);
-    const __m512i mask = _mm512_maskz_loadu_epi8(bytes, masks + at);
-    const __m512i masked = _mm512_and_si512(_mm512_maskz_loadu_epi8(bytes, row + at), mask);
-    const uint64_t chunks = equal_chunks<chunk_bytes>(masked, _mm512_maskz_loadu_epi8(bytes, values + at)) &
-                            low_ones(here / static_cast<int>(chunk_bytes));
-    saved = _mm512_add_epi64(saved, _mm512_popcnt_epi64(some_chunks<chunk_bytes>(chunks, mask)));
-    std::memcpy(bits, &chunks, chunks_in_vector / 8);
+  size_t at = 0;
+  // Whole vectors need no masks, which would cost as much as the rest.
+  for (; at + 64 <= row_bytes; at += 64, bits += bytes_of_bits) {
+    const uint64_t chunks =
+        try_chunks<chunk_bytes>(_mm512_loadu_si512(row + at), _mm512_loadu_si512(masks + at),
+                                _mm512_loadu_si512(values + at), low_ones(chunks_in_vector<chunk_bytes>), saved);
+    std::memcpy(bits, &chunks, bytes_of_bits);
+  }
+  if (const int rest = static_cast<int>(row_bytes - at); rest != 0) {
+    const __mmask64 bytes = low_ones(rest);
+    const uint64_t chunks = try_chunks<chunk_bytes>(
+        _mm512_maskz_loadu_epi8(bytes, row + at), _mm512_maskz_loadu_epi8(bytes, masks + at),
+        _mm512_maskz_loadu_epi8(bytes, values + at), low_ones(rest / static_cast<int>(chunk_bytes)), saved);
+    std::memcpy(bits, &chunks, bytes_of_bits);
+    bits += bytes_of_bits;
   }
   _mm512_storeu_si512(bits, _mm512_setzero_si512());
   found.saved_bits = static_cast<uint64_t>(_mm512_reduce_add_epi64(saved));
 }
 
-// Bits: see extract.h.
+constexpr size_t part_bytes = 512;  // of a row, whose fields are written together
+
+// The bits of each chunk that are constant: those of the mask in chunks that participate.
+template <uint32_t chunk_bytes>
+STORE_AVX512_INLINE __m512i constant_bits(const uint8_t* participates, __m512i mask) {
+  uint64_t chunks = 0;
+  std::memcpy(&chunks, participates, chunks_in_vector<chunk_bytes> / 8);
+  return some_chunks<chunk_bytes>(chunks, mask);
+}
+
+// Writes a part of a row whose chunks are all constant or all varying, as in tables with many zeros. Returns false if
+// others are among them.
+template <uint32_t chunk_bytes>
+STORE_AVX512_INLINE bool put_chunks(const uint8_t* row, const uint8_t* masks, size_t bytes, const uint8_t* participates,
+                                    WideBitWriter& writer) {
+  uint64_t varying[part_bytes / 64];
+  const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi8(-1);
+  uint64_t mixed = 0;
+  for (size_t at = 0; at < bytes; at += 64, participates += chunks_in_vector<chunk_bytes> / 8) {
+    const __m512i constant = constant_bits<chunk_bytes>(participates, _mm512_loadu_si512(masks + at));
+    varying[at / 64] = equal_chunks<chunk_bytes>(constant, zero);
+    mixed |= ~(varying[at / 64] | equal_chunks<chunk_bytes>(constant, ones));
+  }
+  if ((mixed & low_ones(chunks_in_vector<chunk_bytes>)) != 0) return false;
+  for (size_t at = 0; at < bytes; at += 64)
+    writer.put_long(join_chunks<chunk_bytes>(varying[at / 64], _mm512_loadu_si512(row + at)),
+                    static_cast<uint64_t>(std::popcount(varying[at / 64])) * 8 * chunk_bytes);
+  return true;
+}
+
+// Writes a part of a row. Bits: see extract.h.
+template <uint32_t chunk_bytes, typename Bits>
+STORE_AVX512_INLINE void put_fields(const uint8_t* row, const uint8_t* masks, size_t bytes, const uint8_t* participates,
+                                    WideBitWriter& writer) {
+  // First all fields, then the stream: where it continues is known late, and CPUs that do not speculate on addresses
+  // (for security) load nothing until then.
+  alignas(64) uint64_t fields[part_bytes / 8], counts[part_bytes / 8];
+  for (size_t at = 0; at < bytes; at += 64, participates += chunks_in_vector<chunk_bytes> / 8) {
+    const __mmask64 here = low_ones(static_cast<int>(std::min<size_t>(bytes - at, 64)));
+    const __m512i constant = constant_bits<chunk_bytes>(participates, _mm512_maskz_loadu_epi8(here, masks + at));
+    const __m512i varying = _mm512_andnot_si512(constant, _mm512_maskz_mov_epi8(here, _mm512_set1_epi8(-1)));
+    alignas(64) uint64_t select[8], words[8];
+    _mm512_store_si512(select, varying);
+    _mm512_store_si512(words, _mm512_maskz_loadu_epi8(here, row + at));
+    const size_t first = at / 8;
+    _mm512_store_si512(counts + first, _mm512_popcnt_epi64(varying));
+    for (size_t i = 0; i < 8; ++i) fields[first + i] = Bits::extract(words[i], select[i]);
+  }
+  for (size_t first = 0; 8 * first < bytes; first += 8)
+    writer.put(_mm512_load_si512(fields + first), _mm512_load_si512(counts + first));
+}
+
 template <uint32_t chunk_bytes, typename Bits>
 STORE_AVX512 size_t encode_invariant(const Model& model, const uint8_t* row, uint8_t* payload) {
-  constexpr size_t chunks_in_vector = 64 / chunk_bytes;
   const size_t row_bytes = model.shape.row_bytes(), chunks = row_bytes / chunk_bytes;
   Candidate candidates[2];
   // The cluster whose masks save most bits, the first of equals.
@@ -143,35 +235,13 @@ STORE_AVX512 size_t encode_invariant(const Model& model, const uint8_t* row, uin
   alignas(64) uint8_t stream[stream_buffer_bytes + 8];
   WideBitWriter writer(stream, uint64_t{cluster} << first_coder_bit, first_coder_bit + model.cluster_bits());
   const uint8_t* participates = candidates[best].participates;
-  const __m512i first_bits = _mm512_set_epi64(448, 384, 320, 256, 192, 128, 64, 0);
-  for (size_t first = 0; first < chunks; first += 512) {
-    const __m512i left = _mm512_sub_epi64(_mm512_set1_epi64(static_cast<long long>(chunks - first)), first_bits);
-    const __m512i counts = _mm512_min_epi64(_mm512_max_epi64(left, _mm512_setzero_si512()), _mm512_set1_epi64(64));
-    writer.put(_mm512_loadu_si512(participates + first / 8), counts);
-  }
+  for (size_t first = 0; first < chunks; first += 512)
+    writer.put_long(_mm512_loadu_si512(participates + first / 8), std::min<size_t>(chunks - first, 512));
   const uint8_t* const masks = model.masks.data() + cluster * row_bytes;
-  constexpr size_t vectors = 8;
-  for (size_t begin = 0; begin < row_bytes; begin += 64 * vectors) {
-    // First all fields, then the stream: where it continues is known late, and CPUs that do not speculate on addresses
-    // (for security) load nothing until then.
-    alignas(64) uint64_t fields[8 * vectors], counts[8 * vectors];
-    const size_t end = std::min(row_bytes, begin + 64 * vectors);
-    for (size_t at = begin; at < end; at += 64, participates += chunks_in_vector / 8) {
-      const __mmask64 bytes = low_ones(static_cast<int>(std::min<size_t>(end - at, 64)));
-      uint64_t constant_chunks = 0;
-      std::memcpy(&constant_chunks, participates, chunks_in_vector / 8);
-      // All bits but those of the mask in chunks that participate.
-      const __m512i constant = some_chunks<chunk_bytes>(constant_chunks, _mm512_maskz_loadu_epi8(bytes, masks + at));
-      const __m512i varying = _mm512_andnot_si512(constant, _mm512_maskz_mov_epi8(bytes, _mm512_set1_epi8(-1)));
-      alignas(64) uint64_t select[8], words[8];
-      _mm512_store_si512(select, varying);
-      _mm512_store_si512(words, _mm512_maskz_loadu_epi8(bytes, row + at));
-      const size_t first = (at - begin) / 8;
-      _mm512_store_si512(counts + first, _mm512_popcnt_epi64(varying));
-      for (size_t i = 0; i < 8; ++i) fields[first + i] = Bits::extract(words[i], select[i]);
-    }
-    for (size_t first = 0; 8 * first < end - begin; first += 8)
-      writer.put(_mm512_load_si512(fields + first), _mm512_load_si512(counts + first));
+  for (size_t at = 0; at < row_bytes; at += part_bytes, participates += part_bytes / chunk_bytes / 8) {
+    const size_t bytes = std::min(row_bytes - at, part_bytes);
+    if (bytes % 64 != 0 || !put_chunks<chunk_bytes>(row + at, masks + at, bytes, participates, writer))
+      put_fields<chunk_bytes, Bits>(row + at, masks + at, bytes, participates, writer);
   }
   const size_t bytes = writer.finish();
   if (bytes >= header_bytes + aligned4(row_bytes)) return 0;
