@@ -46,8 +46,15 @@ class Team {
   // As above.
   template <typename Work>
   void for_each(size_t count, Work work) {
+    for_each_with(count, [&] { return [&](size_t at) { work(at); }; });
+  }
+  // The same for threads that have something of their own: begin() is called on each thread and returns its
+  // work(item), which is destroyed on this thread when no items are left.
+  template <typename Begin>
+  void for_each_with(size_t count, Begin begin) {
     std::atomic<size_t> next{0};
     run(count, [&] {
+      auto work = begin();
       for (size_t at = next++; at < count; at = next++) work(at);
     });
   }

@@ -104,23 +104,30 @@ uint64_t Builder::piece_rows() const {
   return std::max<uint64_t>(1, bytes / row_bytes());
 }
 
-template <typename Encode>
-ncast_status Builder::encode_and_write(uint64_t tasks, Encode encode) {
+template <typename Begin>
+ncast_status Builder::encode_and_write(uint64_t tasks, Begin begin) {
   const file::DataRun& run = waiting_piece_.run;
-  const uint64_t parts = (run.segments + segments_at_a_time - 1) / segments_at_a_time;
+  const std::span<const uint32_t> ends = waiting_piece_.ends;
+  // Ends first: they are one task, the longest.
+  const uint64_t with_ends = ends.empty() ? 0 : 1;
+  const uint64_t written = with_ends + (run.segments + segments_at_a_time - 1) / segments_at_a_time;
   threads::FirstError error;
-  team_->for_each(parts + tasks, [&](uint64_t task) {
-    if (task >= parts) return encode(task - parts);
-    const uint64_t first = task * segments_at_a_time;
-    error.note(task, writer_.write_data(run, first, std::min(segments_at_a_time, run.segments - first)));
+  team_->for_each_with(written + tasks, [&] {
+    return [&, encode = begin()](uint64_t task) mutable {
+      if (task >= written) return encode(task - written);
+      if (task < with_ends) return error.note(task, writer_.append_offsets(ends.data(), ends.size_bytes()));
+      const uint64_t first = (task - with_ends) * segments_at_a_time;
+      error.note(task, writer_.write_data(run, first, std::min(segments_at_a_time, run.segments - first)));
+    };
   });
   if (error.status() != NCAST_OK) return fail(error.status(), "%s", error.message().c_str());
   waiting_piece_.run = {};
+  waiting_piece_.ends = {};
   return NCAST_OK;
 }
 
 ncast_status Builder::write_waiting_piece() {
-  return encode_and_write(0, [](uint64_t) {});
+  return encode_and_write(0, [] { return [](uint64_t) {}; });
 }
 
 // `bytes` bytes of encoded_ are complete.
@@ -139,9 +146,8 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
   if (!encoded_.bytes)
     encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * stride);
   uint8_t* const slots = encoded_.bytes.get() + file::segment_bytes;
-  const ncast_status written = encode_and_write(tasks, [&](uint64_t task) {
+  const auto encode = [&](uint64_t task, std::vector<uint8_t>& last) {
     const uint64_t end = std::min(rows.count, (task + 1) * task_rows);
-    std::vector<uint8_t> last(uncoded ? 0 : bound);
     for (uint64_t i = task * task_rows; i < end; ++i) {
       const uint8_t* const row = rows.rows + i * rows.stride;
       uint8_t* const slot = slots + i * stride;
@@ -159,6 +165,9 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
       if (payload != slot) std::memcpy(slot, payload, length);
       std::memset(slot + length, 0, stride - length);
     }
+  };
+  const ncast_status written = encode_and_write(tasks, [&] {
+    return [&, last = std::vector<uint8_t>(uncoded ? 0 : bound)](uint64_t task) mutable { encode(task, last); };
   });
   if (written != NCAST_OK) return written;
   for (const Overflow& overflow : overflows)
@@ -176,26 +185,33 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
   if (!encoded_.bytes)
     encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * longest);
   joiner_.begin_piece(encoded_.bytes.get() + file::segment_bytes, tasks, task_rows * longest);
-  ends_.resize(rows.count);
+  std::vector<uint32_t>& ends = encoded_.own_ends;
+  ends.resize(rows.count);
   const auto end_of = [&](uint64_t task) { return std::min(rows.count, (task + 1) * task_rows); };
-  const ncast_status written = encode_and_write(tasks, [&](uint64_t task) {
-    std::unique_ptr<uint8_t[]> payloads = joiner_.take();
+  const auto encode = [&](uint64_t task, uint8_t* payloads) {
     uint64_t at = 0;
     for (uint64_t i = task * task_rows; i < end_of(task); ++i) {
-      const uint64_t end = at + model.encode(rows.rows + i * rows.stride, payloads.get() + at);
+      const uint64_t end = at + model.encode(rows.rows + i * rows.stride, payloads + at);
       at = file::aligned(end, unit);
-      std::memset(payloads.get() + end, 0, at - end);
-      ends_[i] = static_cast<uint32_t>(at / unit);
+      std::memset(payloads + end, 0, at - end);
+      ends[i] = static_cast<uint32_t>(at / unit);
     }
-    joiner_.add(task, std::move(payloads), at, [&](uint64_t placed, uint64_t begin) {
-      // If they exceed 32 bits, end_payloads() fails.
-      const auto before = static_cast<uint32_t>(units_ + begin / unit);
-      for (uint64_t i = placed * task_rows; i < end_of(placed); ++i) ends_[i] += before;
-    });
+    return at;
+  };
+  const auto placed = [&](uint64_t task, uint64_t begin) {
+    // If they exceed 32 bits, end_payloads() fails.
+    const auto before = static_cast<uint32_t>(units_ + begin / unit);
+    for (uint64_t i = task * task_rows; i < end_of(task); ++i) ends[i] += before;
+  };
+  const ncast_status written = encode_and_write(tasks, [&] {
+    return [&, worker = PayloadJoiner::Worker(joiner_, placed)](uint64_t task) mutable {
+      worker.add(task, encode(task, worker.memory()));
+    };
   });
   if (written != NCAST_OK) return written;
+  if (ncast_status status = end_payloads(joiner_.bytes() / unit, ends)) return status;
   end_piece(joiner_.bytes());
-  return end_payloads(joiner_.bytes() / unit, ends_);
+  return NCAST_OK;
 }
 
 void Builder::Overflow::clear() {
@@ -220,7 +236,8 @@ ncast_status Builder::redirect(const Overflow& overflow, uint64_t first, uint8_t
   return NCAST_OK;
 }
 
-// Appends the offsets of a piece whose payloads have so many units. ends: of the payloads, in units of the table.
+// The payloads of encoded_ have so many units. ends: of the payloads, in units of the table; they are used until the
+// piece is written.
 ncast_status Builder::end_payloads(uint64_t units, std::span<const uint32_t> ends) {
   if (units_ + units > UINT32_MAX) {
     return fail(NCAST_UNSUPPORTED,
@@ -228,7 +245,8 @@ ncast_status Builder::end_payloads(uint64_t units, std::span<const uint32_t> end
                 builder_function, static_cast<unsigned long long>(plan_.header.unit));
   }
   units_ += units;
-  return writer_.append_offsets(ends.data(), ends.size() * sizeof ends[0]);
+  encoded_.ends = ends;
+  return NCAST_OK;
 }
 
 // Encodes the values that wait and those of the rows, as far as they fill frames; all of them if they are the last.

@@ -61,6 +61,9 @@ class Builder {
   struct Piece {
     std::unique_ptr<uint8_t[]> bytes;
     file::DataRun run;
+    std::span<const uint32_t>
+        ends;  // layout packed: of its payloads, in units of the table; in `own_ends`, or elsewhere
+    std::vector<uint32_t> own_ends;
   };
   // Payloads that are longer than a slot.
   struct Overflow {
@@ -83,9 +86,10 @@ class Builder {
   ncast_status add_payloads(const RowBlock& rows);
   ncast_status redirect(const Overflow& overflow, uint64_t first, uint8_t* slots);
   uint64_t piece_rows() const;
-  // Calls encode(task) for all tasks on several threads, while others write the piece before.
-  template <typename Encode>
-  ncast_status encode_and_write(uint64_t tasks, Encode encode);
+  // Calls encode(task) for all tasks on several threads, while others write the piece before. Each thread has its own
+  // encode, which begin() returns.
+  template <typename Begin>
+  ncast_status encode_and_write(uint64_t tasks, Begin begin);
   ncast_status write_waiting_piece();
   void end_piece(uint64_t bytes);
   ncast_status add_values(const RowBlock& rows, bool last);
@@ -100,7 +104,6 @@ class Builder {
   uint64_t started_rows_ = 0;      // of encoded_, while encoder_ encodes them
   Overflow overflow_;              // of the piece that encoder_ has encoded; reused
   PayloadJoiner joiner_;           // layout packed
-  std::vector<uint32_t> ends_;     // layout packed: of a piece's payloads, in units of the table
   uint64_t units_ = 0;             // layout packed: the end of the last payload
   std::vector<uint8_t> waiting_;   // layout blocks: values that do not fill a frame yet
   uint64_t frames_end_ = 0;        // layout blocks: bytes of the frames

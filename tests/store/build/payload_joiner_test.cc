@@ -39,12 +39,14 @@ TEST_CASE("payloads of tasks are joined in the order of the tasks, whichever end
     }
     Guarded joined(expected.size());
     joiner.begin_piece(joined.data(), tasks, most_bytes);
-    threads::for_each(tasks, threads, [&](size_t item) {
-      const Bytes& payload = payloads[order[item]];
-      std::unique_ptr<uint8_t[]> memory = joiner.take();
-      std::copy(payload.begin(), payload.end(), memory.get());
-      joiner.add(order[item], std::move(memory), payload.size(),
-                 [&](uint64_t task, uint64_t begin) { found[task] = begin; });
+    threads::Team team(threads);
+    team.for_each_with(tasks, [&] {
+      const auto placed = [&](uint64_t task, uint64_t begin) { found[task] = begin; };
+      return [&, worker = store::PayloadJoiner::Worker(joiner, placed)](size_t item) mutable {
+        const Bytes& payload = payloads[order[item]];
+        std::copy(payload.begin(), payload.end(), worker.memory());
+        worker.add(order[item], payload.size());
+      };
     });
     CHECK(joiner.bytes() == expected.size());
     CHECK(joined.intact());
