@@ -13,8 +13,8 @@ namespace {
 
 // Raw bytes of a piece: rows that are encoded while those before are written.
 constexpr uint64_t piece_bytes_per_thread = 4u << 20, least_piece_bytes = 8u << 20, most_piece_bytes = 128u << 20;
-constexpr uint64_t task_bytes = 64u << 10;   // raw bytes that a thread encodes at a time
-constexpr uint64_t segments_at_a_time = 16;  // that a thread writes
+constexpr uint64_t task_bytes = 64u << 10;  // raw bytes that a thread encodes at a time
+constexpr uint64_t segments_at_a_time = 4;  // that a thread writes
 // That write pieces which a device encodes. More of them read memory in bursts, which delay its copies.
 constexpr size_t most_writing_threads = 8;
 constexpr uint64_t frames_at_a_time = 64;
@@ -48,8 +48,8 @@ ncast_status Builder::begin(const RowBlock& sample) {
   team_ = std::make_unique<threads::Team>(threads);
   if (is_encoded_elsewhere()) {
     const bool packed = plan_.header.layout == file::packed_layout;
-    if (ncast_status status =
-            failed(encoder_->begin(*plan_.model, {packed ? 0 : plan_.header.stride, plan_.header.unit})))
+    if (ncast_status status = failed(encoder_->begin(
+            *plan_.model, {packed ? 0 : plan_.header.stride, plan_.header.entry_stride, plan_.header.unit})))
       return status;
   }
   const uint64_t zero = 0;
@@ -171,7 +171,7 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
   });
   if (written != NCAST_OK) return written;
   for (const Overflow& overflow : overflows)
-    if (ncast_status status = redirect(overflow, rows_, slots)) return status;
+    if (ncast_status status = redirect(overflow.rows, overflow.entries, rows_, slots)) return status;
   end_piece(rows.count * stride);
   return NCAST_OK;
 }
@@ -214,11 +214,6 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
   return NCAST_OK;
 }
 
-void Builder::Overflow::clear() {
-  rows.clear();
-  entries.clear();
-}
-
 void Builder::Overflow::add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride) {
   rows.push_back(row);
   entries.resize(rows.size() * entry_stride);
@@ -226,10 +221,11 @@ void Builder::Overflow::add(uint64_t row, const uint8_t* payload, uint64_t bytes
 }
 
 // Appends the entries, and stores words that refer to them in the slots of their piece, whose first row is `first`.
-ncast_status Builder::redirect(const Overflow& overflow, uint64_t first, uint8_t* slots) {
+ncast_status Builder::redirect(std::span<const uint64_t> overflow_rows, std::span<const uint8_t> entries,
+                               uint64_t first, uint8_t* slots) {
   uint64_t entry = 0;
-  if (ncast_status status = writer_.append_entries(overflow.rows, overflow.entries, &entry)) return status;
-  for (const uint64_t row : overflow.rows) {
+  if (ncast_status status = writer_.append_entries(overflow_rows, entries, &entry)) return status;
+  for (const uint64_t row : overflow_rows) {
     const uint32_t word = redirect_to(entry++);
     std::memcpy(slots + (row - first) * plan_.header.stride, &word, sizeof word);
   }

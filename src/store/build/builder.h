@@ -70,7 +70,6 @@ class Builder {
     std::vector<uint64_t> rows;
     std::vector<uint8_t> entries;  // with zeros behind the payloads
 
-    void clear();
     void add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride);
   };
 
@@ -84,7 +83,8 @@ class Builder {
   ncast_status end_payloads(uint64_t units, std::span<const uint32_t> ends);
   ncast_status add_slots(const RowBlock& rows);
   ncast_status add_payloads(const RowBlock& rows);
-  ncast_status redirect(const Overflow& overflow, uint64_t first, uint8_t* slots);
+  ncast_status redirect(std::span<const uint64_t> overflow_rows, std::span<const uint8_t> entries, uint64_t first,
+                        uint8_t* slots);
   uint64_t piece_rows() const;
   // Calls encode(task) for all tasks on several threads, while others write the piece before. Each thread has its own
   // encode, which begin() returns.
@@ -102,7 +102,6 @@ class Builder {
   uint64_t rows_ = 0;
   Piece encoded_, waiting_piece_;  // being encoded; being written
   uint64_t started_rows_ = 0;      // of encoded_, while encoder_ encodes them
-  Overflow overflow_;              // of the piece that encoder_ has encoded; reused
   PayloadJoiner joiner_;           // layout packed
   uint64_t units_ = 0;             // layout packed: the end of the last payload
   std::vector<uint8_t> waiting_;   // layout blocks: values that do not fill a frame yet

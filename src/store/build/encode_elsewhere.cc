@@ -80,22 +80,11 @@ ncast_status Builder::end_started_piece() {
     if (ncast_status status = end_payloads(piece.packed_units, ends)) return status;
     end_piece(piece.packed_units * plan_.header.unit);
   } else {
-    // Its memory is used again, because allocating as much takes longer than filling it.
-    overflow_.clear();
-    uint64_t before = 0;
-    for (uint64_t row = 0; row < rows;) {
-      // Few rows overflow, and a piece may have a million.
-      constexpr uint64_t skipped = 32;
-      if (row + skipped <= rows && piece.ends[row + skipped - 1] == before) {
-        row += skipped;
-        continue;
-      }
-      for (const uint64_t end = std::min(rows, row + skipped); row < end; before = piece.ends[row++])
-        if (const uint64_t units = piece.ends[row] - before; units != 0)
-          overflow_.add(first + row, piece.overflow + before * piece.overflow_unit_bytes,
-                        units * piece.overflow_unit_bytes, plan_.header.entry_stride);
-    }
-    if (ncast_status status = redirect(overflow_, first, encoded_.bytes.get() + file::segment_bytes)) return status;
+    std::vector<uint64_t> overflow_rows;
+    for (const uint32_t row : piece.overflow_rows) overflow_rows.push_back(first + row);
+    const std::span<const uint8_t> entries(piece.entries, overflow_rows.size() * plan_.header.entry_stride);
+    if (ncast_status status = redirect(overflow_rows, entries, first, encoded_.bytes.get() + file::segment_bytes))
+      return status;
     end_piece(rows * plan_.header.stride);
   }
   return NCAST_OK;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "narrowcast/types.h"
 #include "store/build/row_block.h"
@@ -11,18 +12,20 @@ namespace narrowcast::store {
 
 // How the payloads of a table are placed.
 struct PayloadLayout {
-  uint64_t slot_bytes;  // layout stride; 0: layout packed
-  uint64_t unit_bytes;  // layout packed: payloads begin at multiples of it
+  uint64_t slot_bytes;   // layout stride; 0: layout packed
+  uint64_t entry_bytes;  // layout stride: of an overflow entry, which any payload fits
+  uint64_t unit_bytes;   // layout packed: payloads begin at multiples of it
 };
 
-// An encoded piece. Layout stride: payloads that are longer than a slot are stored in `overflow`, and their slots are
-// zeros.
+// An encoded piece.
 struct EncodedPiece {
-  uint64_t packed_units;    // layout packed: of all payloads
-  uint32_t* ends;           // of each row, in units: where its payload ends in the piece, or in `overflow`. As that of
-                            // the row before if it has none there. The caller may change them
-  const uint8_t* overflow;  // layout stride
-  uint64_t overflow_unit_bytes;
+  // Layout packed.
+  uint64_t packed_units;  // of all payloads
+  uint32_t* ends;         // of each row's payload in the piece, in units. The caller may change them
+  // Layout stride: rows of the piece whose payloads are longer than a slot, ascending. Their slots are zeros, and their
+  // payloads are in entries end to end, with zeros behind each.
+  std::span<const uint32_t> overflow_rows;
+  const uint8_t* entries;
 };
 
 // The bytes are those of RowModel::encode(). Calls follow each other. After an error, the object is only destroyed.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,7 @@ class Writer {
   // More bytes of the section `offsets`.
   ncast_status append_offsets(const void* bytes, uint64_t count) { return offsets_.append(file_, bytes, count); }
   // Overflow entries of entry_stride bytes each, end to end, and their rows. Returns the number of the first in *first.
-  ncast_status append_entries(const std::vector<uint64_t>& rows, const std::vector<uint8_t>& entries, uint64_t* first);
+  ncast_status append_entries(std::span<const uint64_t> rows, std::span<const uint8_t> entries, uint64_t* first);
   // Writes the other sections and the header, and waits until the file is on the disk. rows: in the table.
   ncast_status finish(uint64_t rows);
 

@@ -13,7 +13,7 @@ namespace store = narrowcast::store;
 
 namespace {
 
-constexpr uint64_t rows_per_piece = 37, overflow_unit = 16;
+constexpr uint64_t rows_per_piece = 37;
 
 // A device whose memory is on this host: `device` rows can only be read by the encoder.
 class FakeDevice : public store::PieceEncoder {
@@ -69,9 +69,10 @@ class FakeDevice : public store::PieceEncoder {
     const uint64_t row_bytes = model_->shape().row_bytes();
     started.take_rows(row_bytes);
     ends_.clear();
+    overflow_rows_.clear();
     packed_.clear();
     const bool has_slots = layout_.slot_bytes != 0;
-    const uint64_t unit = has_slots ? overflow_unit : layout_.unit_bytes;
+    const uint64_t unit = has_slots ? layout_.entry_bytes : layout_.unit_bytes;
     for (uint64_t i = 0; i < started.rows.count; ++i) {
       std::vector<uint8_t> payload(model_->bound());
       payload.resize(model_->encode(started.taken.data() + i * row_bytes, payload.data()));
@@ -79,13 +80,17 @@ class FakeDevice : public store::PieceEncoder {
         packed_.insert(packed_.end(), payload.begin(), payload.end());
         packed_.resize((packed_.size() + unit - 1) / unit * unit);
         payload.clear();
+        overflow_rows_.push_back(static_cast<uint32_t>(i));
       }
       ends_.push_back(static_cast<uint32_t>(packed_.size() / unit));
       payload.resize(layout_.slot_bytes);
       std::ranges::copy(payload, started.to + i * layout_.slot_bytes);
     }
     if (!has_slots) std::ranges::copy(packed_, started.to);
-    *piece = {packed_.size() / unit, ends_.data(), packed_.data(), overflow_unit};
+    if (has_slots)
+      *piece = {0, nullptr, overflow_rows_, packed_.data()};
+    else
+      *piece = {packed_.size() / unit, ends_.data(), {}, nullptr};
     return NCAST_OK;
   }
 
@@ -107,7 +112,7 @@ class FakeDevice : public store::PieceEncoder {
   store::PayloadLayout layout_ = {};
   std::vector<std::array<uint8_t*, 2>> memory_;
   std::deque<Started> started_;
-  std::vector<uint32_t> ends_;
+  std::vector<uint32_t> ends_, overflow_rows_;
   std::vector<uint8_t> packed_;
 };
 

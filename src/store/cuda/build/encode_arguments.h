@@ -45,8 +45,8 @@ struct PackedRun {
   uint32_t units;
 };
 
-// Moves payloads to where they are stored. Layout stride: those that fit go to slots, and the others end to end. Layout
-// packed: all of them end to end.
+// Moves payloads to where they are stored. Layout stride: those that fit go to slots, and the others to entries, end to
+// end, of one unit each. Layout packed: all of them end to end.
 struct PlaceArguments {
   const char* payloads;
   uint32_t payload_pitch;
@@ -60,7 +60,10 @@ struct PlaceArguments {
   PackedRun* run;
   char* slots;
   char* packed;
-  uint32_t* ends;  // of each row: units of the piece up to its end
+  // Layout packed: of each row, the units of the piece up to its end. Layout stride: of each entry, its row in the
+  // piece, in which the call's first row is first_row.
+  uint32_t* numbers;
+  uint32_t first_row;
 };
 
 // Copies what was stored end to end to host memory.
@@ -68,7 +71,11 @@ struct CopyOutArguments {
   const PackedRun* run;
   uint32_t unit_bytes;
   const char* packed;
-  char* to;  // mapped host memory, where the piece begins; 16-byte aligned
+  const uint32_t* rows;  // layout stride: of the entries; NULL: layout packed
+  // Mapped host memory.
+  char* to;            // where the piece begins; 16-byte aligned
+  uint32_t* rows_to;   // the same for the entries' rows
+  uint32_t* units_to;  // units of the piece until now
 };
 
 inline constexpr uint32_t encode_warps = 8;     // of a CTA

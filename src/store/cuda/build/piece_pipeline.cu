@@ -19,7 +19,6 @@ constexpr uint64_t raw_piece_bytes = 66u << 20;          // Python's blocks have
 constexpr uint64_t least_chunks = 4, most_chunks = 17;
 // Warps that share the places of 32 rows. Short rows: finding the places takes longer than copying a row.
 constexpr uint32_t warps_per_tile = 32, warps_per_short_tile = 8, short_row_bytes = 256;
-constexpr uint64_t overflow_unit_bytes = 16;
 constexpr uint32_t ctas_per_sm = 4;
 
 uint64_t rounded_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -64,11 +63,11 @@ int device_of(const RowBlock& rows) {
   return is_on_device ? attributes.device : -1;
 }
 
-template <typename T>
-cudaError_t device_address(T* memory, char** address) {
+template <typename T, typename OnDevice>
+cudaError_t device_address(T* memory, OnDevice** address) {
   void* mapped = nullptr;
   RETURN_CUDA_ERROR(cudaHostGetDevicePointer(&mapped, memory, 0));
-  *address = static_cast<char*>(mapped);
+  *address = static_cast<OnDevice*>(mapped);
   return cudaSuccess;
 }
 
@@ -162,7 +161,7 @@ ncast_status PiecePipeline::begin(const RowModel& row_model, const PayloadLayout
   row_bytes_ = model.shape.row_bytes();
   row_alignment_ = row_alignment(model);
   place_.slot_bytes = static_cast<uint32_t>(layout.slot_bytes);
-  place_.unit_bytes = static_cast<uint32_t>(layout.slot_bytes != 0 ? overflow_unit_bytes : layout.unit_bytes);
+  place_.unit_bytes = static_cast<uint32_t>(layout.slot_bytes != 0 ? layout.entry_bytes : layout.unit_bytes);
   encode_.payload_pitch = place_.payload_pitch = static_cast<uint32_t>(rounded_up(bound, 16));
   const uint64_t packed_bytes = rounded_up(bound, place_.unit_bytes);
   longest_bytes_ = layout.slot_bytes != 0 ? layout.slot_bytes : packed_bytes;
@@ -207,14 +206,13 @@ cudaError_t PiecePipeline::allocate(const Model& model) {
     RETURN_CUDA_ERROR(allocate(&buffers.rows, chunk_rows_ * row_bytes_));
     if (place_.slot_bytes != 0) RETURN_CUDA_ERROR(allocate(&buffers.slots, chunk_rows_ * place_.slot_bytes));
     RETURN_CUDA_ERROR(allocate(&buffers.packed, chunk_rows_ * packed_bytes));
-    RETURN_CUDA_ERROR(allocate(&buffers.ends, chunk_rows_ * sizeof(uint32_t)));
+    RETURN_CUDA_ERROR(allocate(&buffers.numbers, chunk_rows_ * sizeof(uint32_t)));
     RETURN_CUDA_ERROR(allocate(&buffers.run, sizeof(PackedRun)));
   }
   for (Result& result : results_) {
-    RETURN_CUDA_ERROR(allocate_host(&result.ends, piece_rows_ * sizeof(uint32_t)));
-    if (place_.slot_bytes == 0) continue;
-    RETURN_CUDA_ERROR(allocate_host(&result.overflow, piece_rows_ * packed_bytes));
-    RETURN_CUDA_ERROR(device_address(result.overflow, &result.overflow_on_device));
+    RETURN_CUDA_ERROR(allocate_host(&result.units, sizeof(uint32_t)));
+    RETURN_CUDA_ERROR(allocate_host(&result.numbers, piece_rows_ * sizeof(uint32_t)));
+    if (place_.slot_bytes != 0) RETURN_CUDA_ERROR(allocate_host(&result.entries, piece_rows_ * packed_bytes));
   }
   return cudaSuccess;
 }
@@ -240,17 +238,19 @@ ncast_status PiecePipeline::start(const RowBlock& rows, uint8_t* to) {
 
 cudaError_t PiecePipeline::start_piece(const RowBlock& rows, uint8_t* to) {
   Result& result = results_[pieces_++ % result_count];
-  result.rows = rows.count;
   // Kernels read rows where they are if they can.
   const bool in_place =
       device_of(rows) == device_ && (reinterpret_cast<uintptr_t>(rows.rows) | rows.stride) % row_alignment_ == 0;
-  char* packed_to = result.overflow_on_device;
-  if (place_.slot_bytes == 0) RETURN_CUDA_ERROR(device_address(to, &packed_to));
+  CopyOutArguments out = {};
+  out.unit_bytes = place_.unit_bytes;
+  RETURN_CUDA_ERROR(device_address(place_.slot_bytes != 0 ? result.entries : to, &out.to));
+  RETURN_CUDA_ERROR(device_address(result.numbers, &out.rows_to));
+  RETURN_CUDA_ERROR(device_address(result.units, &out.units_to));
   RETURN_CUDA_ERROR(cudaMemsetAsync(place_.piece_units, 0, sizeof(uint32_t), work_));
   for (uint64_t first = 0; first < rows.count; first += chunk_rows_) {
     const RowBlock chunk{rows.rows + first * rows.stride, rows.stride, std::min(chunk_rows_, rows.count - first)};
     Buffers& buffers = buffers_[chunks_++ % buffer_count];
-    RETURN_CUDA_ERROR(start_chunk(chunk, in_place, result.ends + first, packed_to, buffers));
+    RETURN_CUDA_ERROR(start_chunk(chunk, in_place, first, result, out, buffers));
     if (place_.slot_bytes != 0)
       RETURN_CUDA_ERROR(cudaMemcpyAsync(to + first * place_.slot_bytes, buffers.slots, chunk.count * place_.slot_bytes,
                                         cudaMemcpyDeviceToHost, out_));
@@ -259,8 +259,8 @@ cudaError_t PiecePipeline::start_piece(const RowBlock& rows, uint8_t* to) {
   return cudaEventRecord(result.complete, out_);
 }
 
-cudaError_t PiecePipeline::start_chunk(const RowBlock& rows, bool in_place, uint32_t* ends, char* to,
-                                       Buffers& buffers) {
+cudaError_t PiecePipeline::start_chunk(const RowBlock& rows, bool in_place, uint64_t first_row, const Result& result,
+                                       CopyOutArguments out, Buffers& buffers) {
   EncodeArguments encode = encode_;
   encode.count = static_cast<uint32_t>(rows.count);
   if (in_place) {
@@ -284,14 +284,20 @@ cudaError_t PiecePipeline::start_chunk(const RowBlock& rows, bool in_place, uint
   place.run = buffers.run;
   place.slots = buffers.slots;
   place.packed = buffers.packed;
-  place.ends = buffers.ends;
+  place.numbers = buffers.numbers;
+  place.first_row = static_cast<uint32_t>(first_row);
   RETURN_CUDA_ERROR(cudaStreamWaitEvent(work_, buffers.left, 0));
   RETURN_CUDA_ERROR(launch_place(place, ctas_, work_));
   RETURN_CUDA_ERROR(cudaEventRecord(buffers.placed, work_));
 
   RETURN_CUDA_ERROR(cudaStreamWaitEvent(out_, buffers.placed, 0));
-  RETURN_CUDA_ERROR(launch_copy_out({buffers.run, place.unit_bytes, buffers.packed, to}, out_));
-  return cudaMemcpyAsync(ends, buffers.ends, rows.count * sizeof(uint32_t), cudaMemcpyDeviceToHost, out_);
+  out.run = buffers.run;
+  out.packed = buffers.packed;
+  if (place.slot_bytes != 0) out.rows = buffers.numbers;
+  RETURN_CUDA_ERROR(launch_copy_out(out, out_));
+  if (place.slot_bytes != 0) return cudaSuccess;
+  return cudaMemcpyAsync(result.numbers + first_row, buffers.numbers, rows.count * sizeof(uint32_t),
+                         cudaMemcpyDeviceToHost, out_);
 }
 
 ncast_status PiecePipeline::release_rows() {
@@ -304,7 +310,10 @@ ncast_status PiecePipeline::finish(EncodedPiece* piece) {
   const Result& result = results_[finished_pieces_++ % result_count];
   const cudaError_t error = cudaEventSynchronize(result.complete);
   if (error != cudaSuccess) return failed(error);
-  *piece = {result.ends[result.rows - 1], result.ends, result.overflow, overflow_unit_bytes};
+  if (place_.slot_bytes != 0)
+    *piece = {0, nullptr, {result.numbers, *result.units}, result.entries};
+  else
+    *piece = {*result.units, result.numbers, {}, nullptr};
   return NCAST_OK;
 }
 

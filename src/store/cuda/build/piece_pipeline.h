@@ -32,10 +32,9 @@ class PiecePipeline : public PieceEncoder {
  private:
   // Of a piece; host memory.
   struct Result {
-    uint64_t rows = 0;
-    uint32_t* ends = nullptr;
-    uint8_t* overflow = nullptr;
-    char* overflow_on_device = nullptr;
+    uint32_t* units = nullptr;    // what was stored end to end
+    uint32_t* numbers = nullptr;  // see PlaceArguments
+    uint8_t* entries = nullptr;   // layout stride
     cudaEvent_t complete = nullptr;
   };
   static constexpr uint32_t result_count = 2;
@@ -44,7 +43,7 @@ class PiecePipeline : public PieceEncoder {
     char* rows = nullptr;    // copied from the host
     char* slots = nullptr;   // layout stride
     char* packed = nullptr;  // payloads end to end
-    uint32_t* ends = nullptr;
+    uint32_t* numbers = nullptr;
     PackedRun* run = nullptr;
     cudaEvent_t arrived = nullptr, encoded = nullptr, placed = nullptr, left = nullptr;
   };
@@ -58,7 +57,9 @@ class PiecePipeline : public PieceEncoder {
   template <typename T>
   cudaError_t allocate_host(T** memory, uint64_t bytes);
   cudaError_t start_piece(const RowBlock& rows, uint8_t* to);
-  cudaError_t start_chunk(const RowBlock& rows, bool in_place, uint32_t* ends, char* to, Buffers& buffers);
+  // out: of the piece. first_row: in the piece.
+  cudaError_t start_chunk(const RowBlock& rows, bool in_place, uint64_t first_row, const Result& result,
+                          CopyOutArguments out, Buffers& buffers);
   ncast_status failed(cudaError_t error) const;
 
   int device_;

@@ -80,7 +80,12 @@ __device__ inline void place_rows(const PlaceArguments& arguments) {
     const uint32_t own_units = packed_units(arguments, own_row);
     const uint32_t own_end = arguments.tile_units[tile] + device::inclusive_scan(own_units);
     const uint32_t own_bytes = own_row < arguments.count ? arguments.lengths[own_row] : 0;
-    if (part == 0 && own_row < arguments.count) arguments.ends[own_row] = piece_begin + own_end;
+    if (part == 0 && own_row < arguments.count) {
+      if (arguments.slot_bytes == 0)
+        arguments.numbers[own_row] = piece_begin + own_end;
+      else if (own_units != 0)
+        arguments.numbers[own_end - 1] = arguments.first_row + own_row;
+    }
     const uint32_t rows = min(arguments.count - first, rows_per_tile);
     for (uint32_t i = part; i < rows; i += step) {
       const uint32_t units = __shfl_sync(device::all_lanes, own_units, i);
@@ -104,9 +109,13 @@ __device__ inline void copy_out(const CopyOutArguments& arguments) {
   const uint64_t bytes = uint64_t{arguments.run->units} * arguments.unit_bytes;
   char* const to = arguments.to + uint64_t{arguments.run->begin} * arguments.unit_bytes;
   const uint64_t in_line = reinterpret_cast<uintptr_t>(to) % 128, end = in_line + bytes;
-  const uint64_t step = uint64_t{gridDim.x} * blockDim.x * 16;
-  for (uint64_t first = (uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 16; first < end;
-       first += at_a_time * step) {
+  const uint64_t thread = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x, threads = uint64_t{gridDim.x} * blockDim.x;
+  if (thread == 0) *arguments.units_to = arguments.run->begin + arguments.run->units;
+  if (arguments.rows != nullptr)
+    for (uint64_t i = thread; i < arguments.run->units; i += threads)
+      arguments.rows_to[arguments.run->begin + i] = arguments.rows[i];
+  const uint64_t step = threads * 16;
+  for (uint64_t first = thread * 16; first < end; first += at_a_time * step) {
     uint4 vectors[at_a_time];
 #pragma unroll
     for (uint64_t i = 0; i < at_a_time; ++i)
