@@ -107,22 +107,31 @@ uint64_t Builder::piece_rows() const {
 template <typename Begin>
 ncast_status Builder::encode_and_write(uint64_t tasks, Begin begin) {
   const file::DataRun& run = waiting_piece_.run;
-  const std::span<const uint32_t> ends = waiting_piece_.ends;
-  // Ends first: they are one task, the longest.
-  const uint64_t with_ends = ends.empty() ? 0 : 1;
-  const uint64_t written = with_ends + (run.segments + segments_at_a_time - 1) / segments_at_a_time;
+  // Offsets and entries first: they are one task, the longest.
+  const uint64_t appended = waiting_piece_.ends.empty() && waiting_piece_.overflows.empty() ? 0 : 1;
+  const uint64_t written = appended + (run.segments + segments_at_a_time - 1) / segments_at_a_time;
   threads::FirstError error;
   team_->for_each_with(written + tasks, [&] {
     return [&, encode = begin()](uint64_t task) mutable {
       if (task >= written) return encode(task - written);
-      if (task < with_ends) return error.note(task, writer_.append_offsets(ends.data(), ends.size_bytes()));
-      const uint64_t first = (task - with_ends) * segments_at_a_time;
+      if (task < appended) return error.note(task, append_waiting());
+      const uint64_t first = (task - appended) * segments_at_a_time;
       error.note(task, writer_.write_data(run, first, std::min(segments_at_a_time, run.segments - first)));
     };
   });
   if (error.status() != NCAST_OK) return fail(error.status(), "%s", error.message().c_str());
   waiting_piece_.run = {};
   waiting_piece_.ends = {};
+  waiting_piece_.overflows.clear();
+  return NCAST_OK;
+}
+
+// Appends the offsets and the entries of the piece.
+ncast_status Builder::append_waiting() {
+  const std::span<const uint32_t> ends = waiting_piece_.ends;
+  if (ncast_status status = writer_.append_offsets(ends.data(), ends.size_bytes())) return status;
+  for (const Overflow& overflow : waiting_piece_.overflows)
+    if (ncast_status status = writer_.append_entries(overflow.rows, overflow.entries)) return status;
   return NCAST_OK;
 }
 
@@ -170,8 +179,10 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
     return [&, last = std::vector<uint8_t>(uncoded ? 0 : bound)](uint64_t task) mutable { encode(task, last); };
   });
   if (written != NCAST_OK) return written;
-  for (const Overflow& overflow : overflows)
-    if (ncast_status status = redirect(overflow.rows, overflow.entries, rows_, slots)) return status;
+  for (Overflow& overflow : overflows) {
+    overflow.entries = overflow.own_entries;
+    if (ncast_status status = redirect(std::move(overflow), rows_)) return status;
+  }
   end_piece(rows.count * stride);
   return NCAST_OK;
 }
@@ -216,19 +227,22 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
 
 void Builder::Overflow::add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride) {
   rows.push_back(row);
-  entries.resize(rows.size() * entry_stride);
-  std::memcpy(entries.data() + (rows.size() - 1) * entry_stride, payload, bytes);
+  own_entries.resize(rows.size() * entry_stride);
+  std::memcpy(own_entries.data() + (rows.size() - 1) * entry_stride, payload, bytes);
 }
 
-// Appends the entries, and stores words that refer to them in the slots of their piece, whose first row is `first`.
-ncast_status Builder::redirect(std::span<const uint64_t> overflow_rows, std::span<const uint8_t> entries,
-                               uint64_t first, uint8_t* slots) {
+// Stores words that refer to the entries in the slots of encoded_, whose first row is `first`. The entries are used
+// until it is written.
+ncast_status Builder::redirect(Overflow overflow, uint64_t first) {
+  if (overflow.rows.empty()) return NCAST_OK;
   uint64_t entry = 0;
-  if (ncast_status status = writer_.append_entries(overflow_rows, entries, &entry)) return status;
-  for (const uint64_t row : overflow_rows) {
+  if (ncast_status status = writer_.number_entries(overflow.rows.size(), &entry)) return status;
+  uint8_t* const slots = encoded_.bytes.get() + file::segment_bytes;
+  for (const uint64_t row : overflow.rows) {
     const uint32_t word = redirect_to(entry++);
     std::memcpy(slots + (row - first) * plan_.header.stride, &word, sizeof word);
   }
+  encoded_.overflows.push_back(std::move(overflow));
   return NCAST_OK;
 }
 

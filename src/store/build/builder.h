@@ -57,20 +57,21 @@ class Builder {
   uint64_t row_bytes() const;
 
  private:
-  // Bytes of encoded rows, of which the writer takes full segments.
-  struct Piece {
-    std::unique_ptr<uint8_t[]> bytes;
-    file::DataRun run;
-    std::span<const uint32_t>
-        ends;  // layout packed: of its payloads, in units of the table; in `own_ends`, or elsewhere
-    std::vector<uint32_t> own_ends;
-  };
   // Payloads that are longer than a slot.
   struct Overflow {
     std::vector<uint64_t> rows;
-    std::vector<uint8_t> entries;  // with zeros behind the payloads
+    std::span<const uint8_t> entries;  // with zeros behind the payloads; in own_entries, or elsewhere
+    std::vector<uint8_t> own_entries;
 
     void add(uint64_t row, const uint8_t* payload, uint64_t bytes, uint64_t entry_stride);
+  };
+  // Encoded rows, of which the writer takes full segments.
+  struct Piece {
+    std::unique_ptr<uint8_t[]> bytes;
+    file::DataRun run;
+    std::vector<Overflow> overflows;  // layout stride
+    std::span<const uint32_t> ends;   // layout packed: of payloads, in units of the table; in own_ends, or elsewhere
+    std::vector<uint32_t> own_ends;
   };
 
   ncast_status begin(const RowBlock& sample);
@@ -83,13 +84,13 @@ class Builder {
   ncast_status end_payloads(uint64_t units, std::span<const uint32_t> ends);
   ncast_status add_slots(const RowBlock& rows);
   ncast_status add_payloads(const RowBlock& rows);
-  ncast_status redirect(std::span<const uint64_t> overflow_rows, std::span<const uint8_t> entries, uint64_t first,
-                        uint8_t* slots);
+  ncast_status redirect(Overflow overflow, uint64_t first);
   uint64_t piece_rows() const;
   // Calls encode(task) for all tasks on several threads, while others write the piece before. Each thread has its own
   // encode, which begin() returns.
   template <typename Begin>
   ncast_status encode_and_write(uint64_t tasks, Begin begin);
+  ncast_status append_waiting();
   ncast_status write_waiting_piece();
   void end_piece(uint64_t bytes);
   ncast_status add_values(const RowBlock& rows, bool last);

@@ -80,11 +80,10 @@ ncast_status Builder::end_started_piece() {
     if (ncast_status status = end_payloads(piece.packed_units, ends)) return status;
     end_piece(piece.packed_units * plan_.header.unit);
   } else {
-    std::vector<uint64_t> overflow_rows;
-    for (const uint32_t row : piece.overflow_rows) overflow_rows.push_back(first + row);
-    const std::span<const uint8_t> entries(piece.entries, overflow_rows.size() * plan_.header.entry_stride);
-    if (ncast_status status = redirect(overflow_rows, entries, first, encoded_.bytes.get() + file::segment_bytes))
-      return status;
+    Overflow overflow;
+    for (const uint32_t row : piece.overflow_rows) overflow.rows.push_back(first + row);
+    overflow.entries = {piece.entries, overflow.rows.size() * plan_.header.entry_stride};
+    if (ncast_status status = redirect(std::move(overflow), first)) return status;
     end_piece(rows * plan_.header.stride);
   }
   return NCAST_OK;

@@ -208,11 +208,15 @@ ncast_status Writer::write_data(const DataRun& run, uint64_t first_segment, uint
   return write_at(file_, bytes, segments * segment_bytes, header_.sections[data].offset + number * segment_bytes);
 }
 
-ncast_status Writer::append_entries(std::span<const uint64_t> rows, std::span<const uint8_t> entries, uint64_t* first) {
-  if (rows.size() > max_entries - header_.entries)
+ncast_status Writer::number_entries(uint64_t count, uint64_t* first) {
+  if (count > max_entries - header_.entries)
     return fail(NCAST_UNSUPPORTED, "the table needs too many overflow entries");
   *first = header_.entries;
-  header_.entries += rows.size();
+  header_.entries += count;
+  return NCAST_OK;
+}
+
+ncast_status Writer::append_entries(std::span<const uint64_t> rows, std::span<const uint8_t> entries) {
   if (ncast_status status = entries_.append(file_, entries.data(), entries.size())) return status;
   return entry_rows_.append(file_, rows.data(), rows.size_bytes());
 }

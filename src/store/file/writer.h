@@ -60,8 +60,10 @@ class Writer {
   ncast_status write_data(const DataRun& run, uint64_t first_segment, uint64_t segments);
   // More bytes of the section `offsets`.
   ncast_status append_offsets(const void* bytes, uint64_t count) { return offsets_.append(file_, bytes, count); }
-  // Overflow entries of entry_stride bytes each, end to end, and their rows. Returns the number of the first in *first.
-  ncast_status append_entries(std::span<const uint64_t> rows, std::span<const uint8_t> entries, uint64_t* first);
+  // Numbers for so many overflow entries, the first in *first.
+  ncast_status number_entries(uint64_t count, uint64_t* first);
+  // Entries in the order of their numbers, of entry_stride bytes each, end to end, and their rows.
+  ncast_status append_entries(std::span<const uint64_t> rows, std::span<const uint8_t> entries);
   // Writes the other sections and the header, and waits until the file is on the disk. rows: in the table.
   ncast_status finish(uint64_t rows);
 

@@ -56,7 +56,8 @@ ncast_status save_slots(Table& table, uint64_t rows, file::Writer& writer) {
         copy_payload(table, payload, bytes, entry.data(), entry.size());
         row[0] = begin + i;
         uint64_t number;
-        if (ncast_status status = writer.append_entries(row, entry, &number)) return status;
+        if (ncast_status status = writer.number_entries(1, &number)) return status;
+        if (ncast_status status = writer.append_entries(row, entry)) return status;
         const uint32_t word = redirect_to(number);
         std::memcpy(slots.data() + i * stride, &word, sizeof word);
       }

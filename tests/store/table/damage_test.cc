@@ -226,7 +226,8 @@ TEST_CASE("a file of plain rows with overflow entries is not opened") {
   std::vector<uint8_t> padded(rows.begin(), rows.begin() + 64);
   padded.resize(header.entry_stride);
   const std::vector<uint64_t> entry_rows = {0};
-  REQUIRE(writer.append_entries(entry_rows, padded, &entry) == NCAST_OK);
+  REQUIRE(writer.number_entries(1, &entry) == NCAST_OK);
+  REQUIRE(writer.append_entries(entry_rows, padded) == NCAST_OK);
   REQUIRE(writer.finish(4) == NCAST_OK);
   for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP})
     CHECK(try_open(changed.path(), host, 0).status == NCAST_CORRUPT);
