@@ -21,6 +21,8 @@ using RowNumbers = std::vector<uint32_t>;
 constexpr uint64_t most_rows = 1024;
 constexpr int rounds = 4;
 constexpr uint32_t tried_clusters = 8;
+// Encoders try all clusters for every row, which is worth a part of the bits.
+constexpr double least_gain = 1.0 / 256;
 
 // A thread fits the chunks of one block of a row at a time, and assigns some rows.
 constexpr uint64_t block_bytes = 64;
@@ -169,43 +171,52 @@ struct Fit {
 
 double header_bits(uint64_t clusters) { return clusters < 2 ? 0 : static_cast<double>(std::bit_width(clusters - 1)); }
 
-// members: of the clusters, to begin with.
+struct Assignment {
+  uint64_t saved = 0;
+  size_t cluster = 0;
+};
+
+// Assigns rows to clusters. Returns the bits of all payloads.
 template <typename Chunk>
-Fit fit_clusters(const Sample& sample, const RowNumbers& rows, std::vector<RowNumbers> members, threads::Team& team) {
+double assign(const Sample& sample, const RowNumbers& rows, const std::vector<Masks>& clusters, threads::Team& team,
+              std::vector<Assignment>& assignments) {
+  assignments.resize(rows.size());
+  for_each_row(rows.size(), team, [&](size_t i) {
+    Assignment best;
+    for (size_t cluster = 0; cluster < clusters.size(); ++cluster) {
+      const uint64_t bits = saved_bits<Chunk>(sample.row(rows[i]), clusters[cluster]);
+      if (bits > best.saved) best = {bits, cluster};
+    }
+    assignments[i] = best;
+  });
+  uint64_t saved = 0;
+  for (const Assignment& of_row : assignments) saved += of_row.saved;
+  const size_t uncoded_bits = 8 * sample.row_bytes + sample.row_bytes / sizeof(Chunk);  // with the participation bits
+  return static_cast<double>(rows.size()) * (static_cast<double>(uncoded_bits) + header_bits(clusters.size())) -
+         static_cast<double>(saved);
+}
+
+// members: of the clusters, to begin with. The result is judged by `others`, if there are some: clusters suit the rows
+// that they were fitted to better than others.
+template <typename Chunk>
+Fit fit_clusters(const Sample& sample, const RowNumbers& rows, const RowNumbers& others,
+                 std::vector<RowNumbers> members, threads::Team& team) {
   Fit best{{}, 0};
-  struct Assignment {
-    uint64_t saved = 0;
-    size_t cluster = 0;
-  };
-  std::vector<Assignment> assignments(rows.size());
+  std::vector<Assignment> assignments;
   for (int round = 0; round < rounds; ++round) {
     std::vector<Masks> masks;
     masks.reserve(members.size());
     for (const RowNumbers& cluster : members)
       if (!cluster.empty()) masks.push_back(fit_masks<Chunk>(sample, cluster, team));
-    for_each_row(rows.size(), team, [&](size_t i) {
-      Assignment best_of_row;
-      for (size_t cluster = 0; cluster < masks.size(); ++cluster) {
-        const uint64_t bits = saved_bits<Chunk>(sample.row(rows[i]), masks[cluster]);
-        if (bits > best_of_row.saved) best_of_row = {bits, cluster};
-      }
-      assignments[i] = best_of_row;
-    });
-    std::vector<RowNumbers> next(masks.size());
-    uint64_t saved = 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      saved += assignments[i].saved;
-      next[assignments[i].cluster].push_back(rows[i]);
-    }
-    const size_t uncoded_bits = 8 * sample.row_bytes + sample.row_bytes / sizeof(Chunk);  // with the participation bits
-    const double bits =
-        static_cast<double>(rows.size()) * (static_cast<double>(uncoded_bits) + header_bits(masks.size())) -
-        static_cast<double>(saved);
+    const double bits = assign<Chunk>(sample, rows, masks, team, assignments);
     if (!best.clusters.empty() && bits >= best.bits) break;
+    std::vector<RowNumbers> next(masks.size());
+    for (size_t i = 0; i < rows.size(); ++i) next[assignments[i].cluster].push_back(rows[i]);
     best = {std::move(masks), bits};
     if (members.size() == 1) break;
     members = std::move(next);
   }
+  if (!others.empty()) best.bits = assign<Chunk>(sample, others, best.clusters, team, assignments);
   return best;
 }
 
@@ -213,20 +224,23 @@ Fit fit_clusters(const Sample& sample, const RowNumbers& rows, std::vector<RowNu
 
 void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters, int threads, Model& model) {
   const uint64_t count = std::min(sample.count, most_rows);
-  RowNumbers rows;
+  RowNumbers rows, others;
   rows.reserve(count);
   for (uint64_t i = 0; i < count; ++i) rows.push_back(static_cast<uint32_t>(i * sample.count / count));
+  if (sample.count >= 2 * count)
+    for (const uint32_t row : rows) others.push_back(row + 1);
 
   threads::Team team(threads::count_of(threads));
   std::vector<std::vector<RowNumbers>> beginnings{seed_clusters(sample, rows, clusters == 0 ? 1 : clusters, team)};
   if (clusters == 0) beginnings.push_back(seed_clusters(sample, rows, tried_clusters, team));
   Fit best{{}, 0};
+  const auto cost = [](const Fit& fit) { return fit.bits * (fit.clusters.size() > 1 ? 1 + least_gain : 1); };
   for (const uint32_t chunk : {4u, 8u, 2u, 1u}) {
     if ((chunk_bytes != 0 && chunk != chunk_bytes) || sample.row_bytes % chunk != 0) continue;
     for (const std::vector<RowNumbers>& members : beginnings) {
       Fit fit = with_elem(static_cast<int>(chunk),
-                          [&]<typename Chunk>() { return fit_clusters<Chunk>(sample, rows, members, team); });
-      if (!best.clusters.empty() && fit.bits >= best.bits) continue;
+                          [&]<typename Chunk>() { return fit_clusters<Chunk>(sample, rows, others, members, team); });
+      if (!best.clusters.empty() && cost(fit) >= cost(best)) continue;
       best = std::move(fit);
       model.chunk_bytes = chunk;
     }
