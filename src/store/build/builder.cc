@@ -16,7 +16,7 @@ constexpr uint64_t piece_bytes_per_thread = 4u << 20, least_piece_bytes = 8u << 
 constexpr uint64_t task_bytes = 64u << 10;  // raw bytes that a thread encodes at a time
 constexpr uint64_t segments_at_a_time = 4;  // that a thread writes
 // That write pieces which a device encodes. More of them read memory in bursts, which delay its copies.
-constexpr size_t most_writing_threads = 8;
+constexpr size_t most_writing_threads = 12;
 constexpr uint64_t frames_at_a_time = 64;
 constexpr uint64_t most_default_rows = 4096;  // of the first block, to which the codec is fitted without a sample
 
