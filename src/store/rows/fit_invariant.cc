@@ -251,6 +251,7 @@ void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters
     model.masks.insert(model.masks.end(), masks.mask.begin(), masks.mask.end());
     model.values.insert(model.values.end(), masks.values.begin(), masks.values.end());
   }
+  find_whole_masks(model);
 }
 
 }  // namespace narrowcast::store

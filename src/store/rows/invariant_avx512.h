@@ -140,6 +140,31 @@ STORE_AVX512_INLINE uint64_t try_chunks(__m512i row, __m512i mask, __m512i value
   return chunks;
 }
 
+// try_cluster() for a mask whose bits are all 1.
+template <uint32_t chunk_bytes>
+STORE_AVX512 void try_whole_mask(const uint8_t* row, const uint8_t* values, size_t row_bytes, Candidate& found) {
+  constexpr size_t bytes_of_bits = chunks_in_vector<chunk_bytes> / 8;
+  uint64_t equal = 0;
+  uint8_t* bits = found.participates;
+  size_t at = 0;
+  for (; at + 64 <= row_bytes; at += 64, bits += bytes_of_bits) {
+    const uint64_t chunks = equal_chunks<chunk_bytes>(_mm512_loadu_si512(row + at), _mm512_loadu_si512(values + at));
+    equal += static_cast<uint64_t>(std::popcount(chunks));
+    std::memcpy(bits, &chunks, bytes_of_bits);
+  }
+  if (const int rest = static_cast<int>(row_bytes - at); rest != 0) {
+    const __mmask64 bytes = low_ones(rest);
+    const uint64_t chunks = equal_chunks<chunk_bytes>(_mm512_maskz_loadu_epi8(bytes, row + at),
+                                                      _mm512_maskz_loadu_epi8(bytes, values + at)) &
+                            low_ones(rest / static_cast<int>(chunk_bytes));
+    equal += static_cast<uint64_t>(std::popcount(chunks));
+    std::memcpy(bits, &chunks, bytes_of_bits);
+    bits += bytes_of_bits;
+  }
+  _mm512_storeu_si512(bits, _mm512_setzero_si512());
+  found.saved_bits = equal * 8 * chunk_bytes;
+}
+
 template <uint32_t chunk_bytes>
 STORE_AVX512 void try_cluster(const uint8_t* row, const uint8_t* masks, const uint8_t* values, size_t row_bytes,
                               Candidate& found) {
@@ -227,8 +252,11 @@ STORE_AVX512 size_t encode_invariant(const Model& model, const uint8_t* row, uin
   size_t best = 0;
   for (uint32_t number = 0; number < model.clusters; ++number) {
     Candidate& next = candidates[number == 0 ? 0 : 1 - best];
-    try_cluster<chunk_bytes>(row, model.masks.data() + number * row_bytes, model.values.data() + number * row_bytes,
-                             row_bytes, next);
+    const uint8_t* const values = model.values.data() + number * row_bytes;
+    if (model.is_whole(number))
+      try_whole_mask<chunk_bytes>(row, values, row_bytes, next);
+    else
+      try_cluster<chunk_bytes>(row, model.masks.data() + number * row_bytes, values, row_bytes, next);
     if (number != 0 && next.saved_bits > candidates[best].saved_bits) cluster = number, best = 1 - best;
   }
 

@@ -1,6 +1,8 @@
 #include "store/rows/model.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "codec/window/format.h"
 
@@ -54,6 +56,13 @@ std::string problem_of_masks(const Model& model) {
 }
 
 }  // namespace
+
+void find_whole_masks(Model& model) {
+  const auto row_bytes = static_cast<std::ptrdiff_t>(model.shape.row_bytes());
+  model.has_whole_mask.clear();
+  for (auto mask = model.masks.begin(); mask != model.masks.end(); mask += row_bytes)
+    model.has_whole_mask.push_back(std::all_of(mask, mask + row_bytes, [](uint8_t byte) { return byte == 0xff; }));
+}
 
 const char* name_of(Coder coder) { return rows[static_cast<size_t>(coder)].name; }
 bool allows_stages(Coder coder) { return rows[static_cast<size_t>(coder)].stages; }

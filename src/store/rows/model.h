@@ -38,13 +38,19 @@ struct Model {
   uint32_t clusters = 0;
   std::vector<uint8_t> masks;   // 1: the bit is equal in most rows
   std::vector<uint8_t> values;  // these bits; 0 where the mask is 0
+  // What find_whole_masks() has found; empty: unknown. Not serialised.
+  std::vector<uint8_t> has_whole_mask;  // of each cluster: 1 if all bits of its mask are 1
 
   int elem_bytes() const { return static_cast<int>(ncast_dtype_bytes(shape.dtype)); }
   int elem_bits() const { return 8 * elem_bytes(); }
   int coded_bits() const { return elem_bits() - trim.low_bits - trim.high_bits; }
   uint64_t chunks() const { return shape.row_bytes() / chunk_bytes; }
   int cluster_bits() const;
+  bool is_whole(uint32_t cluster) const { return cluster < has_whole_mask.size() && has_whole_mask[cluster] != 0; }
 };
+
+// For tables with many zeros, whose encoder takes less time then.
+void find_whole_masks(Model& model);
 
 // Whether `window` can follow a trim of these bits: fp32 8 or 16, fp16 3, fp64 a multiple of 8 up to 48, or none.
 bool window_allows(ncast_dtype dtype, int low_bits);

@@ -78,6 +78,7 @@ std::optional<RowModel> RowModel::parse(std::span<const uint8_t> bytes, std::str
   }
   std::string found = problem_of(*model);
   if (!found.empty()) return fail(std::move(found));
+  find_whole_masks(*model);
   return RowModel(std::move(model));
 }
 

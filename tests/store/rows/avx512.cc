@@ -93,4 +93,41 @@ TEST_CASE("encoders with emulated AVX-512 write the reference's bytes") {
       }
 }
 
+TEST_CASE("emulated AVX-512 chooses among clusters with and without whole masks") {
+  std::mt19937_64 random(1);
+  for (const uint32_t chunk_bytes : {1u, 2u, 4u, 8u})
+    for (const size_t chunks : {5u, 128u, 700u}) {
+      Model model;
+      model.shape = {NCAST_UINT8, chunks * chunk_bytes};
+      model.coder = store::Coder::INVARIANT;
+      model.chunk_bytes = chunk_bytes;
+      model.clusters = 4;
+      const size_t row_bytes = model.shape.row_bytes();
+      for (size_t i = 0; i < model.clusters * row_bytes; ++i) {
+        const bool is_whole = i / row_bytes % 2 == 1;
+        model.masks.push_back(is_whole ? 0xff : static_cast<uint8_t>(random() | random()));
+        model.values.push_back(static_cast<uint8_t>(random() & model.masks.back()));
+      }
+      store::find_whole_masks(model);
+      for (uint32_t cluster = 0; cluster < model.clusters; ++cluster)
+        REQUIRE(model.is_whole(cluster) == (cluster % 2 == 1));
+      const store::RowModel row_model(std::make_shared<const Model>(model));
+      for (size_t row = 0; row < 40; ++row) {
+        // Chunks of the clusters row % 4 and row / 4 % 4, and others: which cluster saves most bits depends on chance.
+        Bytes bytes(row_bytes);
+        for (size_t chunk = 0; chunk < chunks; ++chunk) {
+          const uint64_t kind = random() % 5, cluster = kind < 2 ? row % 4 : row / 4 % 4;
+          for (size_t i = 0; i < chunk_bytes; ++i) {
+            const size_t at = chunk * chunk_bytes + i, of_cluster = cluster * row_bytes + at;
+            bytes[at] = static_cast<uint8_t>(random());
+            if (kind != 4)
+              bytes[at] = static_cast<uint8_t>((bytes[at] & ~model.masks[of_cluster]) | model.values[of_cluster]);
+          }
+        }
+        INFO("chunks of ", chunk_bytes, " bytes, ", chunks, " of them, row ", row);
+        require_invariant(row_model, bytes.data());
+      }
+    }
+}
+
 }  // namespace narrowcast::tests
