@@ -4,8 +4,9 @@
 
 FILE is a report of `narrowcast bench` or a cost model of `narrowcast tune`. The search begins with guesses that no
 measurement went into and minimizes the errors of the predictions (fourth powers, so that large errors count) of all
-calls of at least 1 MiB that plans describe. Calls of the files of --predict are predicted and not fitted. RESULT gets
-the description and every call with its prediction. Needs no GPU.
+calls of at least 1 MiB that plans describe. Predictions are not smooth, so it goes on from places around the best one
+(--restarts). Calls of the files of --predict are predicted and not fitted. RESULT gets the description and every call
+with its prediction. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -123,15 +124,16 @@ def values_of(logarithms: Vector) -> dict[str, float]:
     return values | {"reducing_codec_share": min(1.0, values["reducing_codec_share"])}
 
 
-def minimize(errors_of: Callable[[Vector], Vector], start: Vector, rounds: int) -> Vector:
-    """Levenberg-Marquardt, with weights that make it minimize fourth powers."""
+def cost(errors: Vector) -> float:
+    return float(np.mean(errors**4))
 
-    def cost(errors: Vector) -> float:
-        return float(np.mean(errors**4))
 
+def minimize(errors_of: Callable[[Vector], Vector], start: Vector, rounds: int, change: float) -> tuple[Vector, float]:
+    """Levenberg-Marquardt, with weights that make it minimize fourth powers. The place and its cost.
+
+    change: of each value, to find slopes."""
     at, errors, damping = start, errors_of(start), 0.01
     for _ in range(rounds):
-        change = 0.05
         slopes = np.stack([errors_of(at + change * unit) - errors for unit in np.eye(len(at))], axis=1) / change
         weights = np.maximum(np.abs(errors), 0.02)
         weighted = slopes * weights[:, None]
@@ -146,11 +148,23 @@ def minimize(errors_of: Callable[[Vector], Vector], start: Vector, rounds: int) 
         else:
             break  # no step is better
         at, errors, damping = at + step, found, damping / 3
-        print(f"fourth root of the mean fourth power: {cost(errors) ** 0.25:.3f}", file=sys.stderr)
-    return at
+    return at, cost(errors)
 
 
-def fit(cases: list[tuple[Case, NativePlan]], rounds: int) -> dict[str, float]:
+def search(errors_of: Callable[[Vector], Vector], start: Vector, rounds: int, restarts: int) -> Vector:
+    """The best place of several searches; all but the first begin near the best one before."""
+    random = np.random.default_rng(0)
+    best, least = start, cost(errors_of(start))
+    for number in range(restarts + 1):
+        begin = best if number == 0 else best + random.normal(0, 0.15, len(best))
+        found, its_cost = minimize(errors_of, begin, rounds, change=(0.05, 0.02, 0.1)[number % 3])
+        if its_cost < least:
+            best, least = found, its_cost
+        print(f"fourth root of the mean fourth power: {least**0.25:.4f}", file=sys.stderr)
+    return best
+
+
+def fit(cases: list[tuple[Case, NativePlan]], rounds: int, restarts: int) -> dict[str, float]:
     """The best description that was found."""
     ranks = max(case.ranks for case, _ in cases)
 
@@ -158,7 +172,7 @@ def fit(cases: list[tuple[Case, NativePlan]], rounds: int) -> dict[str, float]:
         machine = machine_of(values_of(logarithms), ranks)
         return np.array([np.log(case.predict(lowered, machine) / case.measured_us) for case, lowered in cases])
 
-    found = minimize(errors_of, np.log(np.array(list(START.values()))), rounds)
+    found = search(errors_of, np.log(np.array(list(START.values()))), rounds, restarts)
     return {key: float(f"{value:.4g}") for key, value in values_of(found).items()}
 
 
@@ -167,13 +181,14 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--predict", action="append", default=[], type=Path, metavar="FILE", help="predict its calls")
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="RESULT")
-    parser.add_argument("--rounds", type=int, default=20, help="of the search, at most")
+    parser.add_argument("--rounds", type=int, default=20, help="of each search, at most")
+    parser.add_argument("--restarts", type=int, default=15, help="searches that follow the first one")
     options = parser.parse_args()
     fitted = [one for path in options.files for one in cases_of(path)]
     others = [one for path in options.predict for one in cases_of(path)]
     if not fitted:
         parser.error("the files have no such calls")
-    values = fit(fitted, options.rounds)
+    values = fit(fitted, options.rounds, options.restarts)
     machine = machine_of(values, max(case.ranks for case, _ in fitted + others))
     rows = []
     for is_fitted, cases in ((True, fitted), (False, others)):

@@ -5,7 +5,8 @@
 // micro-batch for the blocks, or packets, that they have in flight. A step starts when its messages, credits,
 // semaphores and dependences are there. It first works, at the rate that the CTAs of its group and rank allow, then
 // transfers what it sends, at the rate of the links, and ends after the latencies of its operands. Groups share CTAs
-// and links equally; within a group earlier micro-batches go first. Calls follow each other, as in a stream.
+// and links equally. So do the warps of a group share its CTAs, but on a link its earlier micro-batches go first. Calls
+// follow each other, as in a stream.
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,7 @@ class Simulation {
 
   // A run among those that share a resource.
   struct Member {
-    uint32_t before;  // how many runs of the program have earlier micro-batches
+    uint32_t before;  // how many runs of the program get their share earlier
     uint32_t program, batches, worker, index;
   };
 
@@ -211,8 +211,9 @@ class Simulation {
     events_.set(now_ + task(run).fixed_us, index);
   }
 
-  // Divides resources among the runs that use them: first among the earliest micro-batches of all
-  // programs, then what they leave among the next ones.
+  // Divides resources among the runs that use them. The runs of a program are warps, which share its CTAs equally. What
+  // they send follows each other on a link: it is first divided among the earliest micro-batches of all programs, then
+  // what these leave among the next ones.
   void share(const std::vector<Load>& used) {
     members_.clear();
     ++shares_;
@@ -225,7 +226,8 @@ class Simulation {
     std::ranges::sort(members_, {},
                       [](const Member& one) { return std::tuple(one.program, one.batches, one.worker, one.index); });
     for (size_t i = 0; i < members_.size(); ++i) {
-      if (i != 0 && members_[i - 1].program == members_[i].program) members_[i].before = members_[i - 1].before + 1;
+      if (i != 0 && members_[i - 1].program == members_[i].program)
+        members_[i].before = members_[i - 1].before + (runs_[members_[i].index].phase == Phase::transferring ? 1 : 0);
       stop(members_[i].index);
     }
     std::ranges::sort(members_, {}, [](const Member& one) { return std::tuple(one.before, one.index); });
