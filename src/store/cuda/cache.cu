@@ -5,6 +5,7 @@
 #include "device/early_launch.cuh"
 #include "store/cuda/cache.cuh"
 #include "store/cuda/cache.h"
+#include "store/cuda/cache_copy.cuh"
 #include "store/cuda/cuda_errors.h"
 
 namespace narrowcast::store::cuda {
@@ -22,7 +23,7 @@ CACHE_KERNEL(admit, admit_rows)
 CACHE_KERNEL(fill_16, fill_ways<uint4>)
 CACHE_KERNEL(fill_4, fill_ways<uint32_t>)
 CACHE_KERNEL(fill_1, fill_ways<uint8_t>)
-CACHE_KERNEL(divide, divide_rows)
+CACHE_KERNEL(divide, divide_admitted_rows)
 CACHE_KERNEL(copy_16, copy_rows<uint4>)
 CACHE_KERNEL(copy_4, copy_rows<uint32_t>)
 CACHE_KERNEL(copy_1, copy_rows<uint8_t>)
@@ -61,10 +62,11 @@ cudaError_t RowCache::allocate(const CacheShape& shape, uint64_t changes) {
     sets_.use_words = static_cast<uint32_t>(use_words(ways()));
     RETURN_CUDA_ERROR(allocate(&sets_.uses, sets_.use_words, 0));
   }
-  RETURN_CUDA_ERROR(allocate(&way_of_, shape.max_rows, 0));
-  RETURN_CUDA_ERROR(allocate(&hits_, shape.max_rows, 0));
+  RETURN_CUDA_ERROR(allocate(&reads_, shape.max_rows, 0));
+  RETURN_CUDA_ERROR(allocate(&copies_, shape.max_rows, 0));
+  RETURN_CUDA_ERROR(allocate(&retries_, shape.max_rows, 0));
   RETURN_CUDA_ERROR(allocate(&absent_, shape.max_rows, 0));
-  RETURN_CUDA_ERROR(allocate(&misses_, shape.max_rows, 0));
+  RETURN_CUDA_ERROR(allocate(&fill_ways_, shape.max_rows, 0));
   RETURN_CUDA_ERROR(allocate(&fills_, shape.max_rows, 0));
   CacheWords words = {};
   words.changes = changes;
@@ -77,8 +79,9 @@ RowCache::~RowCache() {
   for (void* const memory :
        {static_cast<void*>(sets_.rows), static_cast<void*>(sets_.stamps), static_cast<void*>(sets_.firsts),
         static_cast<void*>(sets_.locks), static_cast<void*>(sets_.slots), static_cast<void*>(sets_.uses),
-        static_cast<void*>(words_), static_cast<void*>(way_of_), static_cast<void*>(hits_), static_cast<void*>(absent_),
-        static_cast<void*>(misses_), static_cast<void*>(fills_)})
+        static_cast<void*>(words_), static_cast<void*>(reads_), static_cast<void*>(copies_),
+        static_cast<void*>(retries_), static_cast<void*>(absent_), static_cast<void*>(fill_ways_),
+        static_cast<void*>(fills_)})
     cudaFree(memory);
 }
 
@@ -86,23 +89,34 @@ cudaError_t RowCache::launch(void (*kernel)(CacheCall), uint64_t items, CacheCal
                              cudaStream_t stream) const {
   call.sets = sets_;
   call.words = words_;
-  call.way_of = way_of_;
-  call.hits = hits_;
+  call.reads = reads_;
+  call.copies = copies_;
+  call.retries = retries_;
   call.absent = absent_;
-  call.misses = misses_;
+  call.fill_ways = fill_ways_;
   call.fills = fills_;
   const auto ctas = static_cast<uint32_t>(std::clamp<uint64_t>((items + threads - 1) / threads, 1, sms));
   // cudaGetLastError() could return an earlier error of the thread.
   return device::launch(reinterpret_cast<const void*>(kernel), ctas, threads / 32, 0, stream, false, call);
 }
 
-cudaError_t RowCache::divide(const CacheCall& call, uint32_t sms, cudaStream_t stream) const {
-  void (*const fill)(CacheCall) = part_bytes_ == 16 ? fill_16_kernel : part_bytes_ == 4 ? fill_4_kernel : fill_1_kernel;
+cudaError_t RowCache::find(const CacheCall& call, uint32_t sms, cudaStream_t stream) const {
   RETURN_CUDA_ERROR(launch(begin_kernel, 1, call, sms, stream));
   RETURN_CUDA_ERROR(launch(look_up_kernel, call.count, call, sms, stream));
-  RETURN_CUDA_ERROR(launch(admit_kernel, call.count, call, sms, stream));
-  RETURN_CUDA_ERROR(launch(fill, call.count * 32, call, sms, stream));
+  return launch(admit_kernel, call.count, call, sms, stream);
+}
+
+cudaError_t RowCache::look_up(const CacheCall& call, uint32_t sms, cudaStream_t stream) const {
+  RETURN_CUDA_ERROR(find(call, sms, stream));
   return launch(divide_kernel, call.count, call, sms, stream);
+}
+
+cudaError_t RowCache::fill(const CacheCall& call, uint32_t sms, cudaStream_t stream) const {
+  void (*const kernel)(CacheCall) = part_bytes_ == 16  ? fill_16_kernel
+                                    : part_bytes_ == 4 ? fill_4_kernel
+                                                       : fill_1_kernel;
+  RETURN_CUDA_ERROR(find(call, sms, stream));
+  return launch(kernel, call.count * 32, call, sms, stream);
 }
 
 cudaError_t RowCache::copy(const CacheCall& call, uint32_t unit_bytes, uint32_t sms, cudaStream_t stream) const {

@@ -1,12 +1,12 @@
 // Device code of the cache of encoded rows. All functions are called by whole CTAs; calls of one cache follow each
-// other, and so do the functions of a call: begin, look up, admit, fill, divide; when the rows are there, copy.
+// other, and so do the functions of a call: begin, look up, admit, divide; when the rows are there, copy. To fill a
+// cache only: begin, look up, admit, fill.
 #pragma once
 
 #include <cstdint>
 
 #include "../../device/ptx/system_memory.cuh"
 #include "../../device/warp.cuh"
-#include "../rows/format.h"
 #include "../table/control.h"
 #include "cache_sets.h"
 
@@ -56,8 +56,13 @@ struct GridRange {
   uint64_t at, apart;
   __device__ GridRange()
       : at(uint64_t{blockIdx.x} * blockDim.x + threadIdx.x), apart(uint64_t{gridDim.x} * blockDim.x) {}
-  __device__ bool has_round(uint64_t count) const { return at - threadIdx.x % 32 < count; }
-  __device__ void next(uint32_t rounds = 1) { at += rounds * apart; }
+  __device__ bool has_round(uint64_t count, uint32_t each = 1) const { return (at - threadIdx.x % 32) * each < count; }
+  __device__ void next() { at += apart; }
+  // Item i of this lane if a warp takes `each` times 32 items that follow each other.
+  __device__ uint64_t of_warp(uint32_t i, uint32_t each) const {
+    const uint32_t lane = threadIdx.x % 32;
+    return (at - lane) * each + i * 32 + lane;
+  }
 };
 
 // Appends the items of some lanes to a list.
@@ -76,42 +81,33 @@ __device__ inline void add_sum(unsigned long long* to, uint32_t own) {
   if (device::lane_id() == 0 && sum != 0) atomicAdd(to, static_cast<unsigned long long>(sum));
 }
 
-// The lists of entries that are made side by side.
-enum class EntryList : uint32_t { hits, copies, others, none };
-
-// Appends some entries of each lane to lists; those of `others` to *others, of length *other_count.
-template <uint32_t Count>
-__device__ inline void append_entries(const CacheCall& call, uint64_t* others, uint32_t* other_count,
-                                      const uint64_t (&entries)[Count], const EntryList (&lists)[Count]) {
-  constexpr uint32_t list_count = 3;
+// Appends items of the lanes to several lists, Count of each lane: finds their places. All lists at once, so that their
+// lengths are waited for together. has_items: bits by item.
+template <uint32_t Lists, uint32_t Count>
+__device__ inline void find_places(uint32_t* const (&lengths)[Lists], const uint32_t (&has_items)[Lists],
+                                   uint32_t (&places)[Lists][Count]) {
   const auto lane = static_cast<uint32_t>(device::lane_id());
-  uint32_t lanes[list_count][Count], total = 0;
+  uint32_t lanes[Lists][Count], own = 0;
+  uint32_t* own_length = nullptr;
 #pragma unroll
-  for (uint32_t list = 0; list < list_count; ++list) {
+  for (uint32_t list = 0; list < Lists; ++list) {
     uint32_t sum = 0;
 #pragma unroll
     for (uint32_t i = 0; i < Count; ++i) {
-      lanes[list][i] = __ballot_sync(device::all_lanes, lists[i] == static_cast<EntryList>(list));
+      lanes[list][i] = __ballot_sync(device::all_lanes, (has_items[list] >> i & 1) != 0);
       sum += static_cast<uint32_t>(__popc(lanes[list][i]));
     }
-    if (lane == list) total = sum;
+    if (lane == list) own = sum, own_length = lengths[list];
   }
-  // The first lanes reserve the places, each on one list, so that they wait together.
-  uint32_t* const length = lane == 0 ? &call.words->hits : lane == 1 ? &call.words->copies : other_count;
   uint32_t begin = 0;
-  if (lane < list_count && total != 0) begin = atomicAdd(length, total);
+  if (own != 0) begin = atomicAdd(own_length, own);
 #pragma unroll
-  for (uint32_t list = 0; list < list_count; ++list) {
+  for (uint32_t list = 0; list < Lists; ++list) {
     uint32_t at = __shfl_sync(device::all_lanes, begin, static_cast<int>(list));
 #pragma unroll
     for (uint32_t i = 0; i < Count; ++i) {
-      const uint32_t place = at + static_cast<uint32_t>(__popc(lanes[list][i] & ((1u << lane) - 1)));
+      places[list][i] = at + static_cast<uint32_t>(__popc(lanes[list][i] & ((1u << lane) - 1)));
       at += static_cast<uint32_t>(__popc(lanes[list][i]));
-      if (lists[i] != static_cast<EntryList>(list)) continue;
-      uint64_t* const to = list == 0   ? call.hits + place
-                           : list == 1 ? call.hits + call.count - 1 - place
-                                       : others + place;
-      *to = entries[i];
     }
   }
 }
@@ -128,6 +124,22 @@ __device__ inline uint64_t entry_at(const CacheCall& call, uint64_t place) {
 
 __device__ inline TableState state_of(const CacheCall& call) {
   return call.state != nullptr ? *call.state : call.fixed_state;
+}
+// Whether rows make room for others.
+__device__ inline bool may_evict(const CacheCall& call) {
+  return call.may_evict && call.sets.policy != CachePolicy::fixed;
+}
+
+// Returns how many ways had the row.
+__device__ inline uint32_t drop_row(const CacheSets& sets, uint32_t row) {
+  int32_t* const rows = sets.rows + uint64_t{set_of(sets, row)} * cache_ways;
+  uint32_t dropped = 0;
+  for (uint32_t way = 0; way < cache_ways; ++way) {
+    if (rows[way] != static_cast<int32_t>(row)) continue;
+    rows[way] = -1;
+    ++dropped;
+  }
+  return dropped;
 }
 
 // One CTA: begins a call. Drops rows that have changed, and halves the counters of uses from time to time.
@@ -150,12 +162,7 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
   if (changes - known < changes_kept) {
     for (uint64_t change = known + threadIdx.x; change < changes; change += blockDim.x) {
       const auto row = static_cast<uint32_t>(device::load_relaxed(call.changed_rows + change % changes_kept));
-      int32_t* const rows = sets.rows + uint64_t{set_of(sets, row)} * cache_ways;
-      for (uint32_t way = 0; way < cache_ways; ++way) {
-        if (rows[way] != static_cast<int32_t>(row)) continue;
-        rows[way] = -1;
-        ++dropped;
-      }
+      dropped += drop_row(sets, row);
     }
   }
   // Whether any of the entries was of a later change.
@@ -176,60 +183,105 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   words.uses = halves ? 0 : words.uses + call.count;
-  words.hits = words.copies = words.absent = words.misses = words.fills = 0;
+  words.reads = words.copies = words.absent = words.fills = words.retries = 0;
   if (++words.call == 0) words.call = 1;
 }
 
-// The way of a row, or -1.
-__device__ inline int32_t find_way(const CacheSets& sets, uint32_t row) {
-  const uint32_t first = set_of(sets, row) * cache_ways;
-  const auto* const rows = reinterpret_cast<const uint4*>(sets.rows + first);
-  int32_t way = -1;
+// Where the row of a lane is.
+struct FoundRow {
+  int32_t way;    // -1: not in the cache
+  bool has_room;  // its set has a way without a row
+};
+// All lanes of a warp call it. Four lanes load a set: a load of as many lines as there are lanes takes four times as
+// long as one of eight.
+__device__ inline FoundRow find_row(const CacheSets& sets, uint32_t row) {
+  constexpr uint32_t lanes_of_set = cache_ways / 4, sets_at_a_time = 32 / lanes_of_set;
+  const auto lane = static_cast<uint32_t>(device::lane_id());
+  const uint32_t set = set_of(sets, row);
+  uint4 four[lanes_of_set];
 #pragma unroll
-  for (uint32_t i = 0; i < cache_ways / 4; ++i) {
-    const uint4 four = rows[i];
-    const uint32_t equal = four.x == row ? 0 : four.y == row ? 1 : four.z == row ? 2 : four.w == row ? 3 : 4;
-    if (equal != 4) way = static_cast<int32_t>(first + 4 * i + equal);
+  for (uint32_t i = 0; i < lanes_of_set; ++i) {
+    const uint32_t from = i * sets_at_a_time + lane / lanes_of_set;
+    const uint32_t its_set = __shfl_sync(device::all_lanes, set, static_cast<int>(from));
+    four[i] = reinterpret_cast<const uint4*>(sets.rows)[its_set * lanes_of_set + lane % lanes_of_set];
   }
-  return way;
+  FoundRow found = {-1, false};
+  const uint32_t first_lane = lane % sets_at_a_time * lanes_of_set;  // of those that load this lane's set
+#pragma unroll
+  for (uint32_t i = 0; i < lanes_of_set; ++i) {
+    const uint32_t from = i * sets_at_a_time + lane / lanes_of_set;
+    const uint32_t its_row = __shfl_sync(device::all_lanes, row, static_cast<int>(from));
+    const auto place_of = [&](uint32_t held) {
+      return four[i].x == held ? 0u : four[i].y == held ? 1u : four[i].z == held ? 2u : four[i].w == held ? 3u : 4u;
+    };
+    const uint32_t place = place_of(its_row);
+    const uint32_t equal = __ballot_sync(device::all_lanes, place != 4) >> first_lane & 0xf;
+    const uint32_t free = __ballot_sync(device::all_lanes, place_of(~0u) != 4) >> first_lane & 0xf;
+    const uint32_t part = equal != 0 ? __ffs(static_cast<int>(equal)) - 1 : 0;
+    const uint32_t its_place = __shfl_sync(device::all_lanes, place, static_cast<int>(first_lane + part));
+    if (lane / sets_at_a_time != i) continue;
+    if (equal != 0) found.way = static_cast<int32_t>(set * cache_ways + part * 4 + its_place);
+    found.has_room = free != 0;
+  }
+  return found;
 }
 
-// Finds the rows of the call. Of several positions with one row, the first one to get here reads it.
+// Finds the rows of the call. Of several positions with one row in the cache, the first one to get here reads it. A
+// warp takes entries that follow each other, so that those that are read stay almost in order.
 __device__ inline void look_up_rows(const CacheCall& call) {
   constexpr uint32_t at_a_time = 4;
   const CacheSets& sets = call.sets;
   const uint64_t row_count = state_of(call).row_count;
   const uint32_t number = call.words->call;
+  const bool evicts = may_evict(call);
   uint32_t hits = 0, misses = 0;
-  for (GridRange range; range.has_round(call.count); range.next(at_a_time)) {
+  for (GridRange range; range.has_round(call.count, at_a_time); range.next()) {
     uint64_t entries[at_a_time];
-    int32_t ways[at_a_time];
-    EntryList lists[at_a_time];
+    FoundRow found[at_a_time];
+    uint32_t exists = 0;  // bits by entry, as in the following
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      const uint64_t at = range.at + i * range.apart;
-      lists[i] = at < call.count ? EntryList::others : EntryList::none;
-      entries[i] = at < call.count ? entry_at(call, at) : entry_of(~0u, 0);
+      const uint64_t at = range.of_warp(i, at_a_time);
+      entries[i] = at < call.count ? entry_at(call, at) : no_entry;
+      if (entry_number(entries[i]) < row_count) exists |= 1u << i;
     }
 #pragma unroll
-    for (uint32_t i = 0; i < at_a_time; ++i)
-      ways[i] = entry_number(entries[i]) < row_count ? find_way(sets, entry_number(entries[i])) : -1;
+    for (uint32_t i = 0; i < at_a_time; ++i) found[i] = find_row(sets, entry_number(entries[i]));
+    uint32_t is_read = 0, is_copy = 0, is_absent = 0;
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      if (lists[i] == EntryList::none) continue;
-      const uint32_t position = entry_position(entries[i]);
-      call.way_of[position] = ways[i];
-      if (entry_number(entries[i]) >= row_count) continue;
-      (ways[i] >= 0 ? hits : misses) += 1;
-      if (sets.uses != nullptr) UseCounts(sets, entry_number(entries[i])).add();
-      if (ways[i] < 0) continue;
-      volatile uint32_t* const stamp = sets.stamps + ways[i];
-      const bool is_first = *stamp != number && atomicExch(&sets.stamps[ways[i]], number) != number;
-      if (is_first) sets.firsts[ways[i]] = position;
-      lists[i] = is_first ? EntryList::hits : EntryList::copies;
-      entries[i] = entry_of(static_cast<uint32_t>(ways[i]), position);
+      const uint32_t row = entry_number(entries[i]), position = entry_position(entries[i]), bit = 1u << i;
+      if (entries[i] == no_entry) continue;
+      if ((exists & bit) == 0) {
+        is_read |= bit;
+        entries[i] = entry_of(no_row, position);
+        continue;
+      }
+      if (sets.uses != nullptr) UseCounts(sets, row).add();
+      const int32_t way = found[i].way;
+      (way >= 0 ? hits : misses) += 1;
+      if (way < 0) {
+        is_read |= bit;
+        call.fill_ways[position] = -1;
+        if (evicts || found[i].has_room) is_absent |= bit;
+        continue;
+      }
+      volatile uint32_t* const stamp = sets.stamps + way;
+      const bool is_first = *stamp != number && atomicExch(&sets.stamps[way], number) != number;
+      if (is_first) sets.firsts[way] = position;
+      (is_first ? is_read : is_copy) |= bit;
+      entries[i] = entry_of(cached_row + static_cast<uint32_t>(way), position);
     }
-    append_entries(call, call.absent, &call.words->absent, entries, lists);
+    CacheWords& words = *call.words;
+    uint32_t* const lengths[] = {&words.reads, &words.copies, &words.absent};
+    uint32_t places[3][at_a_time];
+    find_places(lengths, {is_read, is_copy, is_absent}, places);
+#pragma unroll
+    for (uint32_t i = 0; i < at_a_time; ++i) {
+      if ((is_read >> i & 1) != 0) call.reads[places[0][i]] = entries[i];
+      if ((is_copy >> i & 1) != 0) call.copies[places[1][i]] = entries[i];
+      if ((is_absent >> i & 1) != 0) call.absent[places[2][i]] = places[0][i];
+    }
   }
   add_sum(&call.words->counters.hits, hits);
   add_sum(&call.words->counters.misses, misses);
@@ -280,13 +332,13 @@ __device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32
 __device__ inline int32_t admit_row(const CacheCall& call, uint32_t row, uint32_t* filled, uint32_t* evicted) {
   const uint32_t set = set_of(call.sets, row);
   volatile int32_t* const rows = call.sets.rows + uint64_t{set} * cache_ways;
-  const bool may_evict = call.may_evict && call.sets.policy != CachePolicy::fixed;
+  const bool evicts = may_evict(call);
   int32_t way = -1;
   bool is_done = false;
   // Other threads, also of this warp, may hold the lock for a while.
   for (uint32_t attempt = 0; attempt < 1 << 16 && !is_done; ++attempt) {
     // Another thread may have admitted the same row. In most calls, sets whose rows stay are full.
-    bool has_room = may_evict;
+    bool has_room = evicts;
 #pragma unroll
     for (uint32_t i = 0; i < cache_ways; ++i) {
       const int32_t held = rows[i];
@@ -307,18 +359,16 @@ __device__ inline int32_t admit_row(const CacheCall& call, uint32_t row, uint32_
 // Gives ways to rows that are not in the cache.
 __device__ inline void admit_rows(const CacheCall& call) {
   CacheWords& words = *call.words;
-  const uint64_t row_count = state_of(call).row_count;
   const uint32_t absent = words.absent;
   uint32_t fills = 0, evictions = 0;
   for (GridRange range; range.has_round(absent); range.next()) {
-    const uint64_t entry = range.at < absent ? call.absent[range.at] : entry_of(~0u, 0);
-    const uint32_t row = entry_number(entry), position = entry_position(entry);
     uint32_t filled = 0;
     int32_t way = -1;
-    if (row < row_count) {
-      way = admit_row(call, row, &filled, &evictions);
-      call.way_of[position] = way;
-      if (filled != 0) call.sets.firsts[way] = position;
+    if (range.at < absent) {
+      const uint64_t entry = call.reads[call.absent[range.at]];
+      way = admit_row(call, entry_number(entry), &filled, &evictions);
+      call.fill_ways[entry_position(entry)] = way;
+      if (filled != 0) call.sets.firsts[way] = entry_position(entry);
     }
     append(call.fills, &words.fills, filled != 0, way);
     fills += filled;
@@ -327,116 +377,25 @@ __device__ inline void admit_rows(const CacheCall& call) {
   add_sum(&words.counters.evictions, evictions);
 }
 
-// Copies the payloads of admitted rows, Part by Part: an integer whose size divides slots and strides. A group of lanes
-// copies a row, and several rows at a time, so that enough reads of host memory are on their way.
-template <typename Part>
-__device__ inline void fill_ways(const CacheCall& call) {
-  constexpr uint32_t rows_at_a_time = 4;
-  const CacheSets& sets = call.sets;
-  const RowPlaces& places = call.places;
-  const bool has_redirects = places.headers != nullptr && call.words->has_redirects != 0;
-  const auto parts = static_cast<uint32_t>(sets.slot_bytes / sizeof(Part));
-  const uint32_t lanes = parts > 16 ? 32 : parts > 8 ? 16 : 8, fills = call.words->fills;
-  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, apart = gridDim.x * blockDim.x / lanes;
-  uint32_t copied = 0;
-  for (uint64_t first = thread / lanes; first < fills; first += uint64_t{rows_at_a_time} * apart) {
-    const char* from[rows_at_a_time];
-    Part* to[rows_at_a_time];
-    uint32_t stored[rows_at_a_time];  // parts in host memory
-#pragma unroll
-    for (uint32_t i = 0; i < rows_at_a_time; ++i) {
-      const uint64_t fill = first + uint64_t{i} * apart;
-      const int32_t way = fill < fills ? call.fills[fill] : -1;
-      const int32_t row = way >= 0 ? sets.rows[way] : -1;
-      to[i] = nullptr;
-      if (row == -1) continue;
-      const auto number = static_cast<uint32_t>(row);
-      uint64_t begin = number * places.stride, bytes = places.stride;
-      if (places.offsets != nullptr) {
-        begin = uint64_t{places.offsets[number]} * places.unit_bytes;
-        bytes = uint64_t{places.offsets[number + 1]} * places.unit_bytes - begin;
-      }
-      from[i] = places.slots + begin;
-      to[i] = reinterpret_cast<Part*>(sets.slots + static_cast<uint64_t>(way) * sets.slot_bytes);
-      stored[i] = static_cast<uint32_t>(min(bytes, sets.slot_bytes) / sizeof(Part));
-    }
-    for (uint32_t part = thread % lanes; part < parts; part += lanes) {
-      Part values[rows_at_a_time] = {};
-#pragma unroll
-      for (uint32_t i = 0; i < rows_at_a_time; ++i) {
-        if (to[i] == nullptr || part >= stored[i]) continue;
-        values[i] = reinterpret_cast<const Part*>(from[i])[part];
-        copied += sizeof(Part);
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < rows_at_a_time; ++i)
-        if (to[i] != nullptr) to[i][part] = values[i];
-    }
-  }
-  if (copied != 0) atomicAdd(&call.words->counters.fetched_bytes, static_cast<unsigned long long>(copied));
-  if (!has_redirects) return;
-  // Rows that are not coded have no header in their slot that says that they have moved.
-  for (uint64_t i = thread; i < fills; i += uint64_t{gridDim.x} * blockDim.x) {
-    int32_t& row = sets.rows[call.fills[i]];
-    if ((device::load_acquire(places.headers + static_cast<uint32_t>(row)) & place_mask) == place_redirect) row = -1;
-  }
-}
-
-// Divides the entries whose rows were not in the cache into those whose rows are now, and the others.
-__device__ inline void divide_rows(const CacheCall& call) {
+// Of several positions with one row that has been admitted, one reads it.
+__device__ inline void divide_admitted_rows(const CacheCall& call) {
   CacheWords& words = *call.words;
-  const uint64_t row_count = state_of(call).row_count;
   const uint32_t absent = words.absent;
   for (GridRange range; range.has_round(absent); range.next()) {
-    const bool is_entry = range.at < absent;
-    uint64_t entry = is_entry ? call.absent[range.at] : entry_of(~0u, 0);
-    const uint32_t row = entry_number(entry), position = entry_position(entry);
-    const int32_t way = row < row_count ? call.way_of[position] : -1;
-    EntryList list = is_entry ? EntryList::others : EntryList::none;
-    if (way >= 0 && call.sets.rows[way] == static_cast<int32_t>(row)) {
-      list = call.sets.firsts[way] == position ? EntryList::hits : EntryList::copies;
-      entry = entry_of(static_cast<uint32_t>(way), position);
-    }
-    append_entries<1>(call, call.misses, &words.misses, {entry}, {list});
-  }
-}
-
-// Copies rows of the output, Part by Part: an integer whose size divides rows and their places. A warp takes 32 rows at
-// a time, of which groups of lanes copy several.
-template <typename Part>
-__device__ inline void copy_rows(const CacheCall& call) {
-  constexpr uint32_t rows_at_a_time = 4;
-  const uint32_t copies = call.words->copies, parts = call.row_bytes / sizeof(Part);
-  const uint32_t lanes = parts > 16 ? 32 : parts > 8 ? 16 : 8, groups = 32 / lanes;
-  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
-  for (uint64_t first = thread - lane; first < copies; first += uint64_t{gridDim.x} * blockDim.x) {
-    const uint64_t own = first + lane;
-    const uint64_t entry = own < copies ? call.hits[call.count - 1 - own] : 0;
-    const uint32_t own_to = entry_position(entry), own_from = own < copies ? call.sets.firsts[entry_number(entry)] : 0;
-    const auto count = static_cast<uint32_t>(min(copies - first, uint64_t{32}));
-    for (uint32_t row = 0; row < count; row += rows_at_a_time * groups) {
-      const Part* from[rows_at_a_time];
-      Part* to[rows_at_a_time];
-#pragma unroll
-      for (uint32_t i = 0; i < rows_at_a_time; ++i) {
-        const uint32_t number = row + i * groups + lane / lanes;
-        const uint32_t its_from = __shfl_sync(device::all_lanes, own_from, static_cast<int>(number % 32));
-        const uint32_t its_to = __shfl_sync(device::all_lanes, own_to, static_cast<int>(number % 32));
-        from[i] = reinterpret_cast<const Part*>(call.out + its_from * call.out_stride);
-        to[i] = number < count ? reinterpret_cast<Part*>(call.out + its_to * call.out_stride) : nullptr;
-      }
-      for (uint32_t part = lane % lanes; part < parts; part += lanes) {
-        Part values[rows_at_a_time] = {};
-#pragma unroll
-        for (uint32_t i = 0; i < rows_at_a_time; ++i)
-          if (to[i] != nullptr) values[i] = from[i][part];
-#pragma unroll
-        for (uint32_t i = 0; i < rows_at_a_time; ++i)
-          if (to[i] != nullptr) __stcs(to[i] + part, values[i]);
+    uint64_t entry = no_entry;
+    bool is_copy = false;
+    if (range.at < absent) {
+      uint64_t& read = call.reads[call.absent[range.at]];
+      const uint32_t position = entry_position(read);
+      const int32_t way = call.fill_ways[position];
+      is_copy = way >= 0 && call.sets.firsts[way] != position;
+      if (is_copy) {
+        read = no_entry;
+        entry = entry_of(cached_row + static_cast<uint32_t>(way), position);
       }
     }
+    append(call.copies, &words.copies, is_copy, entry);
   }
-  if (thread == 0) call.words->counters.copies += copies;
 }
 
 }  // namespace narrowcast::store::cuda

@@ -29,19 +29,22 @@ class RowCache {
   static uint64_t set_bytes(const CacheShape& shape);
   // changes: of the table, which the cache knows.
   cudaError_t allocate(const CacheShape& shape, uint64_t changes);
-  // Divides the rows of a call, of which the members about the cache are set here, into hits(), copies of these, and
-  // misses(). Rows that are admitted are fetched and become hits.
-  cudaError_t divide(const CacheCall& call, uint32_t sms, cudaStream_t stream) const;
+  // Makes the lists of a call, of which the members about the cache are set here. The gather fills the ways of rows
+  // that are admitted.
+  cudaError_t look_up(const CacheCall& call, uint32_t sms, cudaStream_t stream) const;
+  // Admits the rows of a call, and fetches them.
+  cudaError_t fill(const CacheCall& call, uint32_t sms, cudaStream_t stream) const;
   // Makes the copies, when the other rows are in the output, whose rows are multiples of unit_bytes apart.
   cudaError_t copy(const CacheCall& call, uint32_t unit_bytes, uint32_t sms, cudaStream_t stream) const;
 
   const CacheSets& sets() const { return sets_; }
   uint64_t ways() const { return uint64_t{sets_.count} * cache_ways; }
   uint64_t bytes() const { return bytes_; }
-  const int32_t* way_of() const { return way_of_; }
+  uint64_t part_bytes() const { return part_bytes_; }
   CacheWords* words() const { return words_; }
-  uint64_t* hits() const { return hits_; }
-  uint64_t* misses() const { return misses_; }
+  const uint64_t* reads() const { return reads_; }
+  const int32_t* fill_ways() const { return fill_ways_; }
+  uint64_t* retries() const { return retries_; }
   // Waits for `stream`, and adds the counters to `sums`.
   cudaError_t counters(CacheCounters* sums, cudaStream_t stream) const;
   // Waits for `stream`, and sets the counters of misses to 0.
@@ -50,6 +53,7 @@ class RowCache {
   cudaError_t rows(uint64_t* rows, cudaStream_t stream) const;
 
  private:
+  cudaError_t find(const CacheCall& call, uint32_t sms, cudaStream_t stream) const;
   template <typename T>
   cudaError_t allocate(T** pointer, uint64_t count, int byte);
   cudaError_t launch(void (*kernel)(CacheCall), uint64_t items, CacheCall call, uint32_t sms,
@@ -58,9 +62,9 @@ class RowCache {
   CacheSets sets_ = {};
   CacheWords* words_ = nullptr;
   uint64_t bytes_ = 0, part_bytes_ = 0;
-  int32_t* way_of_ = nullptr;
-  uint64_t *hits_ = nullptr, *absent_ = nullptr, *misses_ = nullptr;
-  int32_t* fills_ = nullptr;
+  uint64_t *reads_ = nullptr, *copies_ = nullptr, *retries_ = nullptr;
+  uint32_t* absent_ = nullptr;
+  int32_t *fill_ways_ = nullptr, *fills_ = nullptr;
 };
 
 }  // namespace narrowcast::store::cuda

@@ -46,19 +46,19 @@ struct CacheCounters {
 
 // In device memory.
 struct CacheWords {
-  uint32_t call;                                 // number of the current call; never 0
-  uint32_t hits, copies, absent, misses, fills;  // lengths of the lists of the call
-  uint64_t changes;                              // of the table, of which the cache knows
-  uint64_t known_changes;                        // the same, before the current call
-  uint32_t has_redirects;                        // coder raw: some headers are not 0, as of the last of these changes
-  uint32_t forgets_rows;                         // the table does not know any more which rows have changed
-  uint64_t uses;                                 // since the counters of uses were halved
+  uint32_t call;                                   // number of the current call; never 0
+  uint32_t reads, copies, absent, fills, retries;  // lengths of the lists of the call
+  uint64_t changes;                                // of the table, of which the cache knows
+  uint64_t known_changes;                          // the same, before the current call
+  uint32_t has_redirects;                          // coder raw: some headers are not 0, as of the last of these changes
+  uint32_t forgets_rows;                           // the table does not know any more which rows have changed
+  uint64_t uses;                                   // since the counters of uses were halved
   CacheCounters counters;
 };
 
-// A call, and its lists in device memory. Lists of entries: on `hits`, ways whose rows are read from the cache; on
-// `copies`, the same rows again; on `absent`, rows that were not in the cache when the call began; on `misses`, those
-// of them that are read from host memory. `copies` begins at the end of the memory of `hits` and grows downwards.
+// A call, and its lists in device memory, each with room for as many items as the call has rows. Lists of entries: on
+// `reads`, what the gather reads, from the cache or from host memory; on `copies`, rows of the cache that are read for
+// another position; on `retries`, rows that could not be decoded from the cache.
 struct CacheCall {
   CacheSets sets;
   CacheWords* words;
@@ -73,9 +73,10 @@ struct CacheCall {
   const uint64_t* changes;       // of the table; host memory. NULL: it never changes
   const uint64_t* changed_rows;  // host memory
   const uint32_t* redirects;     // as in TableWords
-  int32_t* way_of;               // by position: the way that has the row, or -1
-  uint64_t *hits, *absent, *misses;
-  int32_t* fills;  // ways to be filled
+  uint64_t *reads, *copies, *retries;
+  uint32_t* absent;    // places on `reads` whose rows are not in the cache, and may be admitted
+  int32_t* fill_ways;  // by position, if its row was not in the cache: the way that it has now, or -1
+  int32_t* fills;      // ways to be filled
   bool may_evict;
   // For copies.
   char* out;

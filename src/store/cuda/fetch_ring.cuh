@@ -12,20 +12,20 @@
 
 namespace narrowcast::store::cuda {
 
-inline constexpr uint32_t skew_shift = 24;
+inline constexpr uint32_t skew_shift = 24, cached_bit = 1u << (skew_shift - 1);
 
 // What is known of a row before its payload is there. Aligned so that it is loaded at once.
 struct alignas(8) FetchedRow {
   uint32_t output;   // position in the output; no_row if there is none in this tile
-  uint32_t payload;  // bytes | skew << skew_shift; no bytes: the index is out of range, or there is no row
+  uint32_t payload;  // bytes | cached_bit | skew << skew_shift; no bytes: the index is out of range, or there is no row
 
-  __device__ uint32_t bytes() const { return payload & ((1u << skew_shift) - 1); }  // at most
+  __device__ uint32_t bytes() const { return payload & (cached_bit - 1); }  // at most
+  __device__ bool is_cached() const { return (payload & cached_bit) != 0; }
   // The payload's distance from the multiple of 16 before it, where the fetch began.
   __device__ uint32_t skew() const { return payload >> skew_shift; }
 };
-inline constexpr uint32_t no_row = ~0u;
 
-// The payload of a row in host memory.
+// The payload of a row.
 struct Payload {
   uint64_t address;
   uint32_t bytes;  // at most; 0: none
@@ -114,6 +114,9 @@ class FetchRing {
   }
   // The number in the table of the row at `output`.
   __device__ uint64_t number_of(uint32_t output) const { return index_at(output); }
+  __device__ bool has_cache() const { return selection_.cached.slots != nullptr; }
+  // The way of the cache that the payload of a row is copied to, or -1.
+  __device__ int32_t fill_way(uint32_t row) const { return fill_ways(at())[row]; }
   // Coder raw: the header word of a row.
   __device__ uint32_t header(uint32_t row) const { return has_redirects_ ? headers(at())[row] : 0; }
   // Ends the current step, of which all threads of the team have read what they need, and starts another fetch.
@@ -143,16 +146,17 @@ class FetchRing {
   }
 
   static constexpr uint32_t max_payload_bytes = 1 << 20;
-  static_assert(max_payload_bytes < 1u << skew_shift);
+  static_assert(max_payload_bytes < cached_bit);
 
  private:
   static constexpr uint32_t parity_bit = 1;
   __device__ uint32_t at() const { return at_ & ~parity_bit; }
-  // stage: where it begins in the memory. It consists of the slots of its rows, their records, and header words.
+  // stage: where it begins in the memory. It consists of the slots of its rows, their records, header words, and ways.
   __device__ FetchedRow* records(uint32_t stage) const {
     return reinterpret_cast<FetchedRow*>(memory_ + (stage + shape_.records_at));
   }
   __device__ uint32_t* headers(uint32_t stage) const { return reinterpret_cast<uint32_t*>(records(stage) + rows_); }
+  __device__ int32_t* fill_ways(uint32_t stage) const { return reinterpret_cast<int32_t*>(headers(stage) + rows_); }
   // Whole steps are loaded at once if their slots lie in device memory as they do in a stage.
   __device__ bool is_bulk() const { return !Team::has_lane_rows && device::has_bulk_loads && places_.is_staged != 0; }
   __device__ uint64_t* load_barrier(uint32_t stage) const {
@@ -166,13 +170,19 @@ class FetchRing {
     next_output_ = exists && has_entries ? entry_position(index_) : position_;
     next_number_ = has_entries ? entry_number(index_) : index_;
     Payload payload = {0, 0};
-    if (exists && next_number_ < row_count_) payload = payload_of(next_number_);
+    uint32_t cached = 0;
+    if (exists && next_number_ < row_count_) {
+      payload = payload_of(next_number_);
+    } else if (exists && has_entries && has_cache()) {
+      payload = cached_payload(static_cast<uint32_t>(next_number_));
+      if (payload.bytes != 0) cached = cached_bit;
+    }
     const auto skew = static_cast<uint32_t>(payload.address % 16);
     const uint32_t bytes = min(payload.bytes, shape_.slot_bytes);
     next_begin_ = payload.address - skew;
-    next_payload_ = payload.bytes | skew << skew_shift;
+    next_payload_ = payload.bytes | cached | skew << skew_shift;
     next_end_ = bytes != 0 ? bytes + skew : 0;
-    count(bytes);
+    count(bytes, cached == 0);
     // The next entry or index.
     position_ = no_row;
     if (look_left_ != 0) {
@@ -181,10 +191,17 @@ class FetchRing {
       skip(look_left_, batches_apart_);
     }
   }
-  // bytes: fetched for the lane's row, or 0 if there is none.
-  __device__ void count(uint32_t bytes) const {
+  // A row in the cache.
+  __device__ Payload cached_payload(uint32_t number) const {
+    const CachedRows& cached = selection_.cached;
+    const uint32_t way = number - cached_row;
+    if (way >= cached.ways) return {0, 0};
+    return {reinterpret_cast<uintptr_t>(cached.slots) + uint64_t{way} * cached.slot_bytes, cached.slot_bytes};
+  }
+  // bytes: of the lane's row, or 0 if there is none. is_fetched: from host memory.
+  __device__ void count(uint32_t bytes, bool is_fetched) const {
     const uint32_t rows = __popc(__ballot_sync(device::all_lanes, bytes != 0));
-    bytes = __reduce_add_sync(device::all_lanes, bytes);
+    bytes = __reduce_add_sync(device::all_lanes, is_fetched ? bytes : 0);
     if (lane_ != 0 || team_.warp() != 0 || rows == 0) return;
     atomicAdd(&counters_.rows, static_cast<unsigned long long>(rows));
     atomicAdd(&counters_.fetched_bytes, static_cast<unsigned long long>(bytes));
@@ -210,8 +227,19 @@ class FetchRing {
     const uint32_t own = lane_ - fetched_;  // of this lane's row in the step, if it has one
     if (own < rows_ && team_.warp() == 0) {
       records(stage)[own] = {next_output_, next_payload_};
-      if (has_redirects_ && next_end_ != 0)
-        device::start_copy_of_4_bytes(&headers(stage)[own], places_.headers + next_number_);
+      if (has_cache()) {
+        if (next_end_ != 0 && (next_payload_ & cached_bit) == 0)
+          device::start_copy_of_4_bytes(&fill_ways(stage)[own], selection_.cached.fill_ways + next_output_);
+        else
+          fill_ways(stage)[own] = -1;
+      }
+      if (has_redirects_ && next_end_ != 0) {
+        // Rows that have moved are not in the cache.
+        if ((next_payload_ & cached_bit) != 0)
+          headers(stage)[own] = 0;
+        else
+          device::start_copy_of_4_bytes(&headers(stage)[own], places_.headers + next_number_);
+      }
     }
     if (is_bulk()) {
       const uint32_t rows = __popc(__ballot_sync(device::all_lanes, own < rows_ && next_end_ != 0));

@@ -58,7 +58,7 @@ class Gather {
         staged_(scratch_ + tile_.number * shape_.staged_area),
         spare_(memory + team.warps() * shape_.staged_bytes + shape_.sums_bytes),
         usual_bytes_(usual_bytes(arguments)),
-        ring_(arguments, state.row_count, !Coder::has_header && state.has_redirects != 0,
+        ring_(arguments, state.row_count, !Coder::has_header && has_redirects(state, arguments.selection.cached),
               spare_ + shape_.spare_rows * shape_.spare_area, team_, lane) {}
 
   __device__ void run() {
@@ -67,6 +67,7 @@ class Gather {
       const FetchedRow fetched = ring_.row(tile_.number);
       char* const slot = ring_.slot(tile_.number, fetched);
       char* const out = arguments_.selection.out + fetched.output * arguments_.selection.out_stride;
+      if (ring_.has_cache()) fill(ring_.fill_way(tile_.number), fetched, slot);
       if constexpr (Coder::has_header) {
         const uint32_t header = *reinterpret_cast<const uint32_t*>(slot);  // of tiles without a row, too
         if (__all_sync(device::all_lanes, is_usual(fetched.bytes(), header))) {
@@ -75,7 +76,8 @@ class Gather {
             ok = decode_lane_rows(header, slot, fetched.bytes(), fetched.output);
           else
             ok = decode_to_output(header, slot, fetched.bytes(), out);
-          if (!team_.all(ok)) reject({true, header, slot, fetched.bytes(), out, fetched.output}, ok);
+          if (!team_.all(ok))
+            reject({true, fetched.is_cached(), header, slot, fetched.bytes(), out, fetched.output}, ok);
           continue;
         }
       }
@@ -87,13 +89,18 @@ class Gather {
  private:
   // A row of a tile: its payload in shared memory.
   struct Row {
-    bool exists;  // false: the tile has none
+    bool exists;     // false: the tile has none
+    bool is_cached;  // it is in the cache
     uint32_t header;
     const char* payload;
     uint32_t payload_bytes;  // at most
     char* out;
     uint32_t output;  // position in the output
   };
+
+  __device__ static bool has_redirects(const TableState& state, const CachedRows& cached) {
+    return state.has_redirects != 0 || (cached.slots != nullptr && *cached.has_redirects != 0);
+  }
 
   // Most rows are in their slots and not raw, and their elements go straight to the output, because nothing remains to
   // be done to them. They have a path of their own.
@@ -107,15 +114,31 @@ class Gather {
     return device::opaque(is_direct ? arguments.shape.slot_bytes - header_bytes + 1 : 0);
   }
 
+  // Copies the fetched part of a payload to a way of the cache, or to none if it is -1.
+  __device__ void fill(int32_t way, const FetchedRow& fetched, const char* slot) {
+    if (!__any_sync(device::all_lanes, way >= 0) || team_.warp() != 0) return;
+    const CachedRows& cached = arguments_.selection.cached;
+    if (!Coder::has_header && way >= 0 && (ring_.header(tile_.number) & place_mask) == place_redirect) {
+      // The payload is elsewhere.
+      if (tile_.lane == 0) cached.rows[way] = -1;
+      way = -1;
+    }
+    char* const to = const_cast<char*>(cached.slots) + uint64_t{static_cast<uint32_t>(way)} * cached.slot_bytes;
+    const uint32_t bytes = min(fetched.bytes(), cached.slot_bytes);
+    copy_row(tile_, to, slot, way >= 0 ? bytes : 0, cached.unit_bytes);
+    store_zeros(tile_, to + bytes, way >= 0 ? cached.slot_bytes - bytes : 0);
+  }
+
   __device__ void step(const FetchedRow& fetched, const char* slot, char* out) {
     const uint32_t payload_bytes = fetched.bytes(), slot_bytes = min(payload_bytes, shape_.slot_bytes);
     const bool exists = payload_bytes != 0;
     uint32_t header = 0;
     if (exists) header = Coder::has_header ? header_of(slot, slot_bytes) : ring_.header(tile_.number);
-    const bool is_redirected = exists && (header & place_mask) == place_redirect;
+    // A row that had moved when it came into the cache is rejected below.
+    const bool is_redirected = exists && !fetched.is_cached() && (header & place_mask) == place_redirect;
     const bool is_far = is_redirected || payload_bytes > shape_.slot_bytes;
     const bool is_bad = fetched.output != no_row && !exists;
-    Row row{exists && !is_far, header, slot, slot_bytes, out, fetched.output};
+    Row row{exists && !is_far, fetched.is_cached(), header, slot, slot_bytes, out, fetched.output};
     uint32_t far = 0;  // lanes
     if (__any_sync(device::all_lanes, is_bad || is_far)) {
       store_zeros(tile_, out, is_bad && team_.warp() == 0 ? format_.row_bytes : 0);
@@ -137,7 +160,7 @@ class Gather {
         if (team_.warp() == 0)
           device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
         char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
-        if (tile_.number == place) row = {true, 0, to, payload.bytes, its_out, its_output};
+        if (tile_.number == place) row = {true, false, 0, to, payload.bytes, its_out, its_output};
         if (lane_ == 0 && team_.warp() == 0)
           atomicAdd(&arguments_.counters->fetched_bytes, static_cast<unsigned long long>(payload.bytes));
       }
@@ -213,15 +236,12 @@ class Gather {
   }
 
   __device__ void count_rejected(const Row& row) {
-    const Retries& retries = arguments_.selection.retries;
-    if (retries.entries == nullptr) {
+    const CachedRows& cached = arguments_.selection.cached;
+    if (row.is_cached)
+      cached.retries[atomicAdd(cached.retry_count, 1u)] =
+          entry_of(static_cast<uint32_t>(ring_.number_of(row.output)), row.output);
+    else
       atomicAdd(&arguments_.counters->corrupt_rows, 1ull);
-      return;
-    }
-    int32_t& cached_row = retries.cached_rows[ring_.number_of(row.output)];
-    retries.entries[atomicAdd(retries.count, 1u)] = entry_of(static_cast<uint32_t>(cached_row), row.output);
-    cached_row = -1;
-    atomicAdd(retries.total, 1ull);
   }
 
   // Decodes the rows of the lanes in their slots, from which four lanes store each.

@@ -60,19 +60,30 @@ struct TableWords {
   uint64_t known_rows;        // more rows than these are not read: their offsets are not in device memory
 };
 
-// What becomes of rows that cannot be decoded, if they are copies in a cache: they leave it, and are read again. In
-// device memory.
-struct Retries {
-  uint64_t* entries;  // such rows are appended; NULL: they are zeros, and counted
-  uint32_t* count;
-  int32_t* cached_rows;  // by index; set to -1
-  unsigned long long* total;
-};
-
-// A row to be read, as one word: its number in the table above its position in the output.
+// A row to be read, as one word: its number in the table above its position in the output. Tables with a cache have
+// less than 2^31 rows; there, numbers from cached_row on are ways of the cache.
 constexpr uint64_t entry_of(uint32_t number, uint32_t position) { return uint64_t{number} << 32 | position; }
 constexpr uint32_t entry_number(uint64_t entry) { return static_cast<uint32_t>(entry >> 32); }
 constexpr uint32_t entry_position(uint64_t entry) { return static_cast<uint32_t>(entry); }
+inline constexpr uint32_t cached_row = 1u << 31;
+inline constexpr uint32_t no_row = ~0u;  // as a number: out of range; as a position: there is nothing to be read
+inline constexpr uint64_t no_entry = entry_of(no_row, no_row);
+
+// Rows in a cache. All of it in device memory.
+struct CachedRows {
+  const char* slots;    // NULL: there is no cache
+  uint32_t slot_bytes;  // not more than GatherShape::slot_bytes, and those of the table
+  uint32_t ways;
+  uint32_t unit_bytes;  // 16, 4 or 1: divides slot_bytes, and the addresses of payloads of the table
+  int32_t* rows;        // by way; -1: none
+  // As in TableState, but not older than the changes of which the cache knows: payloads that are copied to it must not
+  // be those of before these changes.
+  const uint32_t* has_redirects;
+  const int32_t* fill_ways;  // by position, for rows of the table: the way that the payload is copied to, or -1
+  // Those that cannot be decoded are appended, to be read from the table.
+  uint64_t* retries;
+  uint32_t* retry_count;
+};
 
 // Which rows a call reads, and where they go.
 struct Selection {
@@ -87,7 +98,7 @@ struct Selection {
   uint64_t out_stride;  // in bytes
   // The largest power of two up to 16 that divides out, out_stride, the size of a row, and the stride of uncoded rows.
   uint32_t unit_bytes;
-  Retries retries;
+  CachedRows cached;
 };
 
 // Sums over the calls of a stream context; in device memory.

@@ -96,7 +96,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   RETURN_IF_CUDA_FAILED(function, cudaMemset(device_words_, 0, sizeof *device_words_));
   base_.format = format.row;
   base_.coder = format.coder;
-  base_.counters = &device_words_->counters[0];
+  base_.counters = &device_words_->counters;
   base_.state = {table.rows, 0};
   RowPlaces& places = base_.places;
   places = {reinterpret_cast<const char*>(table.slots),
@@ -285,29 +285,32 @@ cudaError_t Reader::gather_cached(const GatherArguments& call, const RowTarget& 
   cached.out_stride = call.selection.out_stride;
   cached.row_bytes = format_.row_bytes;
   const uint32_t sms = sms_of(target);
-  RETURN_CUDA_ERROR(cache_->divide(cached, sms, target.stream));
+  RETURN_CUDA_ERROR(cache_->look_up(cached, sms, target.stream));
   CacheWords* const words = cache_->words();
 
-  GatherArguments hits = call;
-  hits.places = {};
-  hits.places.slots = cache_->sets().slots;
-  hits.places.stride = cache_->sets().slot_bytes;
-  hits.places.entries = cache_->sets().slots;
-  hits.state = {cache_->ways(), 0};
-  hits.reader = {};
-  hits.counters = &device_words_->counters[1];
-  hits.shape = cached_shape_;
-  hits.selection.indices = cache_->way_of();
-  hits.selection.index_bytes = sizeof(int32_t);
-  hits.selection.entries = cache_->hits();
-  hits.selection.device_count = &words->hits;
-  hits.selection.retries = {cache_->misses(), &words->misses, cache_->sets().rows, &words->counters.overflows};
-  RETURN_CUDA_ERROR(launch_gather(kernel_, hits, sms, target.stream));
+  // Hits and misses at the same time: the SMs decode hits while the link brings misses.
+  GatherArguments reads = call;
+  reads.reader.finished = nullptr;
+  reads.shape = cached_shape_;
+  reads.selection.entries = cache_->reads();
+  reads.selection.device_count = &words->reads;
+  const CacheSets& sets = cache_->sets();
+  CachedRows& rows = reads.selection.cached;
+  rows.slots = sets.slots;
+  rows.slot_bytes = static_cast<uint32_t>(sets.slot_bytes);
+  rows.ways = static_cast<uint32_t>(cache_->ways());
+  rows.unit_bytes = static_cast<uint32_t>(cache_->part_bytes());
+  rows.rows = sets.rows;
+  rows.has_redirects = &words->has_redirects;
+  rows.fill_ways = cache_->fill_ways();
+  rows.retries = cache_->retries();
+  rows.retry_count = &words->retries;
+  RETURN_CUDA_ERROR(launch_gather(kernel_, reads, sms, target.stream));
 
-  GatherArguments misses = call;
-  misses.selection.entries = cache_->misses();
-  misses.selection.device_count = &words->misses;
-  RETURN_CUDA_ERROR(launch_gather(kernel_, misses, sms, target.stream));
+  GatherArguments retries = call;
+  retries.selection.entries = cache_->retries();
+  retries.selection.device_count = &words->retries;
+  RETURN_CUDA_ERROR(launch_gather(kernel_, retries, sms, target.stream));
   return cache_->copy(cached, call.selection.unit_bytes, sms, target.stream);
 }
 
@@ -325,7 +328,8 @@ ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm,
   if (shape.bytes < RowCache::set_bytes(shape))
     return fail(NCAST_TOO_SMALL, "%s: a cache needs at least %" PRIu64 " bytes, but may have %" PRIu64, function,
                 RowCache::set_bytes(shape), shape.bytes);
-  GatherShape gather_shape = shape_of(options.slot_bytes, lowest_bit(options.slot_bytes | 128), false, has_lanes());
+  const uint64_t slot_bytes = std::max<uint64_t>(base_.shape.slot_bytes, options.slot_bytes);
+  GatherShape gather_shape = shape_of(slot_bytes, common, false, has_lanes());
   if (gather_shape.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
   auto cache = std::make_unique<RowCache>();
   const uint64_t changes =
@@ -377,7 +381,7 @@ ncast_status Reader::cache_counters(const char* function, CacheCounters* counter
 
 cudaError_t Reader::fill_cache(const CacheCall& call, cudaStream_t stream) {
   RETURN_CUDA_ERROR(start(stream));
-  RETURN_CUDA_ERROR(cache_->divide(call, std::min(sms_, machine_.sms), stream));
+  RETURN_CUDA_ERROR(cache_->fill(call, std::min(sms_, machine_.sms), stream));
   // Without rows, a gather only ends the call.
   return launch_gather(kernel_, arguments(nullptr, 0), 1, stream);
 }
@@ -440,15 +444,15 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, bool ha
 }
 
 ncast_status Reader::counters(const char* function, GatherCounters* counters, cudaStream_t stream) {
-  GatherCounters sums[2] = {};
+  GatherCounters sums = {};
   RETURN_IF_CUDA_FAILED(function,
-                        cudaMemcpyAsync(sums, device_words_->counters, sizeof sums, cudaMemcpyDeviceToHost, stream));
+                        cudaMemcpyAsync(&sums, &device_words_->counters, sizeof sums, cudaMemcpyDeviceToHost, stream));
   RETURN_IF_CUDA_FAILED(function, cudaStreamSynchronize(stream));
   CacheCounters cached = {};
   if (const ncast_status status = cache_counters(function, &cached, stream); status != NCAST_OK) return status;
-  *counters = sums[0];
+  *counters = sums;
   // Copies that did not serve were read again.
-  counters->rows += sums[1].rows - cached.overflows + cached.copies;
+  counters->rows += cached.copies - cached.overflows;
   counters->fetched_bytes += cached.fetched_bytes;
   return NCAST_OK;
 }

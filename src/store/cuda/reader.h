@@ -118,7 +118,7 @@ class Reader {
 
   // Device memory.
   struct Words {
-    GatherCounters counters[2];  // of rows in host memory, and of those in the cache
+    GatherCounters counters;
     TableState state;
     unsigned long long calls;
     uint32_t ended_ctas;

@@ -7,7 +7,7 @@ namespace narrowcast::store::cuda {
 namespace {
 
 constexpr uint32_t piece_elems = 1024;
-constexpr uint32_t record_bytes = 8 + 4;  // of a row in a stage: FetchedRow and the header word
+constexpr uint32_t record_bytes = 8 + 4 + 4;  // of a row in a stage: FetchedRow, the header word, a way of the cache
 constexpr uint32_t load_barrier_bytes = 8;
 // A lane decodes up to 32 elements, copies 64 bytes of rows that are not coded, or stores vectors of zeros and fills.
 constexpr uint32_t lane_elems = 32, lane_bytes = 64, vector_bytes = 16;

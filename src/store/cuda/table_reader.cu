@@ -220,6 +220,7 @@ uint64_t TableReader::cache_slot_bytes(CachePolicy policy) {
   if (view.uncoded) return view.row_bytes;
   constexpr uint64_t samples = 4096;
   const uint64_t rows = table_.rows(), step = rows / samples + 1;
+  const uint64_t longest = view.layout == Layout::stride ? view.stride : UINT64_MAX;  // others are in entries
   std::vector<uint64_t> lengths;
   const ReadScope scope(table_.readers);
   for (uint64_t row = 0; row < rows; row += step) {
@@ -228,9 +229,10 @@ uint64_t TableReader::cache_slot_bytes(CachePolicy policy) {
     // Slots end with zeros. A payload that does, too, may be longer: then it is not found to fit when it is decoded.
     uint64_t bytes = payload.body_bytes;
     while (bytes != 0 && payload.body[bytes - 1] == 0) --bytes;
-    lengths.push_back((header_bytes + bytes + 15) / 16 * 16);
+    const uint64_t length = (header_bytes + bytes + 15) / 16 * 16;
+    if (length <= longest) lengths.push_back(length);
   }
-  if (lengths.empty()) return (table_.model->bound() + 15) / 16 * 16;
+  if (lengths.empty()) return std::min((table_.model->bound() + 15) / 16 * 16, longest);
   std::ranges::sort(lengths);
   uint64_t best = lengths.back();
   double most = 0;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "store/cuda/gather_arguments.h"
@@ -25,7 +26,7 @@ class Pages {
         memory_(static_cast<char*>(std::aligned_alloc(page, bytes_)), std::free) {
     std::memset(memory_.get(), 0, bytes_);
   }
-  char* at(size_t offset = 0) { return memory_.get() + offset; }
+  char* at(size_t offset = 0) const { return memory_.get() + offset; }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -95,6 +96,17 @@ struct Table {
     places.entry_stride = entry_stride;
     places.entry_count = entry_count;
     return places;
+  }
+  // Coder raw: whether an entry has the row. Payloads that are coded say it themselves.
+  bool is_moved(size_t row) const {
+    uint32_t word = 0;
+    std::memcpy(&word, headers.at(4 * row), 4);
+    return (word & place_mask) == place_redirect;
+  }
+  // What the slot of a row has: its begin and its bytes.
+  std::pair<uint64_t, uint64_t> slot(size_t row) const {
+    if (stride != 0) return {row * stride, stride};
+    return {uint64_t{offsets[row]} * unit, uint64_t{offsets[row + 1] - offsets[row]} * unit};
   }
   // What a call fetches ahead: the slot, or the payloads of most rows.
   uint32_t slot_bytes() const {
