@@ -160,12 +160,15 @@ class Gather {
         if (team_.warp() == 0)
           device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
         char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
-        if (tile_.number == place) row = {true, false, 0, to, payload.bytes, its_out, its_output};
+        if (tile_.number == place) row = {true, false, its_header, to, payload.bytes, its_out, its_output};
         if (lane_ == 0 && team_.warp() == 0)
           atomicAdd(&arguments_.counters->fetched_bytes, static_cast<unsigned long long>(payload.bytes));
       }
       team_.sync();
-      if (Coder::has_header && row.exists) row.header = header_of(row.payload, row.payload_bytes);
+      // The header of a long payload is the one that was found first: it may have become a redirect since then. The
+      // payload stays what it was until this call has ended.
+      if (Coder::has_header && row.exists && (row.header & place_mask) == place_redirect)
+        row.header = header_of(row.payload, row.payload_bytes);
     }
   }
 

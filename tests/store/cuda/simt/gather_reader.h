@@ -55,6 +55,7 @@ struct Call {
   bool is_ordered = false;
   uint64_t out_shift = 0, out_gap = 0;  // bytes
   uint64_t seed = 1;
+  std::function<void()> writer = nullptr;  // a warp that changes the table meanwhile
 };
 
 class Reader {
@@ -278,6 +279,7 @@ class Reader {
                            : shape.has_lane_rows != 0 ? codec_.kernels.for_lanes
                                                       : codec_.kernels.for_warps;
     machine.launch(2, teams * shape.team_warps, teams * shape.team_bytes, [&] { kernel(arguments_); });
+    if (call.writer) machine.launch(1, 1, 0, call.writer);
     REQUIRE_MESSAGE(machine.run(), codec_.name << " does not end");
   }
 
