@@ -14,8 +14,8 @@ CopyRing::~CopyRing() {
 }
 
 cudaError_t CopyRing::allocate(size_t buffer_bytes) {
-  buffer_bytes_ = buffer_bytes;
-  RETURN_CUDA_ERROR(cudaMalloc(reinterpret_cast<void**>(&memory_), buffers * buffer_bytes));
+  buffer_bytes_ = (buffer_bytes + alignment - 1) / alignment * alignment;
+  RETURN_CUDA_ERROR(cudaMalloc(reinterpret_cast<void**>(&memory_), buffers * buffer_bytes_));
   RETURN_CUDA_ERROR(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking));
   RETURN_CUDA_ERROR(cudaEventCreateWithFlags(&begun_, cudaEventDisableTiming));
   for (uint32_t i = 0; i < buffers; ++i) {

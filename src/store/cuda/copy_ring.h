@@ -26,6 +26,7 @@ class CopyRing {
 
  private:
   static constexpr uint32_t buffers = 3;
+  static constexpr size_t alignment = 256;  // of buffers, as of allocations
   size_t buffer_bytes_ = 0;
   char* memory_ = nullptr;
   cudaStream_t copies_ = nullptr;

@@ -32,7 +32,7 @@ ncast_status FrameReader::set_up(const FrameTable& table, uint32_t sms) {
   if (const ncast_status status = kernel_.prepare(creator, table.dtype, table.codec, table.frame_elems, table.elems);
       status != NCAST_OK)
     return status;
-  RETURN_IF_CUDA_FAILED(creator, ring_.allocate(std::max(longest, most_copied)));
+  RETURN_IF_CUDA_FAILED(creator, ring_.allocate(std::max(longest, longest_chunk(table.offsets[table.frame_count]))));
   const size_t offset_bytes = (table.frame_count + 1) * sizeof *offsets_;
   RETURN_IF_CUDA_FAILED(creator, cudaMalloc(reinterpret_cast<void**>(&offsets_), offset_bytes));
   RETURN_IF_CUDA_FAILED(creator, cudaMemcpy(offsets_, table.offsets, offset_bytes, cudaMemcpyHostToDevice));
@@ -70,10 +70,10 @@ cudaError_t FrameReader::read_range(uint64_t begin, uint64_t end, char* out, con
   if (begin == end) return cudaSuccess;
   const uint64_t bytes = table_.offsets[(end - 1) / frame_bytes() + 1] - table_.offsets[begin / frame_bytes()];
   if (bytes >= copied_bytes) return read_by_copy_engine(begin, end, out, target);
-  return kernel_.launch({mapped_, begin, end, out}, target.sms != 0 ? target.sms : sms_, target.stream);
+  return kernel_.launch({mapped_, begin, end, out}, sms_of(target), target.stream);
 }
 
-// The copy engine moves frames while a kernel reads the first ones itself or decodes the previous ones.
+// The copy engine moves frames while a kernel decodes the previous ones.
 cudaError_t FrameReader::read_by_copy_engine(uint64_t begin, uint64_t end, char* out, const RowTarget& target) {
   const uint64_t* const offsets = table_.offsets;
   const uint64_t last = (end - 1) / frame_bytes();
@@ -84,20 +84,16 @@ cudaError_t FrameReader::read_by_copy_engine(uint64_t begin, uint64_t end, char*
         std::upper_bound(offsets + frame + 1, offsets + last + 2, offsets[frame] + most_bytes);
     return std::max<uint64_t>(static_cast<uint64_t>(beyond - offsets) - 1, frame + 1);
   };
-  const auto read = [&](uint64_t next, const char* frames) {
-    const uint64_t from = std::max(begin, frame * frame_bytes()), to = std::min(end, next * frame_bytes());
-    frame = next;
-    return kernel_.launch({frames, from, to, out + (from - begin)}, target.sms != 0 ? target.sms : sms_, target.stream);
-  };
   RETURN_CUDA_ERROR(ring_.begin(target.stream));
-  RETURN_CUDA_ERROR(read(next_after(head_bytes), mapped_));
   while (frame <= last) {
     chunk_bytes = copied_next(offsets[last + 1] - offsets[frame], chunk_bytes);
     const uint64_t next = next_after(chunk_bytes), at = offsets[frame];
     char* copied = nullptr;
     RETURN_CUDA_ERROR(ring_.copy(table_.frames + at, offsets[next] - at, target.stream, &copied));
-    RETURN_CUDA_ERROR(read(next, copied - at));
+    const uint64_t from = std::max(begin, frame * frame_bytes()), to = std::min(end, next * frame_bytes());
+    RETURN_CUDA_ERROR(kernel_.launch({copied - at, from, to, out + (from - begin)}, sms_of(target), target.stream));
     RETURN_CUDA_ERROR(ring_.release(target.stream));
+    frame = next;
   }
   return cudaSuccess;
 }

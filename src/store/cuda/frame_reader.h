@@ -49,6 +49,7 @@ class FrameReader {
   // Reads bytes of the flattened tensor.
   cudaError_t read_range(uint64_t begin, uint64_t end, char* out, const RowTarget& target);
   cudaError_t read_by_copy_engine(uint64_t begin, uint64_t end, char* out, const RowTarget& target);
+  uint32_t sms_of(const RowTarget& target) const { return target.sms != 0 ? target.sms : sms_; }
   uint64_t frame_bytes() const { return table_.frame_elems * value_bytes_; }
 
   FrameTable table_ = {};

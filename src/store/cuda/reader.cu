@@ -155,7 +155,8 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   }
 
   RETURN_IF_CUDA_FAILED(function, index_copies_.allocate(max_rows_ * sizeof(int64_t)));
-  RETURN_IF_CUDA_FAILED(function, ring_.allocate(chunk_room));
+  longest_chunk_ = longest_chunk(table_bytes);  // rows that are appended later may make longer slices
+  RETURN_IF_CUDA_FAILED(function, ring_.allocate(longest_chunk_ + chunk_margin));
   RETURN_IF_CUDA_FAILED(function, cudaDeviceSynchronize());
   return NCAST_OK;
 }
@@ -396,7 +397,7 @@ ncast_status Reader::fetch(uint64_t first, uint64_t count, int64_t step, uint64_
   const bool is_read_fast =
       base_.shape.slot_bytes >= short_slot && (kernel_.staged_bytes != 0 || sms_of(target) >= few_sms);
   if (step == 1 && slice_bytes(table_, first, first + count) >= (is_read_fast ? copied_bytes : copied_short_bytes)) {
-    RETURN_IF_CUDA_FAILED(function, fetch_by_copy_engine(first, count, is_read_fast, target));
+    RETURN_IF_CUDA_FAILED(function, fetch_by_copy_engine(first, count, target));
     return NCAST_OK;
   }
   GatherArguments call = arguments(target.out, target.stride);
@@ -407,36 +408,27 @@ ncast_status Reader::fetch(uint64_t first, uint64_t count, int64_t step, uint64_
   return NCAST_OK;
 }
 
-// The copy engine moves chunks of slots to the staging ring while a kernel reads the first rows itself (has_head) or
-// decodes the previous chunk.
-cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, bool has_head, const RowTarget& target) {
+// The copy engine moves chunks of slots to the ring while a kernel decodes the previous chunk.
+cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, const RowTarget& target) {
   RETURN_CUDA_ERROR(ring_.begin(target.stream));
   const uint64_t end = first + count;
   uint64_t row = first, copied = 0;
   const bool is_coded = kernel_.staged_bytes != 0;
-  const auto read = [&](uint64_t next, const char* slots, bool is_staged) {
-    GatherArguments call = arguments(static_cast<char*>(target.out) + (row - first) * target.stride, target.stride);
-    // Only the last kernel ends the call.
-    if (next != end) call.reader.finished = nullptr;
-    call.places.slots = slots;
-    if (is_staged) call.shape = staged_shape_;
-    call.places.is_staged = is_coded && is_staged && is_dense(call.shape, table_.stride, table_.unit_bytes) ? 1 : 0;
-    call.selection.first = row;
-    call.selection.step = 1;
-    call.selection.count = next - row;
-    return launch_gather(kernel_, call, sms_of(target), target.stream);
-  };
-  if (has_head) {
-    const uint64_t next = slice_chunk(table_, row, end, head_bytes).next;
-    RETURN_CUDA_ERROR(read(next, base_.places.slots, false));
-    row = next;
-  }
   while (row < end) {
-    copied = copied_next(slice_bytes(table_, row, end), copied);
+    copied = std::min(copied_next(slice_bytes(table_, row, end), copied), longest_chunk_);
     const auto [next, begin, bytes] = slice_chunk(table_, row, end, copied + 32);
     char* staged = nullptr;
     RETURN_CUDA_ERROR(ring_.copy(table_.slots + begin, bytes, target.stream, &staged));
-    RETURN_CUDA_ERROR(read(next, staged - begin, true));
+    GatherArguments call = arguments(static_cast<char*>(target.out) + (row - first) * target.stride, target.stride);
+    // Only the last kernel ends the call.
+    if (next != end) call.reader.finished = nullptr;
+    call.places.slots = staged - begin;
+    call.shape = staged_shape_;
+    call.places.is_staged = is_coded && is_dense(call.shape, table_.stride, table_.unit_bytes) ? 1 : 0;
+    call.selection.first = row;
+    call.selection.step = 1;
+    call.selection.count = next - row;
+    RETURN_CUDA_ERROR(launch_gather(kernel_, call, sms_of(target), target.stream));
     RETURN_CUDA_ERROR(ring_.release(target.stream));
     row = next;
   }

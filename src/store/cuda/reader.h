@@ -96,7 +96,7 @@ class Reader {
   cudaError_t gather_cached(const GatherArguments& call, const RowTarget& target);
   cudaError_t warm_cache(const Indices& warm, uint64_t first_rows, cudaStream_t stream);
   cudaError_t fill_cache(const CacheCall& call, cudaStream_t stream);
-  cudaError_t fetch_by_copy_engine(uint64_t first, uint64_t count, bool has_head, const RowTarget& target);
+  cudaError_t fetch_by_copy_engine(uint64_t first, uint64_t count, const RowTarget& target);
 
   ReaderTable table_ = {};
   RowFormat format_ = {};
@@ -106,6 +106,7 @@ class Reader {
   GatherArguments base_ = {};  // all but the selection
   uint32_t sms_ = 0;
   GatherMachine machine_ = {};
+  uint64_t longest_chunk_ = 0;  // bytes that a buffer of the ring has room for
   uint64_t max_rows_ = 0, most_bytes_ = 0;
   bool is_ordered_ = false;
   uint64_t lane_rows_ = 0;  // gathers of fewer rows have sparse_shape_

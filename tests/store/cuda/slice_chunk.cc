@@ -63,18 +63,19 @@ TEST_CASE("chunks of slices fit into the ring in damaged tables with rows that a
 }
 
 TEST_CASE("copies of a slice grow from its begin, become smaller towards its end, and are not tiny") {
-  for (const uint64_t bytes : {uint64_t{1}, least_copied, 3 * least_copied, uint64_t{100} << 20, uint64_t{5} << 30}) {
+  for (const uint64_t bytes :
+       {uint64_t{1}, least_copied, 3 * least_copied, uint64_t{40} << 20, uint64_t{100} << 20, uint64_t{5} << 30}) {
     uint64_t before = 0, largest = 0;
     bool shrinks = false;
     for (uint64_t left = bytes; left != 0;) {
       const uint64_t next = copied_next(left, before);
       REQUIRE(next != 0);
       CHECK(next <= left);
-      CHECK(next <= most_copied);
+      CHECK(next <= longest_chunk(bytes));
       CHECK(next <= std::max(2 * before, least_copied) + least_copied / 2);
       CHECK(next >= std::min(bytes, least_copied / 2));
       shrinks = shrinks || next < before;
-      if (shrinks) CHECK(next <= before);
+      if (shrinks) CHECK(next <= std::max(before, least_copied * 3 / 2));
       before = next;
       largest = std::max(largest, next);
       left -= next;

@@ -191,7 +191,8 @@ class Reader {
   void fetch(uint64_t seed) {
     constexpr uint64_t buffers = 3;
     const uint64_t most_bytes = 8 * table_.entry_stride + 32;
-    static Pages ring(buffers * chunk_room);
+    constexpr uint64_t buffer_bytes = most_copied + chunk_margin;
+    static Pages ring(buffers * buffer_bytes);
     ReaderTable table = {};
     table.stride = table_.stride;
     table.offsets = table_.offsets.data();
@@ -200,7 +201,7 @@ class Reader {
     Pages out(rows * row_bytes);
     for (uint64_t row = 0, buffer = 0; row < rows; ++buffer) {
       const SliceChunk chunk = slice_chunk(table, row, rows, most_bytes);
-      char* const copied = ring.at(buffer % buffers * chunk_room);
+      char* const copied = ring.at(buffer % buffers * buffer_bytes);
       std::memcpy(copied, table_.slots.at(chunk.begin), chunk.bytes);
       arguments_.places = table_.places();
       arguments_.places.slots = copied - chunk.begin;
