@@ -37,7 +37,8 @@ foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh co
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
 endforeach()
-foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cuh device/ptx/bulk_load.cuh device/ptx/named_barrier.cuh device/ptx/system_memory.cuh)
+foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cuh device/ptx/bulk_load.cuh device/ptx/named_barrier.cuh
+    device/ptx/stream_order.cuh device/ptx/system_memory.cuh)
   file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
 endforeach()
 set(store_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc

@@ -11,4 +11,12 @@ __device__ __forceinline__ void wait_for_stream() {
 #endif
 }
 
+// Lets the stream's next kernel start, if it was launched early, when all CTAs of this one have called this in some
+// thread or have ended.
+__device__ __forceinline__ void start_next_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 }  // namespace narrowcast::device

@@ -87,7 +87,7 @@ ncast_status FrameReadKernel::prepare(const char* function, ncast_dtype dtype, n
   return NCAST_OK;
 }
 
-cudaError_t FrameReadKernel::launch(const FrameRead& read, uint32_t sms, cudaStream_t stream) const {
+cudaError_t FrameReadKernel::launch(const FrameRead& read, uint32_t sms, cudaStream_t stream, bool early) const {
   if (read.begin == read.end) return cudaSuccess;
   const auto block_at = [&](uint64_t byte) {
     return byte / tensor_.frame_bytes * tensor_.frame_blocks + byte % tensor_.frame_bytes / block_bytes_;
@@ -103,8 +103,8 @@ cudaError_t FrameReadKernel::launch(const FrameRead& read, uint32_t sms, cudaStr
   const uint32_t warps = (of_cta + turns - 1) / turns;
   const uint32_t most_room = shared_bytes_ / warps - warp_bytes_;
   arguments.payload_room = std::min(most_room, 2 * block_bytes_) / line_bytes * line_bytes;
-  return device::launch(function_, ctas, warps, size_t{warps} * (warp_bytes_ + arguments.payload_room), stream, false,
-                        arguments);
+  return device::launch(function_, ctas, warps, size_t{warps} * (warp_bytes_ + arguments.payload_room), stream,
+                        early && machine_.launches_early, arguments);
 }
 
 }  // namespace narrowcast::store::cuda

@@ -8,6 +8,7 @@
 #include "../../codec/frame/cuda/header_check.cuh"
 #include "../../device/ptx/async_copy.cuh"
 #include "../../device/ptx/bulk_copy.cuh"
+#include "../../device/ptx/stream_order.cuh"
 #include "../../device/ptx/system_memory.cuh"
 #include "../../device/warp.cuh"
 #include "frame_read_arguments.h"
@@ -79,7 +80,8 @@ class BlockReader {
         payloads_(memory + sizeof(Memory)),
         lane_(static_cast<uint32_t>(lane)) {}
 
-  // Reads blocks [begin, end) of those of the call.
+  // Reads blocks [begin, end) of those of the call. Kernels write nothing that is loaded, so only stores wait for the
+  // stream's previous kernel (early_launch.cuh). The next one may start when the last fetches of this one have begun.
   __device__ void run(uint32_t begin, uint32_t end) {
     next_ = begin;
     end_ = end;
@@ -97,11 +99,14 @@ class BlockReader {
         device::wait_for_store_sources(lane_);  // of the previous block
         ok = Codec::decode(payload, read.bytes, memory_.values, memory_.scratch, lane_);
       } else if (ok) {
+        device::wait_for_stream();
         store(read, payload);
         device::wait_for_store_sources(lane_);
       }
       __syncwarp();
       advance();
+      device::wait_for_stream();
+      if (next_ == end_) device::start_next_kernel();
       if (ok && !is_raw) store(read, memory_.values);
       if (!ok && lane_ == 0) codec::cuda::report_corrupt(&arguments_.tensor.counts->status);
     }

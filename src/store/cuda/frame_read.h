@@ -24,8 +24,9 @@ class FrameReadKernel {
     tensor_.offsets = offsets;
     tensor_.counts = counts;
   }
-  // sms: the most that it may use, at least 1.
-  cudaError_t launch(const FrameRead& read, uint32_t sms, cudaStream_t stream) const;
+  // sms: the most that it may use, at least 1. early: the frames are not written by work on the stream, so the read may
+  // begin while the stream's previous read ends.
+  cudaError_t launch(const FrameRead& read, uint32_t sms, cudaStream_t stream, bool early) const;
 
  private:
   TensorFrames tensor_ = {};

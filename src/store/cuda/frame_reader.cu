@@ -70,7 +70,7 @@ cudaError_t FrameReader::read_range(uint64_t begin, uint64_t end, char* out, con
   if (begin == end) return cudaSuccess;
   const uint64_t bytes = table_.offsets[(end - 1) / frame_bytes() + 1] - table_.offsets[begin / frame_bytes()];
   if (bytes >= copied_bytes) return read_by_copy_engine(begin, end, out, target);
-  return kernel_.launch({mapped_, begin, end, out}, sms_of(target), target.stream);
+  return kernel_.launch({mapped_, begin, end, out}, sms_of(target), target.stream, true);
 }
 
 // The copy engine moves frames while a kernel decodes the previous ones.
@@ -91,7 +91,8 @@ cudaError_t FrameReader::read_by_copy_engine(uint64_t begin, uint64_t end, char*
     char* copied = nullptr;
     RETURN_CUDA_ERROR(ring_.copy(table_.frames + at, offsets[next] - at, target.stream, &copied));
     const uint64_t from = std::max(begin, frame * frame_bytes()), to = std::min(end, next * frame_bytes());
-    RETURN_CUDA_ERROR(kernel_.launch({copied - at, from, to, out + (from - begin)}, sms_of(target), target.stream));
+    RETURN_CUDA_ERROR(
+        kernel_.launch({copied - at, from, to, out + (from - begin)}, sms_of(target), target.stream, false));
     RETURN_CUDA_ERROR(ring_.release(target.stream));
     frame = next;
   }

@@ -6,12 +6,13 @@
 namespace narrowcast::store::cuda {
 
 cudaError_t find_gather_machine(GatherMachine* machine) {
-  int device = 0, sms = 0, shared_bytes = 0;
+  int device = 0, sms = 0, shared_bytes = 0, major = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
   if (error == cudaSuccess)
     error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  *machine = {static_cast<uint32_t>(sms), static_cast<size_t>(shared_bytes)};
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  *machine = {static_cast<uint32_t>(sms), static_cast<size_t>(shared_bytes), major >= 9};
   return error;
 }
 

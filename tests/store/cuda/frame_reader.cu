@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -21,6 +22,8 @@ namespace {
 constexpr const char* caller = "frame_reader_test";
 constexpr uint64_t frame_elems = 8192, row_bytes = 36;
 constexpr size_t guard_bytes = 64;
+
+bool is_reduced() { return std::getenv("NARROWCAST_TEST_REDUCED") != nullptr; }  // for sanitizers
 
 // A table of float32 values in registered memory.
 class Fixture {
@@ -80,6 +83,25 @@ class Fixture {
     for (size_t i = bytes; i < found.size(); ++i) wrong += found[i] != '\xee';
     return wrong;
   }
+  // How many bytes are wrong after reads of rows [first, first + count) to row `to` of the output, one after another.
+  struct Read {
+    uint64_t first, count, to;
+  };
+  size_t wrong_bytes_after(const std::vector<Read>& reads, uint32_t sms) {
+    std::vector<char> expected(values_.size() * sizeof(float), '\xee'), found(expected.size());
+    CHECK_CUDA(cudaMemsetAsync(out_, 0xee, expected.size(), stream_));
+    for (const auto& [first, count, to] : reads) {
+      const RowTarget target = {out_ + to * row_bytes, row_bytes, sms, stream_};
+      CHECK_OK(reader_->read(caller, {nullptr, 0, first, 1}, count, target));
+      std::memcpy(&expected[to * row_bytes], reinterpret_cast<const char*>(values_.data()) + first * row_bytes,
+                  count * row_bytes);
+    }
+    CHECK_CUDA(cudaMemcpyAsync(found.data(), out_, found.size(), cudaMemcpyDeviceToHost, stream_));
+    CHECK_CUDA(cudaStreamSynchronize(stream_));
+    size_t wrong = 0;
+    for (size_t i = 0; i < found.size(); ++i) wrong += found[i] != expected[i];
+    return wrong;
+  }
   bool take_damage() {
     FrameReader::Found found = {};
     CHECK_OK(reader_->take_found(caller, &found, stream_));
@@ -112,6 +134,24 @@ TEST_CASE("slices of blocks have the values that were encoded") {
       CAPTURE(count);
       CHECK(table.wrong_rows(first, count, sms) == 0);
     }
+  CHECK(!table.take_damage());
+}
+
+TEST_CASE("reads that follow each other write in order") {
+  Fixture table((is_reduced() ? 20 : 200) * frame_elems);
+  std::mt19937 random(3);
+  const uint64_t rows = table.rows();
+  for (const uint32_t sms : {1u, 4u, 16u}) {
+    std::vector<Fixture::Read> reads;
+    for (int i = 0; i < (is_reduced() ? 3 : 100); ++i) {
+      // A long read, and a short one where the long one ends last.
+      const uint64_t count = rows / 2 + random() % (rows / 2), end = count - random() % 1000, few = 1 + random() % 2000;
+      reads.push_back({random() % (rows - count), count, 0});
+      reads.push_back({random() % (rows - few), few, end - few});
+    }
+    for (const size_t some : {size_t{2}, size_t{3}, reads.size()})
+      CHECK(table.wrong_bytes_after({reads.begin(), reads.begin() + static_cast<std::ptrdiff_t>(some)}, sms) == 0);
+  }
   CHECK(!table.take_damage());
 }
 

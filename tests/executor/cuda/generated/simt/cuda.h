@@ -228,6 +228,7 @@ inline bool all_of_warps(uint32_t barrier, uint32_t warps, bool condition) {
 
 // device/ptx/stream_order.cuh
 inline void wait_for_stream() {}
+inline void start_next_kernel() {}
 
 // device/ptx/system_memory.cuh
 template <typename T>
