@@ -46,10 +46,11 @@ class CudaSpeed:
 
 
 def median_seconds(
-    run: Callable[[int], None], stream: Stream, warmup: int, iterations: int, *, held: bool = True
+    run: Callable[[int], None], stream: Stream, warmup: int, iterations: int, *, in_a_row: int = 1, held: bool = True
 ) -> float:
-    """The median time in seconds of run(i) on the stream, each measured by two events.
+    """The median time in seconds of run(i) on the stream.
 
+    in_a_row: so many runs between two events, whose time is divided by their number.
     held: the stream waits until all runs are enqueued. The driver has no room for many kernels that wait.
     """
     for i in range(warmup):
@@ -62,13 +63,14 @@ def median_seconds(
             gate.hold(stream)
         for i, (start, end) in enumerate(events):
             start.record(stream)
-            run(i)
+            for number in range(i * in_a_row, (i + 1) * in_a_row):
+                run(number)
             end.record(stream)
     finally:
         gate.open()
         stream.synchronize()
         gate.close()
-    return statistics.median(end.seconds_since(start) for start, end in events)
+    return statistics.median(end.seconds_since(start) for start, end in events) / in_a_row
 
 
 def measure(

@@ -25,6 +25,7 @@ POLICIES = ("static", "lru", "lfu")
 _BATCHES = 8  # of indices, so that no measured call finds what the previous one has left in caches
 _WARM_UP_BATCHES = 24  # others, before a cache is measured
 _SLICE_BYTES = 4 << 20
+_IN_A_ROW = 16  # calls for such slices
 _MAPPED = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 
 
@@ -85,15 +86,16 @@ class _Bench:
         self.out = DeviceBuffer(len(drawn[0]) * rows.shape[1])
         self.exact = True
 
-    def speed(self, run: Callable[[int], object], out_bytes: int) -> float:
-        """GB/s of a call on the stream that is given the number of a batch."""
+    def speed(self, run: Callable[[int], object], out_bytes: int, in_a_row: int = 1) -> float:
+        """GB/s of a call on the stream, or of some in a row; a call is given the number of a batch."""
 
         def call(i: int) -> None:
             run(i % _BATCHES)
 
         # Large slices are copied in so many pieces that the driver has no room for all of them.
         held = out_bytes <= _SLICE_BYTES
-        return out_bytes / median_seconds(call, self.stream, _BATCHES, self.iterations, held=held) / 1e9
+        seconds = median_seconds(call, self.stream, _BATCHES, self.iterations, in_a_row=in_a_row, held=held)
+        return out_bytes / seconds / 1e9
 
     def gather(self, table: Store, sms: int, *, in_order: bool = False) -> float:
         """GB/s of gathers, whose rows are compared."""
@@ -114,7 +116,7 @@ class _Bench:
         found = self.out.read().reshape(len(self.drawn[0]), -1)
         self.exact = self.exact and np.array_equal(found, self.rows[self.drawn[0]])
 
-    def fetch(self, table: Store, count: int, sms: int) -> float:
+    def fetch(self, table: Store, count: int, sms: int, in_a_row: int = 1) -> float:
         """GB/s of slices of `count` rows at different places, which are compared."""
         most = len(self.rows) - count
 
@@ -122,7 +124,7 @@ class _Bench:
             table.fetch(most * i // _BATCHES, count, out=out, stream=self.stream, sms=sms)
 
         out = DeviceBuffer(count * self.rows.shape[1])
-        found = self.speed(run, out.count_bytes)
+        found = self.speed(run, out.count_bytes, in_a_row)
         run(1)
         self.stream.synchronize()
         first = most // _BATCHES
@@ -157,9 +159,9 @@ class _Bench:
             "bytes": after.bytes,
         }
 
-    def copy_to_gpu(self) -> float:
+    def copy_to_gpu(self, most_bytes: int, in_a_row: int = 1) -> float:
         """GB/s of copies of registered memory by the copy engine."""
-        count = min(self.rows.nbytes, 256 << 20)
+        count = min(self.rows.nbytes, most_bytes)
         to = DeviceBuffer(count)
 
         def run(i: int) -> None:
@@ -172,7 +174,7 @@ class _Bench:
                 c_void_p(self.stream.handle),
             )
 
-        return self.speed(run, count)
+        return self.speed(run, count, in_a_row)
 
     def index_select(self) -> float | None:
         """GB/s of torch.index_select from registered memory (UVA); None without torch."""
@@ -262,6 +264,7 @@ def measure(
         }
         for limit in sms:
             speeds: dict[str, Any] = {"sms": limit, "fetch_4_mib_gb_per_s": bench.fetch(table, slice_rows, limit)}
+            speeds["fetch_4_mib_in_a_row_gb_per_s"] = bench.fetch(table, slice_rows, limit, _IN_A_ROW)
             speeds["fetch_gb_per_s"] = bench.fetch(table, min(count, gathered_rows), limit)
             if gathers:
                 speeds["gather_gb_per_s"] = bench.gather(table, limit)
@@ -277,7 +280,9 @@ def measure(
         table.check()
         plain.check()
     with _registered(rows):
-        result["copy_gb_per_s"] = bench.copy_to_gpu()
+        result["copy_gb_per_s"] = bench.copy_to_gpu(256 << 20)
+        result["copy_4_mib_gb_per_s"] = bench.copy_to_gpu(_SLICE_BYTES)
+        result["copy_4_mib_in_a_row_gb_per_s"] = bench.copy_to_gpu(_SLICE_BYTES, _IN_A_ROW)
         result["index_select_gb_per_s"] = bench.index_select()
     result["exact"] = bench.exact
     return result

@@ -181,7 +181,7 @@ def _print_gpu_rows(row: dict[str, Any]) -> None:
     table = f"rows of {row['row_bytes']}, {row['codec']}, {row['layout']}"
     print(f"{printable(row['tensor'])} {row['dtype']}, {table}{exact}")
     print(f"  ratio {row['ratio']:.4f}; for comparison:", end="")
-    for name in ("copy", "index_select", "host_gather_and_copy"):
+    for name in ("copy", "copy_4_mib", "copy_4_mib_in_a_row", "index_select", "host_gather_and_copy"):
         speed = row[f"{name}_gb_per_s"]
         print(f" {name.replace('_', ' ')} {'-' if speed is None else f'{speed:.1f}'}", end="")
     print()
