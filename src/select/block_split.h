@@ -36,8 +36,7 @@ constexpr uint32_t cluster_size(uint32_t ctas, bool clustered) {
   return clustered && ctas % cluster_ctas == 0 ? cluster_ctas : 1;
 }
 
-// The same on all ranks, except `ctas`: ranks with less to do use fewer. The cost model was measured with these shapes,
-// but for clustered calls, which take up to 14% less than it says.
+// The same on all ranks, except `ctas`: ranks with less to do use fewer. The cost model was measured with these shapes.
 struct BlockShape {
   const char* plan;  // the builder of plan/builders/ whose messages the ranks send; NULL: no plan describes the call
   uint32_t block_bytes;  // bytes of the values in a block

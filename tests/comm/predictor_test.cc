@@ -1,4 +1,8 @@
 // Predictors compare the decisions that explanations print and calls run by. No GPU is needed.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -11,9 +15,9 @@ namespace {
 
 using Predictor = std::unique_ptr<ncast_predictor, void (*)(ncast_predictor*)>;
 
-Predictor predictor_for(int ranks) {
+Predictor predictor_for(int ranks, const ncast_comm_config* config = nullptr) {
   ncast_predictor* made = nullptr;
-  REQUIRE(ncast_predictor_create(ranks, nullptr, &made) == NCAST_OK);
+  REQUIRE(ncast_predictor_create(ranks, config, &made) == NCAST_OK);
   return {made, ncast_predictor_destroy};
 }
 
@@ -71,7 +75,15 @@ TEST_CASE("a predictor outlives its communicator, and the host backend has no ti
 }
 
 TEST_CASE("a predictor reports costs of unknown kernels") {
-  const Predictor predictor = predictor_for(2);
+  const auto path = std::filesystem::temp_directory_path() / ("predictor_test." + std::to_string(getpid()) + ".costs");
+  std::ofstream(path) << "narrowcast-costs 2 a machine\nkernels unknown\nall_gather 2 nvlink blocks:raw 1:9\n"
+                         "all_gather 2 nvlink blocks:window 1:9\n";
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  const std::string name = path.string();
+  config.cost_model = name.c_str();
+  const Predictor predictor = predictor_for(2, &config);
+  std::filesystem::remove(path);
   REQUIRE(ncast_predictor_costs_warning(predictor.get()) != nullptr);
   CHECK(std::string(ncast_predictor_costs_warning(predictor.get())) ==
         "the cost model does not say which kernels it was measured on");
