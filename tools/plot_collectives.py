@@ -1,6 +1,6 @@
 """Plots several operations of one file in bench/results side by side, as `narrowcast bench --plot` plots one.
 
-    plot_collectives.py bench/results/4xh200/2026-11-22_collectives.json bench/results/4xh200/2026-11-22_collectives.png
+    plot_collectives.py bench/results/4xh100/2026-11-26_collectives.json bench/results/4xh100/2026-11-26_collectives.png
 
 The x axis is the size. If the file has several numbers of CTAs, the x axis is that number, at the largest size. Needs
 matplotlib.
