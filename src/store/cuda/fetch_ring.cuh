@@ -31,7 +31,8 @@ struct Payload {
   uint32_t bytes;  // at most; 0: none
 };
 
-template <typename Team>
+// may_have_cache: false: no rows are in a cache, and nothing is spent on it.
+template <typename Team, bool may_have_cache>
 class FetchRing {
   // Of a request to host memory.
   static constexpr uint32_t request_bytes = Team::has_lane_rows ? 64 : line_bytes, request_parts = request_bytes / 16;
@@ -114,7 +115,8 @@ class FetchRing {
   }
   // The number in the table of the row at `output`.
   __device__ uint64_t number_of(uint32_t output) const { return index_at(output); }
-  __device__ bool has_cache() const { return selection_.cached.slots != nullptr; }
+  __device__ bool has_cache() const { return may_have_cache && selection_.cached.slots != nullptr; }
+  __device__ static bool is_cached(const FetchedRow& row) { return may_have_cache && row.is_cached(); }
   // The way of the cache that the payload of a row is copied to, or -1.
   __device__ int32_t fill_way(uint32_t row) const { return fill_ways(at())[row]; }
   // Coder raw: the header word of a row.

@@ -38,7 +38,9 @@ namespace narrowcast::store::cuda {
 //   has_bits(coder_format)  false: all elements are 0, need not be decoded, and ok() is known before
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
-template <typename Coder>
+//
+// may_have_cache: whether the kernel can read rows that are in a cache (CachedRows).
+template <typename Coder, bool may_have_cache>
 class Gather {
   using Team = typename Coder::Team;
 
@@ -77,7 +79,7 @@ class Gather {
           else
             ok = decode_to_output(header, slot, fetched.bytes(), out);
           if (!team_.all(ok))
-            reject({true, fetched.is_cached(), header, slot, fetched.bytes(), out, fetched.output}, ok);
+            reject({true, ring_.is_cached(fetched), header, slot, fetched.bytes(), out, fetched.output}, ok);
           continue;
         }
       }
@@ -99,7 +101,7 @@ class Gather {
   };
 
   __device__ static bool has_redirects(const TableState& state, const CachedRows& cached) {
-    return state.has_redirects != 0 || (cached.slots != nullptr && *cached.has_redirects != 0);
+    return state.has_redirects != 0 || (may_have_cache && cached.slots != nullptr && *cached.has_redirects != 0);
   }
 
   // Most rows are in their slots and not raw, and their elements go straight to the output, because nothing remains to
@@ -135,10 +137,10 @@ class Gather {
     uint32_t header = 0;
     if (exists) header = Coder::has_header ? header_of(slot, slot_bytes) : ring_.header(tile_.number);
     // A row that had moved when it came into the cache is rejected below.
-    const bool is_redirected = exists && !fetched.is_cached() && (header & place_mask) == place_redirect;
+    const bool is_redirected = exists && !ring_.is_cached(fetched) && (header & place_mask) == place_redirect;
     const bool is_far = is_redirected || payload_bytes > shape_.slot_bytes;
     const bool is_bad = fetched.output != no_row && !exists;
-    Row row{exists && !is_far, fetched.is_cached(), header, slot, slot_bytes, out, fetched.output};
+    Row row{exists && !is_far, ring_.is_cached(fetched), header, slot, slot_bytes, out, fetched.output};
     uint32_t far = 0;  // lanes
     if (__any_sync(device::all_lanes, is_bad || is_far)) {
       store_zeros(tile_, out, is_bad && team_.warp() == 0 ? format_.row_bytes : 0);
@@ -240,7 +242,7 @@ class Gather {
 
   __device__ void count_rejected(const Row& row) {
     const CachedRows& cached = arguments_.selection.cached;
-    if (row.is_cached)
+    if (may_have_cache && row.is_cached)
       cached.retries[atomicAdd(cached.retry_count, 1u)] =
           entry_of(static_cast<uint32_t>(ring_.number_of(row.output)), row.output);
     else
@@ -360,7 +362,7 @@ class Gather {
   char* staged_;
   char* spare_;
   uint32_t usual_bytes_;
-  FetchRing<Team> ring_;
+  FetchRing<Team, may_have_cache> ring_;
 };
 
 // The last CTA tells the writer that the call has ended.
@@ -375,14 +377,14 @@ __device__ inline void end_call(const CallWords& reader) {
   device::store_release(reader.finished, static_cast<uint64_t>(*reader.calls));
 }
 
-template <typename Coder>
+template <typename Coder, bool may_have_cache>
 __device__ void gather(const GatherArguments& arguments, char* shared_memory) {
   const TableState state = arguments.reader.state != nullptr ? *arguments.reader.state : arguments.state;
   const GatherShape& shape = arguments.shape;
   char* const memory = shared_memory + device::warp_id() / shape.team_warps * shape.team_bytes;
   const typename Coder::Team team(shape.team_warps,
                                   reinterpret_cast<uint32_t*>(memory + shape.team_warps * shape.staged_bytes));
-  Gather<Coder>(arguments, state, team, memory, device::lane_id()).run();
+  Gather<Coder, may_have_cache>(arguments, state, team, memory, device::lane_id()).run();
   end_call(arguments.reader);
 }
 

@@ -10,10 +10,15 @@
 namespace narrowcast::store::cuda {
 
 struct GatherKernel {
-  const void* function;   // NULL if there is none
+  // The functions of a kernel; NULL if there is none.
+  struct Functions {
+    const void* for_warps;
+    const void* for_teams;  // if team_warps is greater than 1. Rows have no zero map
+    const void* for_lanes;  // if has_lane_rows. Rows have neither stage
+  };
   uint32_t staged_bytes;  // of a decoded element; 0 if rows are not coded
-  const void* for_teams;  // if team_warps is greater than 1; NULL if there is none. Rows have no zero map
-  const void* for_lanes;  // if has_lane_rows; NULL if there is none. Rows have neither stage
+  Functions uncached;     // without a cache
+  Functions cached;       // if Selection::cached has slots
 };
 
 GatherKernel raw_kernel();

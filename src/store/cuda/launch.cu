@@ -18,10 +18,11 @@ cudaError_t find_gather_machine(GatherMachine* machine) {
 
 cudaError_t prepare_gather(const GatherKernel& kernel, const GatherMachine& machine) {
   const auto bytes = static_cast<int>(machine.shared_bytes);
-  cudaError_t error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  for (const void* const other : {kernel.for_teams, kernel.for_lanes})
-    if (error == cudaSuccess && other != nullptr)
-      error = cudaFuncSetAttribute(other, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  cudaError_t error = cudaSuccess;
+  for (const GatherKernel::Functions& functions : {kernel.uncached, kernel.cached})
+    for (const void* const function : {functions.for_warps, functions.for_teams, functions.for_lanes})
+      if (error == cudaSuccess && function != nullptr)
+        error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   return error;
 }
 
@@ -32,9 +33,10 @@ cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arg
   const uint64_t useful = std::max<uint64_t>((arguments.selection.count + rows_per_cta - 1) / rows_per_cta, 1);
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(useful, sms));
   const uint32_t teams = shape.warps / shape.team_warps;
-  const void* const function = shape.team_warps != 1      ? kernel.for_teams
-                               : shape.has_lane_rows != 0 ? kernel.for_lanes
-                                                          : kernel.function;
+  const auto& functions = arguments.selection.cached.slots != nullptr ? kernel.cached : kernel.uncached;
+  const void* const function = shape.team_warps != 1      ? functions.for_teams
+                               : shape.has_lane_rows != 0 ? functions.for_lanes
+                                                          : functions.for_warps;
   return device::launch(function, ctas, shape.warps, size_t{teams} * shape.team_bytes, stream, false, arguments);
 }
 

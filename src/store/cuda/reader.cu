@@ -74,7 +74,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   const TableFormat format = format_of(model);
   format_ = format.row;
   kernel_ = kernel_of(model);
-  if (kernel_.function == nullptr)
+  if (kernel_.uncached.for_warps == nullptr)
     return fail(NCAST_UNSUPPORTED, "%s: there is no kernel for this table's codec", function);
   RETURN_IF_CUDA_FAILED(function, find_gather_machine(&machine_));
   sms_ = options.sms != 0 ? options.sms : default_sms;
@@ -83,9 +83,9 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   const uint64_t slot_bytes = table.stride != 0 ? (is_coded ? table.stride : format_.row_bytes) : table.typical_bytes;
   most_bytes_ = is_coded ? RowModel::raw(model.shape).bound() : format_.row_bytes;
   const uint64_t slot_alignment = table.stride != 0 ? table.stride : table.unit_bytes;
-  base_.shape = shape_of(slot_bytes, slot_alignment, false, has_lanes());
-  sparse_shape_ = shape_of(slot_bytes, slot_alignment, false, false);
-  staged_shape_ = shape_of(slot_bytes, slot_alignment, true, false);
+  base_.shape = shape_of(slot_bytes, slot_alignment, false, has_lanes(), false);
+  sparse_shape_ = shape_of(slot_bytes, slot_alignment, false, false, false);
+  staged_shape_ = shape_of(slot_bytes, slot_alignment, true, false, false);
   if (base_.shape.warps == 0)
     return fail(NCAST_UNSUPPORTED,
                 "%s: rows of %" PRIu32 " bytes do not fit into the %zu bytes of shared memory of this GPU", function,
@@ -162,10 +162,11 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
 }
 
 bool Reader::has_lanes() const {
-  return kernel_.for_lanes != nullptr && format_.has_zeros == 0 && format_.has_trim == 0;
+  return kernel_.uncached.for_lanes != nullptr && format_.has_zeros == 0 && format_.has_trim == 0;
 }
 
-GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_lanes) const {
+GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_lanes,
+                             bool has_cache) const {
   ShapeInput input = {};
   input.elems = format_.elems;
   input.row_bytes = format_.row_bytes;
@@ -173,8 +174,9 @@ GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool 
   input.is_coded = kernel_.staged_bytes != 0;
   input.has_only_map = format_.has_zeros != 0 && table_.model->coder == Coder::PLAIN && table_.model->coded_bits() == 0;
   input.staged_bytes = kernel_.staged_bytes;
-  input.has_teams = kernel_.for_teams != nullptr && format_.has_zeros == 0;
+  input.has_teams = kernel_.uncached.for_teams != nullptr && format_.has_zeros == 0;
   input.has_lanes = has_lanes;
+  input.has_cache = has_cache;
   input.slot_bytes = static_cast<uint32_t>(slot_bytes);
   input.slot_alignment = slot_alignment;
   input.far_bytes = static_cast<uint32_t>(std::max(most_bytes_, table_.entry_stride));
@@ -330,7 +332,7 @@ ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm,
     return fail(NCAST_TOO_SMALL, "%s: a cache needs at least %" PRIu64 " bytes, but may have %" PRIu64, function,
                 RowCache::set_bytes(shape), shape.bytes);
   const uint64_t slot_bytes = std::max<uint64_t>(base_.shape.slot_bytes, options.slot_bytes);
-  GatherShape gather_shape = shape_of(slot_bytes, common, false, has_lanes());
+  GatherShape gather_shape = shape_of(slot_bytes, common, false, has_lanes(), true);
   if (gather_shape.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
   auto cache = std::make_unique<RowCache>();
   const uint64_t changes =

@@ -83,7 +83,8 @@ class Reader {
   bool has_lanes() const;
   // is_staged: for copies of slots in device memory, instead of slots in host memory or in a cache. has_lanes: whether
   // lanes do.
-  GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_lanes) const;
+  GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_lanes,
+                       bool has_cache) const;
 
   ncast_status set_up(const ReaderTable& table, const ReaderOptions& options);
   // Copies the offsets of rows that were appended since the last call.

@@ -7,7 +7,7 @@ namespace narrowcast::store::cuda {
 namespace {
 
 constexpr uint32_t piece_elems = 1024;
-constexpr uint32_t record_bytes = 8 + 4 + 4;  // of a row in a stage: FetchedRow, the header word, a way of the cache
+constexpr uint32_t record_bytes = 8 + 4, way_bytes = 4;  // of a row in a stage: FetchedRow and header word; its way
 constexpr uint32_t load_barrier_bytes = 8;
 // A lane decodes up to 32 elements, copies 64 bytes of rows that are not coded, or stores vectors of zeros and fills.
 constexpr uint32_t lane_elems = 32, lane_bytes = 64, vector_bytes = 16;
@@ -58,7 +58,7 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   if (has_staged) shape.staged_bytes = rounded(std::max(rows * shape.staged_area, exponent_bytes), 16);
   shape.records_at = rows * shape.slot_area;
   const uint32_t stage_bytes = shape.stage_bytes =
-      rounded(shape.records_at + rows * record_bytes + load_barrier_bytes, 16);
+      rounded(shape.records_at + rows * (record_bytes + (input.has_cache ? way_bytes : 0)) + load_barrier_bytes, 16);
   const uint32_t most_warps = input.is_coded ? max_coded_warps : max_raw_warps;
   const uint32_t pieces = (input.elems + piece_elems - 1) / piece_elems;
   // The smallest teams that make the most warps busy.

@@ -19,6 +19,7 @@ struct ShapeInput {
   uint32_t staged_bytes;    // of a decoded element; unused if rows are not coded
   bool has_teams;           // several warps can decode a row
   bool has_lanes;           // lanes can decode rows of 64 bytes each
+  bool has_cache;           // rows may be in a cache, or come into it
   uint32_t slot_bytes;      // to fetch ahead for each row
   uint64_t slot_alignment;  // divides the addresses of all slots; at least 16 if rows are coded
   uint32_t far_bytes;       // the longest payload

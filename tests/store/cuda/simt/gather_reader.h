@@ -21,22 +21,29 @@
 namespace narrowcast::store::cuda::test {
 
 using Kernel = std::function<void(const GatherArguments&)>;
+// The variants of a kernel: without a cache, and with one.
+struct CacheVariants {
+  Kernel uncached, cached;
+
+  bool exist() const { return uncached != nullptr; }
+};
 template <typename Coder>
-Kernel kernel_of() {
-  return [](const GatherArguments& arguments) { gather<Coder>(arguments, simt::shared_memory()); };
+CacheVariants variants_of() {
+  return {[](const GatherArguments& arguments) { gather<Coder, false>(arguments, simt::shared_memory()); },
+          [](const GatherArguments& arguments) { gather<Coder, true>(arguments, simt::shared_memory()); }};
 }
 struct Kernels {
-  Kernel for_warps, for_teams, for_lanes;
+  CacheVariants for_warps, for_teams, for_lanes;
 };
 template <typename Coder>
 Kernels kernels_of() {
-  return {kernel_of<Coder>(), nullptr, nullptr};
+  return {variants_of<Coder>(), {}, {}};
 }
 template <window::ValueType Type>
 Kernels window_kernels() {
-  Kernels kernels = {kernel_of<WindowRow<Type>>(), kernel_of<WindowRow<Type, Team>>(), nullptr};
+  Kernels kernels = {variants_of<WindowRow<Type>>(), variants_of<WindowRow<Type, Team>>(), {}};
   if constexpr (std::is_same_v<WindowRow<Type>, WindowRow<window::bfloat16>>)
-    kernels.for_lanes = kernel_of<WindowRow<Type, LaneRows>>();
+    kernels.for_lanes = variants_of<WindowRow<Type, LaneRows>>();
   return kernels;
 }
 
@@ -67,8 +74,8 @@ class Reader {
     input.is_coded = codec.staged_bytes != 0;
     input.has_only_map = codec.has_only_map;
     input.staged_bytes = codec.staged_bytes;
-    input.has_teams = codec.kernels.for_teams != nullptr && codec.format.has_zeros == 0;
-    input.has_lanes = codec.kernels.for_lanes != nullptr && codec.format.has_zeros == 0 && codec.format.has_trim == 0;
+    input.has_teams = codec.kernels.for_teams.exist() && codec.format.has_zeros == 0;
+    input.has_lanes = codec.kernels.for_lanes.exist() && codec.format.has_zeros == 0 && codec.format.has_trim == 0;
     input.slot_bytes = table.slot_bytes();
     input.slot_alignment = table.stride == 0 ? table.unit : table.stride;
     input.far_bytes = static_cast<uint32_t>(table.entry_stride);
@@ -147,6 +154,7 @@ class Reader {
     ShapeInput input = input_;
     input.slot_bytes = std::max(input.slot_bytes, static_cast<uint32_t>(slot_bytes));
     input.slot_alignment = (input.slot_alignment | slot_bytes) & -(input.slot_alignment | slot_bytes);
+    input.has_cache = true;
     arguments_.shape = gather_shape(input, shared_bytes);
     Selection& selection = arguments_.selection;
     selection.indices = indices.data();
@@ -276,9 +284,10 @@ class Reader {
     simt::Machine machine(call.seed);
     const GatherShape& shape = arguments_.shape;
     const uint32_t teams = std::min(shape.warps / shape.team_warps, 2u);
-    const Kernel& kernel = shape.team_warps != 1      ? codec_.kernels.for_teams
-                           : shape.has_lane_rows != 0 ? codec_.kernels.for_lanes
-                                                      : codec_.kernels.for_warps;
+    const CacheVariants& variants = shape.team_warps != 1      ? codec_.kernels.for_teams
+                                    : shape.has_lane_rows != 0 ? codec_.kernels.for_lanes
+                                                               : codec_.kernels.for_warps;
+    const Kernel& kernel = arguments_.selection.cached.slots != nullptr ? variants.cached : variants.uncached;
     machine.launch(2, teams * shape.team_warps, teams * shape.team_bytes, [&] { kernel(arguments_); });
     if (call.writer) machine.launch(1, 1, 0, call.writer);
     REQUIRE_MESSAGE(machine.run(), codec_.name << " does not end");
