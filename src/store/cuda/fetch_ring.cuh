@@ -153,7 +153,8 @@ class FetchRing {
  private:
   static constexpr uint32_t parity_bit = 1;
   __device__ uint32_t at() const { return at_ & ~parity_bit; }
-  // stage: where it begins in the memory. It consists of the slots of its rows, their records, header words, and ways.
+  // stage: where it begins in the memory. It consists of the slots of its rows, their records and header words, and, if
+  // the shape has a cache, their ways.
   __device__ FetchedRow* records(uint32_t stage) const {
     return reinterpret_cast<FetchedRow*>(memory_ + (stage + shape_.records_at));
   }

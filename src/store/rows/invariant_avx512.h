@@ -37,6 +37,7 @@ STORE_AVX512_INLINE __m512i some_chunks(uint64_t chunks, __m512i bytes) {
     return _mm512_maskz_mov_epi64(static_cast<__mmask8>(chunks), bytes);
 }
 
+// Some of the chunks, end to end.
 template <uint32_t chunk_bytes>
 STORE_AVX512_INLINE __m512i join_chunks(uint64_t chunks, __m512i bytes) {
   if constexpr (chunk_bytes == 1)
