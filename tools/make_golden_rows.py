@@ -159,12 +159,14 @@ def place(layout: Layout, exponents: list[int]) -> tuple[int, int]:
     lowest = max(anchor - 20, 0)
     counted = [exponent - lowest for exponent in samples if lowest <= exponent < lowest + 32]
 
+    escape = 6 if kind.exponent_bits == 8 and count >= 128 else 4
+
     def cost(width: int, first: int) -> int:
         span = (1 << width) - 1
         inside = sum(first <= each < first + span for each in counted)
         near = sum(first - 10 <= each < first + span + 4 for each in counted if each + lowest != 0)
         far = count - near - samples.count(0)
-        return width * count + 4 * (count - inside) + 8 * layout.far_bytes * far
+        return width * count + escape * (count - inside) + 8 * layout.far_bytes * far
 
     choices = [(width, first) for width in range(min(kind.exponent_bits, 5), 0, -1) for first in range(32)]
     width, first = min(choices, key=lambda choice: cost(*choice))
@@ -251,6 +253,14 @@ def numbers(value_bytes: int, elems: int, value_of: Callable[[int], int]) -> byt
     return b"".join(value_of(i).to_bytes(value_bytes, "little") for i in range(elems))
 
 
+def geometric(random: Random) -> int:
+    """The number of successes, with a chance of 65%, before the first failure."""
+    count = 0
+    while random.below(20) < 13 and count < 10:
+        count += 1
+    return count
+
+
 def add_plain(vectors: Vectors, random: Random) -> None:
     def add(name: str, model: Model, row: bytes) -> None:
         vectors.add("encoded", name, model.build(), plain(model, row), row)
@@ -289,6 +299,12 @@ def add_window(vectors: Vectors, random: Random) -> None:
         model = Model(kind.dtype, kind.value_bytes, 101, WINDOW, ZEROS | TRIM, low_bits=low_bits, low=low)
         row = sparse(row, kind.value_bytes, random)
         vectors.add("encoded", f"window_zeros_trim_{low_bits}_{name}", model.build(), window(kind, model, row), row)
+    # The window would be narrower if escapes cost no more than their tokens.
+    random = Random(12)
+    row = numbers(2, 160, lambda _: random.below(2) << 15 | (120 - geometric(random)) << 7 | random.below(128))
+    kind = TYPES["bfloat16"]
+    model = Model(kind.dtype, kind.value_bytes, 160, WINDOW)
+    vectors.add("encoded", "window_few_escapes_bfloat16", model.build(), window(kind, model, row), row)
 
 
 def add_invariant(vectors: Vectors, random: Random) -> None:

@@ -92,13 +92,12 @@ STORE_AVX512_INLINE __m512i below_at(__m512i sums) {
 }
 
 template <int width>
-STORE_AVX512_INLINE __m512i costs_of(__m512i sums, __m512i least_cost, int count) {
+STORE_AVX512_INLINE __m512i costs_of(__m512i sums, __m512i least_cost, __m512i escape_bits, int count) {
   constexpr int span = (1 << width) - 1;
-  const __m512i near = below_at<span + above_tokens>(sums);
-  const __m512i saved = _mm512_add_epi16(below_at<span>(sums), _mm512_add_epi16(near, near));
+  const __m512i covered = _mm512_mullo_epi16(below_at<span>(sums), escape_bits);
+  const __m512i near = _mm512_slli_epi16(below_at<span + above_tokens>(sums), 3);
   const __m512i codes = _mm512_add_epi16(least_cost, _mm512_set1_epi16(static_cast<int16_t>(width * count)));
-  static_assert(token_bits == 4);
-  return _mm512_sub_epi16(codes, _mm512_slli_epi16(saved, 2));
+  return _mm512_sub_epi16(codes, _mm512_add_epi16(covered, near));
 }
 
 // place_among() of window_placement.h for exponents of one byte.
@@ -135,15 +134,18 @@ STORE_AVX512 Placement place_bytes(const uint8_t* sample, int count) {
 
   // Costs without constant terms: of the bits of codes, tokens and far exponents.
   const uint32_t zeros_are_far = lowest == 0 ? ~uint32_t{0} << (below_tokens + 1) : ~uint32_t{0};
-  const __m512i lost =
-      _mm512_add_epi16(_mm512_slli_epi16(below_at<0>(sums), 2), _mm512_slli_epi16(below_at<-below_tokens>(sums), 3));
+  const __m512i escape_bits =
+      _mm512_set1_epi16(static_cast<int16_t>(escape_cost(type.exponent_bits, static_cast<size_t>(count))));
+  const __m512i lost = _mm512_add_epi16(_mm512_mullo_epi16(below_at<0>(sums), escape_bits),
+                                        _mm512_slli_epi16(below_at<-below_tokens>(sums), 3));
   const __m512i least_cost =
       _mm512_sub_epi16(lost, _mm512_maskz_mov_epi16(zeros_are_far, _mm512_set1_epi16(static_cast<int16_t>(8 * zeros))));
   constexpr int max_width = type.max_width();
   static_assert(max_width == 5);
-  const __m512i costs[max_width] = {costs_of<1>(sums, least_cost, count), costs_of<2>(sums, least_cost, count),
-                                    costs_of<3>(sums, least_cost, count), costs_of<4>(sums, least_cost, count),
-                                    costs_of<5>(sums, least_cost, count)};
+  const __m512i costs[max_width] = {
+      costs_of<1>(sums, least_cost, escape_bits, count), costs_of<2>(sums, least_cost, escape_bits, count),
+      costs_of<3>(sums, least_cost, escape_bits, count), costs_of<4>(sums, least_cost, escape_bits, count),
+      costs_of<5>(sums, least_cost, escape_bits, count)};
   __m512i best = costs[0];
   for (int width = 2; width <= max_width; ++width) best = _mm512_min_epi16(best, costs[width - 1]);
   const __m512i of_all = _mm512_set1_epi16(least_number(best));

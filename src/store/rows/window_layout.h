@@ -65,6 +65,8 @@ inline constexpr uint32_t max_row_escapes = 0x7fff;
 // How the encoder samples a row to choose base and width. Decoders do not depend on it.
 inline constexpr size_t max_row_samples = 256;
 inline constexpr size_t sample_quarters = 4;
-inline constexpr int token_bits = 4;
+// Bits of a token, and two more where that makes rows hardly longer: decoders take more time for escapes than for
+// codes.
+constexpr int escape_cost(int exponent_bits, size_t samples) { return exponent_bits == 8 && samples >= 128 ? 6 : 4; }
 
 }  // namespace narrowcast::store

@@ -82,11 +82,12 @@ NARROWCAST_INLINE Placement place_among(const Exponent<type>* __restrict sample,
 
   // Constant terms are left out of the costs.
   const auto far_bits = static_cast<int16_t>(8 * type.far_bytes());
+  const auto escape_bits = static_cast<int16_t>(escape_cost(type.exponent_bits, count));
   constexpr int max_width = type.max_width();
   int16_t zero_cost[bins];
   for (int bin = 0; bin < bins; ++bin)
     zero_cost[bin] = static_cast<int16_t>(lowest == 0 && bin <= below_tokens ? 0 : far_bits * zeros);
-  // Costs are at least -256 x (4 + 16) and at most 256 x 5.
+  // Costs are at least -256 x (6 + 16) and at most 256 x 5.
   int16_t costs[max_width][bins];
   int16_t least[bins];
   for (int bin = 0; bin < bins; ++bin) least[bin] = std::numeric_limits<int16_t>::max();
@@ -97,7 +98,7 @@ NARROWCAST_INLINE Placement place_among(const Exponent<type>* __restrict sample,
       const auto covered = static_cast<int16_t>(below[lead + bin + span] - below[lead + bin]);
       const auto near =
           static_cast<int16_t>(below[lead + bin + span + above_tokens] - below[lead + bin - below_tokens]);
-      const auto cost = static_cast<int16_t>(codes - token_bits * covered - far_bits * near - zero_cost[bin]);
+      const auto cost = static_cast<int16_t>(codes - escape_bits * covered - far_bits * near - zero_cost[bin]);
       costs[width - 1][bin] = cost;
       least[bin] = std::min(least[bin], cost);
     }

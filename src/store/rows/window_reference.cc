@@ -146,7 +146,8 @@ Window choose_window(const WindowLayout& layout, std::span<const uint64_t> value
       const bool zero_is_near = lowest == 0 && from <= 0;
       const int escapes = total - samples_in(bin, bin + span);
       const int far = total - samples_in(from, to) - (zero_is_near ? 0 : zeros);
-      const int cost = width * total + token_bits * escapes + 8 * layout.far_bytes() * far;
+      const int cost =
+          width * total + escape_cost(layout.exponent_bits, count) * escapes + 8 * layout.far_bytes() * far;
       if (cost < best_cost) {
         best_cost = cost;
         best = {width, std::min(lowest + bin, (1 << layout.exponent_bits) - (1 << width))};

@@ -207,6 +207,9 @@ inline __m512i _mm512_add_epi16(const __m512i& a, const __m512i& b) {
 inline __m512i _mm512_sub_epi16(const __m512i& a, const __m512i& b) {
   return emulation::each<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return x - y; });
 }
+inline __m512i _mm512_mullo_epi16(const __m512i& a, const __m512i& b) {
+  return emulation::each<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return uint32_t{x} * y; });
+}
 inline __m512i _mm512_add_epi64(const __m512i& a, const __m512i& b) {
   return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x + y; });
 }

@@ -134,7 +134,8 @@ class EncodeWindow {
     __syncwarp();
     sum_bins(first_bin);
     // The lowest cost, and among equals the larger width, then the lower bin. Costs may be negative.
-    const auto total = static_cast<int>(count), far_bits = 8 * static_cast<int>(far_bytes);
+    const auto total = static_cast<int>(count), far_bits = 8 * static_cast<int>(far_bytes),
+               escape_bits = escape_cost(Type.exponent_bits, count);
     uint32_t best = ~0u;
 #pragma unroll
     for (uint32_t i = 0; i < lane_bins; ++i) {
@@ -147,7 +148,7 @@ class EncodeWindow {
         const uint32_t span = (1u << width) - 1;
         const int escapes = total - (below[span] - begin);
         const int far = total - (below[span + window::above_tokens] - near_begin) - far_zeros;
-        const int cost = static_cast<int>(width) * total + token_bits * escapes + far_bits * far;
+        const int cost = static_cast<int>(width) * total + escape_bits * escapes + far_bits * far;
         best = min(best, static_cast<uint32_t>(cost + cost_bias) << 8 | (max_width - width) << 5 | bin);
       }
     }
@@ -157,7 +158,7 @@ class EncodeWindow {
     __syncwarp();
   }
 
-  // Costs are at least -256 x (4 + 16).
+  // Costs are at least -256 x (6 + 16).
   static constexpr int cost_bias = 1 << 20;
 
   // Fills `below`. Each lane has neighbouring bins.
