@@ -9,47 +9,13 @@
 #include "../../device/warp.cuh"
 #include "../table/control.h"
 #include "cache_sets.h"
+#include "cache_uses.cuh"
 
 namespace narrowcast::store::cuda {
 
-__device__ inline uint32_t mixed(uint32_t row) {
-  row ^= row >> 16;
-  row *= 0x85ebca6bu;
-  row ^= row >> 13;
-  row *= 0xc2b2ae35u;
-  return row ^ row >> 16;
-}
 __device__ inline uint32_t set_of(const CacheSets& sets, uint32_t row) {
   return static_cast<uint32_t>(uint64_t{mixed(row)} * sets.count >> 32);
 }
-
-// The number of uses of a row, counted in two places that other rows share: the smaller one is closer.
-class UseCounts {
- public:
-  __device__ UseCounts(const CacheSets& sets, uint32_t row) : words_(sets.uses) {
-    for (uint32_t i = 0; i < 2; ++i) places_[i] = mixed(row + (i + 1) * 0x9e3779b9u) & (4 * sets.use_words - 1);
-  }
-  __device__ uint32_t value() const { return min(value_at(places_[0]), value_at(places_[1])); }
-  // Counts to `most`: an addition that is not conditional would overflow into other counters if many threads made it.
-  __device__ void add() const {
-    for (const uint32_t place : places_) {
-      const uint32_t shift = place % 4 * 8;
-      // The word may be an old one from a cache; the exchange returns the current one.
-      uint32_t word = words_[place / 4];
-      while ((word >> shift & 0xff) < most) {
-        const uint32_t found = atomicCAS(&words_[place / 4], word, word + (1u << shift));
-        if (found == word) break;
-        word = found;
-      }
-    }
-  }
-  static constexpr uint32_t most = 100;
-
- private:
-  __device__ uint32_t value_at(uint32_t place) const { return words_[place / 4] >> place % 4 * 8 & 0xff; }
-  uint32_t* words_;
-  uint32_t places_[2];
-};
 
 // The range of items of this thread, so that whole warps take part in each round.
 struct GridRange {
@@ -211,17 +177,19 @@ __device__ inline FoundRow find_row(const CacheSets& sets, uint32_t row) {
   for (uint32_t i = 0; i < lanes_of_set; ++i) {
     const uint32_t from = i * sets_at_a_time + lane / lanes_of_set;
     const uint32_t its_row = __shfl_sync(device::all_lanes, row, static_cast<int>(from));
-    const auto place_of = [&](uint32_t held) {
-      return four[i].x == held ? 0u : four[i].y == held ? 1u : four[i].z == held ? 2u : four[i].w == held ? 3u : 4u;
-    };
-    const uint32_t place = place_of(its_row);
-    const uint32_t equal = __ballot_sync(device::all_lanes, place != 4) >> first_lane & 0xf;
-    const uint32_t free = __ballot_sync(device::all_lanes, place_of(~0u) != 4) >> first_lane & 0xf;
-    const uint32_t part = equal != 0 ? __ffs(static_cast<int>(equal)) - 1 : 0;
+    const uint4 held = four[i];
+    const uint32_t place = held.x == its_row ? 0 : held.y == its_row ? 1 : held.z == its_row ? 2 : 3;
+    const bool is_equal = held.x == its_row || held.y == its_row || held.z == its_row || held.w == its_row;
+    // Only ways without a row are negative.
+    const bool is_free = static_cast<int32_t>(held.x | held.y | held.z | held.w) < 0;
+    const uint32_t equal = __ballot_sync(device::all_lanes, is_equal) >> first_lane & 0xf;
+    const uint32_t free = __ballot_sync(device::all_lanes, is_free) >> first_lane & 0xf;
+    // Of all four lanes only one has the row.
+    const uint32_t part = device::highest_bit(equal) % lanes_of_set;
     const uint32_t its_place = __shfl_sync(device::all_lanes, place, static_cast<int>(first_lane + part));
-    if (lane / sets_at_a_time != i) continue;
-    if (equal != 0) found.way = static_cast<int32_t>(set * cache_ways + part * 4 + its_place);
-    found.has_room = free != 0;
+    const bool is_own = lane / sets_at_a_time == i;
+    if (is_own && equal != 0) found.way = static_cast<int32_t>(set * cache_ways + part * 4 + its_place);
+    found.has_room = is_own ? free != 0 : found.has_room;
   }
   return found;
 }
@@ -245,32 +213,45 @@ __device__ inline void look_up_rows(const CacheCall& call) {
       entries[i] = at < call.count ? entry_at(call, at) : no_entry;
       if (entry_number(entries[i]) < row_count) exists |= 1u << i;
     }
+    if (sets.uses != nullptr) {
+      uint32_t rows[at_a_time];
+#pragma unroll
+      for (uint32_t i = 0; i < at_a_time; ++i) rows[i] = entry_number(entries[i]);
+      add_uses(sets, rows, exists);
+    }
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i) found[i] = find_row(sets, entry_number(entries[i]));
+    // Loads and exchanges of all entries are on their way at the same time.
+    uint32_t stamps[at_a_time];
+#pragma unroll
+    for (uint32_t i = 0; i < at_a_time; ++i) {
+      if ((exists >> i & 1) == 0) found[i].way = -1;
+      stamps[i] = found[i].way >= 0 ? *static_cast<volatile uint32_t*>(sets.stamps + found[i].way) : number;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < at_a_time; ++i)
+      if (stamps[i] != number) stamps[i] = atomicExch(&sets.stamps[found[i].way], number);
     uint32_t is_read = 0, is_copy = 0, is_absent = 0;
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i) {
-      const uint32_t row = entry_number(entries[i]), position = entry_position(entries[i]), bit = 1u << i;
+      const uint32_t position = entry_position(entries[i]), bit = 1u << i;
       if (entries[i] == no_entry) continue;
-      if ((exists & bit) == 0) {
+      if (found[i].way >= 0) {
+        ++hits;
+        const bool is_first = stamps[i] != number;
+        if (is_first) sets.firsts[found[i].way] = position;
+        (is_first ? is_read : is_copy) |= bit;
+        entries[i] = entry_of(cached_row + static_cast<uint32_t>(found[i].way), position);
+      } else {
         is_read |= bit;
-        entries[i] = entry_of(no_row, position);
-        continue;
+        if ((exists & bit) == 0) {
+          entries[i] = entry_of(no_row, position);
+        } else {
+          ++misses;
+          call.fill_ways[position] = -1;
+          if (evicts || found[i].has_room) is_absent |= bit;
+        }
       }
-      if (sets.uses != nullptr) UseCounts(sets, row).add();
-      const int32_t way = found[i].way;
-      (way >= 0 ? hits : misses) += 1;
-      if (way < 0) {
-        is_read |= bit;
-        call.fill_ways[position] = -1;
-        if (evicts || found[i].has_room) is_absent |= bit;
-        continue;
-      }
-      volatile uint32_t* const stamp = sets.stamps + way;
-      const bool is_first = *stamp != number && atomicExch(&sets.stamps[way], number) != number;
-      if (is_first) sets.firsts[way] = position;
-      (is_first ? is_read : is_copy) |= bit;
-      entries[i] = entry_of(cached_row + static_cast<uint32_t>(way), position);
     }
     CacheWords& words = *call.words;
     uint32_t* const lengths[] = {&words.reads, &words.copies, &words.absent};
@@ -310,7 +291,7 @@ __device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32
       score = ~0u;
     } else if (call.may_evict && number != used[way]) {
       if (sets.policy == CachePolicy::lru) score = number - used[way];
-      if (sets.policy == CachePolicy::lfu) score = 256 - UseCounts(sets, static_cast<uint32_t>(held[way])).value();
+      if (sets.policy == CachePolicy::lfu) score = 256 - uses_of(sets, static_cast<uint32_t>(held[way]));
     }
     if (score > best) {
       best = score;
@@ -318,8 +299,7 @@ __device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32
     }
   }
   if (own >= 0) return static_cast<int32_t>(set * cache_ways) + own;
-  if (chosen >= 0 && best != ~0u && sets.policy == CachePolicy::lfu && UseCounts(sets, row).value() <= 256 - best)
-    chosen = -1;
+  if (chosen >= 0 && best != ~0u && sets.policy == CachePolicy::lfu && uses_of(sets, row) <= 256 - best) chosen = -1;
   if (chosen >= 0) {
     *evicted += best != ~0u ? 1 : 0;
     rows[chosen] = static_cast<int32_t>(row);
