@@ -31,8 +31,8 @@ struct Payload {
   uint32_t bytes;  // at most; 0: none
 };
 
-// may_have_cache: false: no rows are in a cache, and nothing is spent on it.
-template <typename Team, bool may_have_cache>
+// has_cache: rows may be in a cache. The selection has entries, and slots are not copies.
+template <typename Team, bool has_cache>
 class FetchRing {
   // Of a request to host memory.
   static constexpr uint32_t request_bytes = Team::has_lane_rows ? 64 : line_bytes, request_parts = request_bytes / 16;
@@ -53,9 +53,7 @@ class FetchRing {
         lane_(static_cast<uint32_t>(lane)),
         count_(count_of(arguments.selection)),
         left_(count_),
-        rows_(Team::has_lane_rows ? 32
-              : Team::is_alone    ? arguments.shape.rows
-                                  : 1) {
+        rows_(Team::tile_lanes != 0 ? 32 / Team::tile_lanes : arguments.shape.rows) {
     constexpr uint32_t groups = 32 / request_parts;
     // Opaque, so that they are not computed again in each step.
     rows_at_a_time_ = device::opaque(min(rows_, groups));
@@ -115,8 +113,7 @@ class FetchRing {
   }
   // The number in the table of the row at `output`.
   __device__ uint64_t number_of(uint32_t output) const { return index_at(output); }
-  __device__ bool has_cache() const { return may_have_cache && selection_.cached.slots != nullptr; }
-  __device__ static bool is_cached(const FetchedRow& row) { return may_have_cache && row.is_cached(); }
+  __device__ static bool is_cached(const FetchedRow& row) { return has_cache && row.is_cached(); }
   // The way of the cache that the payload of a row is copied to, or -1.
   __device__ int32_t fill_way(uint32_t row) const { return fill_ways(at())[row]; }
   // Coder raw: the header word of a row.
@@ -128,13 +125,9 @@ class FetchRing {
     // The last stage is followed by the first one, whose loads have the other parity. Opaque, so that addresses are
     // derived from this one value.
     at_ = device::opaque(at() == shape_.stages * shape_.stage_bytes ? ~at_ & parity_bit : at_);
-    in_batch_ += rows_;
-    uint32_t rows = rows_;
-    if (in_batch_ == batch_rows_) {
-      in_batch_ = 0;
-      rows += batches_apart_ - batch_rows_;
-    }
-    skip(left_, rows);
+    // Batches begin at multiples of their rows, unless they follow each other.
+    const bool is_last = ((count_ - left_ + rows_) & (batch_rows_ - 1)) == 0;
+    skip(left_, rows_ + (is_last ? batches_apart_ - batch_rows_ : 0));
   }
 
   // The payload of an existing row, without redirects. Any lane may call it.
@@ -161,7 +154,9 @@ class FetchRing {
   __device__ uint32_t* headers(uint32_t stage) const { return reinterpret_cast<uint32_t*>(records(stage) + rows_); }
   __device__ int32_t* fill_ways(uint32_t stage) const { return reinterpret_cast<int32_t*>(headers(stage) + rows_); }
   // Whole steps are loaded at once if their slots lie in device memory as they do in a stage.
-  __device__ bool is_bulk() const { return !Team::has_lane_rows && device::has_bulk_loads && places_.is_staged != 0; }
+  __device__ bool is_bulk() const {
+    return !Team::has_lane_rows && !has_cache && device::has_bulk_loads && places_.is_staged != 0;
+  }
   __device__ uint64_t* load_barrier(uint32_t stage) const {
     return reinterpret_cast<uint64_t*>(memory_ + (stage + shape_.stage_bytes - sizeof(uint64_t)));
   }
@@ -169,14 +164,15 @@ class FetchRing {
   // Moves what is known of later batches one batch on. Lane i has row i of each.
   __device__ void look_ahead() {
     // From the entry or index to the place.
-    const bool exists = position_ != no_row, has_entries = selection_.entries != nullptr;
-    next_output_ = exists && has_entries ? entry_position(index_) : position_;
+    const bool has_entries = has_cache || selection_.entries != nullptr;
+    const bool exists = (has_cache ? entry_position(index_) : position_) != no_row;
+    next_output_ = has_cache || (exists && has_entries) ? entry_position(index_) : position_;
     next_number_ = has_entries ? entry_number(index_) : index_;
     Payload payload = {0, 0};
     uint32_t cached = 0;
     if (exists && next_number_ < row_count_) {
       payload = payload_of(next_number_);
-    } else if (exists && has_entries && has_cache()) {
+    } else if (has_cache && exists) {
       payload = cached_payload(static_cast<uint32_t>(next_number_));
       if (payload.bytes != 0) cached = cached_bit;
     }
@@ -188,6 +184,7 @@ class FetchRing {
     count(bytes, cached == 0);
     // The next entry or index.
     position_ = no_row;
+    if constexpr (has_cache) index_ = no_entry;
     if (look_left_ != 0) {
       position_ = count_ - look_left_;
       index_ = has_entries ? selection_.entries[position_] : index_at(position_);
@@ -230,7 +227,7 @@ class FetchRing {
     const uint32_t own = lane_ - fetched_;  // of this lane's row in the step, if it has one
     if (own < rows_ && team_.warp() == 0) {
       records(stage)[own] = {next_output_, next_payload_};
-      if (has_cache()) {
+      if constexpr (has_cache) {
         if (next_end_ != 0 && (next_payload_ & cached_bit) == 0)
           device::start_copy_of_4_bytes(&fill_ways(stage)[own], selection_.cached.fill_ways + next_output_);
         else
@@ -330,16 +327,15 @@ class FetchRing {
   uint32_t count_;       // of the call, or up to the last row of this team
   uint32_t left_;        // rows from the current step on, down to 0: of this team, and those of others between
   uint32_t rows_;        // of a step
-  uint32_t batch_rows_;  // a multiple of it
+  uint32_t batch_rows_;  // a power of two, and a multiple of it
   // How lanes copy lines: rows and lines of each at a time, and where this lane begins.
   uint32_t rows_at_a_time_, lines_at_a_time_, group_row_, group_offset_;
   uint32_t batches_apart_;  // rows from one batch of the team to the next
   uint32_t look_left_;      // rows from this lane's in the next batch to look at
-  // Rows of the current batch, and of the one that is fetched, that come before the current and the next step.
-  uint32_t in_batch_ = 0, fetched_ = 0;
+  uint32_t fetched_ = 0;    // rows of the batch that is fetched that come before the next step
   // What is known of this lane's row in the batch after that: its place in the selection, and its entry or index.
   uint32_t position_ = no_row, next_output_ = no_row;
-  uint64_t index_ = 0, next_number_ = 0;
+  uint64_t index_ = no_entry, next_number_ = 0;
   // Of this lane's row in the batch that is fetched: where the fetch begins, what the record says, and where the fetch
   // ends, from its begin.
   uint64_t next_begin_ = 0;

@@ -39,8 +39,8 @@ namespace narrowcast::store::cuda {
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
 //
-// may_have_cache: whether the kernel can read rows that are in a cache (CachedRows).
-template <typename Coder, bool may_have_cache>
+// has_cache: the selection has entries, whose rows may be in a cache (CachedRows).
+template <typename Coder, bool has_cache>
 class Gather {
   using Team = typename Coder::Team;
 
@@ -51,10 +51,7 @@ class Gather {
         format_(arguments.format),
         shape_(arguments.shape),
         team_(team),
-        tile_(Team::has_lane_rows ? 1
-              : Team::is_alone    ? arguments.shape.tile_lanes
-                                  : 32,
-              lane),
+        tile_(tile_of<Team>(arguments.shape.tile_lanes, lane)),
         lane_(lane),
         scratch_(memory + team.warp() * shape_.staged_bytes),
         staged_(scratch_ + tile_.number * shape_.staged_area),
@@ -69,7 +66,8 @@ class Gather {
       const FetchedRow fetched = ring_.row(tile_.number);
       char* const slot = ring_.slot(tile_.number, fetched);
       char* const out = arguments_.selection.out + fetched.output * arguments_.selection.out_stride;
-      if (ring_.has_cache()) fill(ring_.fill_way(tile_.number), fetched, slot);
+      if (has_cache && __any_sync(device::all_lanes, !ring_.is_cached(fetched)))
+        fill(ring_.fill_way(tile_.number), fetched, slot);
       if constexpr (Coder::has_header) {
         const uint32_t header = *reinterpret_cast<const uint32_t*>(slot);  // of tiles without a row, too
         if (__all_sync(device::all_lanes, is_usual(fetched.bytes(), header))) {
@@ -101,7 +99,7 @@ class Gather {
   };
 
   __device__ static bool has_redirects(const TableState& state, const CachedRows& cached) {
-    return state.has_redirects != 0 || (may_have_cache && cached.slots != nullptr && *cached.has_redirects != 0);
+    return state.has_redirects != 0 || (has_cache && *cached.has_redirects != 0);
   }
 
   // Most rows are in their slots and not raw, and their elements go straight to the output, because nothing remains to
@@ -112,7 +110,8 @@ class Gather {
   // Usual payloads are shorter than a header word and this; 0: there are none.
   __device__ static uint32_t usual_bytes(const GatherArguments& arguments) {
     const RowFormat& format = arguments.format;
-    const bool is_direct = arguments.selection.unit_bytes == 16 && !format.has_zeros && !format.has_trim;
+    const bool has_stages = Team::has_stages && (format.has_zeros != 0 || format.has_trim != 0);
+    const bool is_direct = arguments.selection.unit_bytes == 16 && !has_stages;
     return device::opaque(is_direct ? arguments.shape.slot_bytes - header_bytes + 1 : 0);
   }
 
@@ -242,7 +241,7 @@ class Gather {
 
   __device__ void count_rejected(const Row& row) {
     const CachedRows& cached = arguments_.selection.cached;
-    if (may_have_cache && row.is_cached)
+    if (has_cache && row.is_cached)
       cached.retries[atomicAdd(cached.retry_count, 1u)] =
           entry_of(static_cast<uint32_t>(ring_.number_of(row.output)), row.output);
     else
@@ -288,11 +287,19 @@ class Gather {
       }
     };
     if constexpr (requires(Coder& of_rows, char* to) { of_rows.template decode_whole<32, true>(0, to); }) {
-      if (format_.elems % (team_.warps() * Coder::piece_elems) == 0) {
-        decode_pieces([&](uint32_t piece, char* to) { coder.template decode_whole<32, true>(piece, to); });
-        return coder.ok();
+      if constexpr (Team::tile_lanes == 0 || Team::tile_lanes == 32) {
+        if (format_.elems % (team_.warps() * Coder::piece_elems) == 0) {
+          decode_pieces([&](uint32_t piece, char* to) { coder.template decode_whole<32, true>(piece, to); });
+          return coder.ok();
+        }
       }
-      if constexpr (Team::is_alone) {
+      if constexpr (Team::tile_lanes == 8) {
+        if (format_.elems == 8 * 32) {
+          coder.template decode_whole<8, true>(0, out);
+          return coder.ok();
+        }
+      }
+      if constexpr (Team::tile_lanes == 0) {
         if (format_.elems == 4 * 32) {
           coder.template decode_whole<4, true>(0, out);
           return coder.ok();
@@ -308,10 +315,12 @@ class Gather {
     const uint32_t payload_bytes = is_coded ? row.payload_bytes : 0;
     const BitStream payload(row.payload, payload_bytes);
     ZeroMap map(format_, tile_, payload, Coder::map_bit);
-    const bool has_bits = Coder::has_bits(arguments_.coder), has_only_map = format_.has_zeros != 0 && !has_bits;
+    const bool has_zeros = Team::has_stages && format_.has_zeros != 0;
+    const bool has_trim = Team::has_stages && format_.has_trim != 0;
+    const bool has_bits = Coder::has_bits(arguments_.coder), has_only_map = has_zeros && !has_bits;
     uint32_t coded = is_coded ? format_.elems : 0;
-    if (format_.has_zeros) coded = has_only_map ? 0 : map.count();
-    const uint32_t before_body = header_bytes + (format_.has_zeros ? (format_.elems + 31) / 32 * 4 : 0);
+    if (has_zeros) coded = has_only_map ? 0 : map.count();
+    const uint32_t before_body = header_bytes + (has_zeros ? (format_.elems + 31) / 32 * 4 : 0);
     Coder coder(tile_, team_, format_, arguments_.coder, row.header, row.payload, payload_bytes, before_body, coded,
                 scratch_);
     if (has_only_map) {
@@ -331,9 +340,9 @@ class Gather {
       __syncwarp();
       const uint32_t count = first < elems ? min(elems - first, Coder::piece_elems) : 0;
       char* const to = row.out + first * sizeof(Staged);
-      if (format_.has_zeros) {
+      if (has_zeros) {
         map.template store<Staged>(row.out, staged, first, count, first + count >= elems, is_coded && elems == coded);
-      } else if (format_.has_trim) {
+      } else if (has_trim) {
         store_untrimmed<Staged>(tile_, format_, to, has_bits ? staged : nullptr, count);
       } else {
         copy_row(tile_, to, staged, count * sizeof(Staged), arguments_.selection.unit_bytes);
@@ -362,7 +371,7 @@ class Gather {
   char* staged_;
   char* spare_;
   uint32_t usual_bytes_;
-  FetchRing<Team, may_have_cache> ring_;
+  FetchRing<Team, has_cache> ring_;
 };
 
 // The last CTA tells the writer that the call has ended.
@@ -377,14 +386,14 @@ __device__ inline void end_call(const CallWords& reader) {
   device::store_release(reader.finished, static_cast<uint64_t>(*reader.calls));
 }
 
-template <typename Coder, bool may_have_cache>
+template <typename Coder, bool has_cache>
 __device__ void gather(const GatherArguments& arguments, char* shared_memory) {
   const TableState state = arguments.reader.state != nullptr ? *arguments.reader.state : arguments.state;
   const GatherShape& shape = arguments.shape;
   char* const memory = shared_memory + device::warp_id() / shape.team_warps * shape.team_bytes;
   const typename Coder::Team team(shape.team_warps,
                                   reinterpret_cast<uint32_t*>(memory + shape.team_warps * shape.staged_bytes));
-  Gather<Coder, may_have_cache>(arguments, state, team, memory, device::lane_id()).run();
+  Gather<Coder, has_cache>(arguments, state, team, memory, device::lane_id()).run();
   end_call(arguments.reader);
 }
 

@@ -13,8 +13,9 @@ struct GatherKernel {
   // The functions of a kernel; NULL if there is none.
   struct Functions {
     const void* for_warps;
-    const void* for_teams;  // if team_warps is greater than 1. Rows have no zero map
-    const void* for_lanes;  // if has_lane_rows. Rows have neither stage
+    const void* for_teams;   // if team_warps is greater than 1. Rows have no zero map
+    const void* for_lanes;   // if has_lane_rows. Rows have neither stage
+    const void* for_eights;  // if tile_lanes is 8 and rows have neither stage; NULL: for_warps
   };
   uint32_t staged_bytes;  // of a decoded element; 0 if rows are not coded
   Functions uncached;     // without a cache

@@ -49,7 +49,7 @@ class LaneRow {
     tokens[0] &= ~__funnelshift_lc(0, ~0u, 4 * count);
     tokens[1] &= ~__funnelshift_lc(0, ~0u, 4 * (max(count, 8u) - 8));
     const Tokens<type> to(base, escape_code);
-    uint32_t rare = 0;
+    uint32_t rare = to.are_rare();
     const EightBytes lower = to.eight_exponents(tokens[0], &rare);
     const EightBytes upper =
         to.eight_exponents(__funnelshift_rc(tokens[0], tokens[1], 4 * escapes.before_column(2)), &rare);

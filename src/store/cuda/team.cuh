@@ -12,6 +12,8 @@ namespace narrowcast::store::cuda {
 class Alone {
  public:
   static constexpr bool is_alone = true, has_lane_rows = false;
+  static constexpr bool has_stages = true;   // rows may have the stages trim and zeros
+  static constexpr uint32_t tile_lanes = 0;  // of the shape
   __device__ Alone(uint32_t, uint32_t*) {}
   __device__ static uint32_t warps() { return 1; }
   __device__ static uint32_t number() { return device::warp_id(); }  // of the team
@@ -28,13 +30,24 @@ class Alone {
 // A team of one warp whose lanes have a row each: of 64 bytes, in slots of 64 bytes at multiples of 64.
 class LaneRows : public Alone {
  public:
-  static constexpr bool has_lane_rows = true;
+  static constexpr bool has_lane_rows = true, has_stages = false;
+  static constexpr uint32_t tile_lanes = 1;
+  using Alone::Alone;
+};
+
+// A team of one warp whose tiles have eight lanes, for rows of up to 256 elements without stages. What depends on that
+// is constant.
+class EightLanes : public Alone {
+ public:
+  static constexpr bool has_stages = false;
+  static constexpr uint32_t tile_lanes = 8;
   using Alone::Alone;
 };
 
 class Team {
  public:
-  static constexpr bool is_alone = false, has_lane_rows = false;
+  static constexpr bool is_alone = false, has_lane_rows = false, has_stages = true;
+  static constexpr uint32_t tile_lanes = 32;
   // sums: shared memory of the team, 2 * warps words.
   __device__ Team(uint32_t warps, uint32_t* sums)
       : warps_(warps), number_(device::warp_id() / warps), warp_(device::warp_id() % warps), sums_(sums) {}

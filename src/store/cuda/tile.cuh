@@ -16,8 +16,20 @@ struct Tile {
   __device__ Tile(uint32_t lanes, int lane_of_warp)
       : lanes(lanes), lane(static_cast<uint32_t>(lane_of_warp) % lanes), number(lane_of_warp / lanes) {}
 
-  // The sum of `value` over this lane and the lower lanes of its tile.
-  __device__ uint32_t inclusive_scan(uint32_t value) const { return device::inclusive_scan(value, lanes); }
+  // The sum of `value` over this lane and the lower lanes of its tile. constant_lanes: its lanes, or 0.
+  template <uint32_t constant_lanes = 0>
+  __device__ uint32_t inclusive_scan(uint32_t value) const {
+    if constexpr (constant_lanes == 0) {
+      return device::inclusive_scan(value, lanes);
+    } else {
+#pragma unroll
+      for (uint32_t step = 1; step < constant_lanes; step *= 2) {
+        const uint32_t below = __shfl_up_sync(device::all_lanes, value, step, constant_lanes);
+        if (lane >= step) value += below;
+      }
+      return value;
+    }
+  }
   // The `value` of lane `from` of this tile.
   __device__ uint32_t broadcast(uint32_t value, uint32_t from) const {
     return __shfl_sync(device::all_lanes, value, first_lane() + from);
@@ -32,5 +44,14 @@ struct Tile {
  private:
   __device__ uint32_t first_lane() const { return number * lanes; }
 };
+
+// The tile of a lane of a team. shape_lanes: lanes of a tile.
+template <typename Team>
+__device__ Tile tile_of(uint32_t shape_lanes, int lane_of_warp) {
+  Tile tile(Team::tile_lanes != 0 ? Team::tile_lanes : shape_lanes, lane_of_warp);
+  // Loops over lanes need fewer registers if the number of lanes is no constant. They are rare.
+  if constexpr (Team::tile_lanes == 8) tile.lanes = shape_lanes;
+  return tile;
+}
 
 }  // namespace narrowcast::store::cuda

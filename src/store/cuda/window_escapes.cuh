@@ -37,18 +37,21 @@ class LaneEscapes {
   // codes: none is greater than escape_code.
   __device__ LaneEscapes(const uint32_t (&codes)[words], uint32_t escape_code) {
     const uint32_t to_sign = device::bytes4(0x80 - escape_code);
-    in_columns_ = 0;
+    // Minus the sum of the masks: the numbers in the columns times 1 - 2^8, which is the inverse of bytes4(1).
+    uint32_t sum = 0;
 #pragma unroll
     for (int word = 0; word < words; ++word) {
       masks_[word] = signs(codes[word] + to_sign);
       if (word % 2 == 0)
-        ranks_[word / 2] = in_columns_;
+        sums_[word / 2] = sum;
       else
-        ranks_[word / 2] += in_columns_ * 16;
-      in_columns_ += masks_[word] & device::bytes4(1);
+        sums_[word / 2] += sum * 16;
+      sum -= masks_[word];
     }
+    in_columns_ = sum * device::bytes4(1);
+    up_to_columns_ = in_columns_ * device::bytes4(1);
   }
-  __device__ uint32_t count() const { return in_columns_ * device::bytes4(1) >> 24; }
+  __device__ uint32_t count() const { return up_to_columns_ >> 24; }
   // The bytes of a word whose elements are escapes are 0xff, the others 0.
   __device__ uint32_t mask(int word) const { return masks_[word]; }
   // Whether each half of the columns has at most eight escapes.
@@ -58,31 +61,26 @@ class LaneEscapes {
 
   // The number of escapes in the columns before `column`.
   __device__ uint32_t before_column(int column) const {
-    uint32_t sum = 0;
-#pragma unroll
-    for (int i = 0; i < column; ++i) sum += in_columns_ >> 8 * i & 0xff;
-    return sum;
+    return column == 0 ? 0 : up_to_columns_ >> 8 * (column - 1) & 0xff;
   }
 
   // Calls visit(word, bytes) for all words; bytes: those that belong to the word's escapes, and anything in other
-  // bytes. lower, upper: from the first escape of each half of the columns on; few() is true for this lane.
+  // bytes. bytes: of the escapes, of which the lane has at most eight.
+  template <typename Visit>
+  __device__ void for_each_word(const EightBytes& bytes, Visit visit) const {
+    for_each_word(bytes, bytes, up_to_columns_ << 8, visit);
+  }
+  // The same. lower, upper: from the first escape of each half of the columns on; few() is true for this lane.
   template <typename Visit>
   __device__ void for_each_word(const EightBytes& lower, const EightBytes& upper, Visit visit) const {
-    const uint32_t before = (in_columns_ << 8 & 0xff00ff00) * 17;
-#pragma unroll
-    for (int pair = 0; pair < words / 2; ++pair) {
-      const uint32_t numbers = ranks_[pair] + before;
-      const uint32_t a = lower.pick(numbers), b = upper.pick(numbers >> 16);
-      visit(2 * pair, __byte_perm(a, b, 0x6420));
-      visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
-    }
+    for_each_word(lower, upper, in_columns_ << 8 & 0xff00ff00, visit);
   }
   // The same for any number of escapes. columns: from the first escape of each on.
   template <typename Visit>
   __device__ void for_each_word(const EightBytes (&columns)[4], Visit visit) const {
 #pragma unroll
     for (int pair = 0; pair < words / 2; ++pair) {
-      const uint32_t numbers = ranks_[pair], above = numbers >> 16;
+      const uint32_t numbers = ranks(pair), above = numbers >> 16;
       const uint32_t a = __byte_perm(columns[0].pick(numbers), columns[1].pick(numbers), 0x7610);
       const uint32_t b = __byte_perm(columns[2].pick(above), columns[3].pick(above), 0x7610);
       visit(2 * pair, __byte_perm(a, b, 0x6420));
@@ -91,11 +89,25 @@ class LaneEscapes {
   }
 
  private:
+  // For each element, the number of escapes before it in its column: for words 2 * pair and 2 * pair + 1 in the low and
+  // the high nibbles.
+  __device__ uint32_t ranks(int pair) const { return sums_[pair] * device::bytes4(1); }
+  // before: for each column, the number of its first escape in the bytes of its half.
+  template <typename Visit>
+  __device__ void for_each_word(const EightBytes& lower, const EightBytes& upper, uint32_t before, Visit visit) const {
+#pragma unroll
+    for (int pair = 0; pair < words / 2; ++pair) {
+      const uint32_t numbers = ranks(pair) + before * 17;
+      const uint32_t a = lower.pick(numbers), b = upper.pick(numbers >> 16);
+      visit(2 * pair, __byte_perm(a, b, 0x6420));
+      visit(2 * pair + 1, __byte_perm(a, b, 0x7531));
+    }
+  }
+
   uint32_t masks_[words];
-  // For each element, the number of escapes before it in its column: for words 2i and 2i + 1 in the low and the high
-  // nibbles of ranks_[i].
-  uint32_t ranks_[words / 2];
-  uint32_t in_columns_;  // escapes of each column
+  uint32_t sums_[words / 2];  // ranks times 1 - 2^8
+  // Escapes of each column, and of all columns up to it.
+  uint32_t in_columns_, up_to_columns_;
 };
 
 // Turns tokens into exponents.
@@ -131,6 +143,13 @@ class Tokens {
     }
   }
 
+  // Not 0: exponents may be beyond the ends of a byte, and those of eight_exponents() are undefined.
+  __device__ uint32_t are_rare() const {
+    constexpr uint32_t mask = (1u << Type.exponent_bits) - 1;
+    if constexpr (mask < 0xff) return 0;
+    // Negative numbers are great ones.
+    return add_ > mask - window::below_tokens - 3 - (escape_code_ & 0xff) ? 1 : 0;
+  }
   // Of eight tokens, in order. rare: gets bits if any of them is far or zero; their exponents are undefined. Bytes are
   // selected from a table of numbers, where 0 is exponent base - below_tokens.
   __device__ EightBytes eight_exponents(uint32_t tokens, uint32_t* rare) const
@@ -143,17 +162,15 @@ class Tokens {
     const uint32_t flipped = tokens ^ 0x88888888;
     const uint32_t from_8 = 0x0b0a0908 + (escape_code_ & 0xffff0000),
                    from_12 = (mark << 24 | mark << 16 | 0x0d0c) + (escape_code_ & 0xffff);
-    const auto number = [&](uint32_t shift) {
-      return device::permute_bytes(0x03020100, 0x07060504, tokens >> shift) +
-             device::permute_bytes(from_8, from_12, flipped >> shift);
-    };
-    const uint32_t low = number(0), high = number(16);
+    const uint32_t low = device::permute_bytes(from_8, from_12, flipped),
+                   high = device::permute_bytes(from_8, from_12, flipped >> 16);
     *rare |= (low | high) & bytes4(mark);
-    // The top bits are added by themselves, so that nothing is carried to the next element.
-    const auto exponents = [&](uint32_t numbers) {
-      return ((numbers + bytes4(add_ & 0x7f)) ^ bytes4(add_ & 0x80)) & bytes4(mask);
+    // Nothing is carried to the next element: numbers are less than 64, and are_rare() tests sums of eight bits.
+    const auto exponents = [&](uint32_t numbers, uint32_t shift) {
+      return (device::permute_bytes(0x03020100, 0x07060504, tokens >> shift) + numbers + bytes4(add_ & mask)) &
+             bytes4(mask);
     };
-    return {exponents(low), exponents(high)};
+    return {exponents(low, 0), exponents(high, 16)};
   }
 
  private:

@@ -5,7 +5,6 @@
 #include <type_traits>
 
 #include "../../codec/window/packing.cuh"
-#include "../../codec/window/parts.cuh"
 #include "../../device/warp.cuh"
 #include "../rows/window_layout.h"
 #include "gather_arguments.h"
@@ -13,18 +12,15 @@
 #include "team.cuh"
 #include "tile.cuh"
 #include "window_escapes.cuh"
+#include "window_parts.cuh"
 
 namespace narrowcast::store::cuda {
-
-// After a trim. float32 has one tail byte or none; eight bits of the rest of float16 remain, one byte.
-inline constexpr window::ValueType float32_24{4, 8, 1, 1, 0}, float32_16{4, 8, 0, 1, 0}, trimmed_float16{2, 5, 0, 1, 0};
 
 // Decodes to elements of the size they had before the trim, whose trimmed bits are 0. Type: of the elements; the tails
 // of float64 may be shortened by a trim.
 template <window::ValueType Type, typename TeamType = Alone>
 class WindowRow {
   static constexpr int words = window::group_words, vector_elems = Type.vector_elems();
-  static constexpr bool is_trimmed_float16 = Type.value_bytes == 2 && Type.exponent_bits == 5 && Type.rest_bits == 0;
 
  public:
   using Staged = std::conditional_t<Type.value_bytes == 1, uint8_t,
@@ -59,37 +55,36 @@ class WindowRow {
   template <bool is_output>
   __device__ void decode(uint32_t piece, char* to) {
     const uint32_t lanes = min(lanes_ - min(lanes_, piece * 32), 32u);
-    decode_lanes<is_output>(piece, lanes, tile_.lane < lanes, to);
+    decode_lanes<is_output, false>(piece, lanes, tile_.lane < lanes, to);
     if (elems_ % 32 != 0 && piece == elems_ / window::group_elems) copy_rest<is_output>(lanes, to);
   }
   // Addresses are constant distances apart. Not for other types, whose kernels would need more registers.
   template <uint32_t lanes, bool is_output>
     requires(Type.value_bytes == 2 || Type.value_bytes == 4)
   __device__ void decode_whole(uint32_t piece, char* to) {
-    decode_lanes<is_output>(piece, lanes, ok_, to);
+    decode_lanes<is_output, (lanes < 32)>(piece, lanes, ok_, to);
   }
   __device__ static bool has_bits(const CoderFormat&) { return true; }
   __device__ bool ok() const { return ok_ && escapes_done_ == escapes_; }
 
  private:
-  // Decodes the elements of `lanes` lanes of group `piece`.
-  template <bool is_output>
+  // Decodes the elements of `lanes` lanes of group `piece`. is_whole: it is the row.
+  template <bool is_output, bool is_whole>
   __device__ __forceinline__ void decode_lanes(uint32_t piece, uint32_t lanes, bool has_elems, char* to) {
     const char* const group = body_ + piece * 32 * lane_bytes();
     const uint32_t rest_bits_at = (tail_bytes() + Type.rest_bytes) * 32 * lanes;
-    uint32_t codes[words] = {};
-    if (has_elems) {
-      const char* const at = group + (rest_bits_at + Type.rest_bits * 4 * lanes + tile_.lane * 4);
-      switch (width_) {
-        case 1: unpack_from<1>(codes, at, lanes * 4); break;
-        case 2: unpack_from<2>(codes, at, lanes * 4); break;
-        case 3: unpack_from<3>(codes, at, lanes * 4); break;
-        case 4: unpack_from<4>(codes, at, lanes * 4); break;
-        default: unpack_from<5>(codes, at, lanes * 4); break;
-      }
+    uint32_t codes[words];
+    const char* const at = group + (rest_bits_at + Type.rest_bits * 4 * lanes + tile_.lane * 4);
+    switch (has_elems ? width_ : 0) {
+      case 0: clear(codes); break;
+      case 1: unpack_from<1>(codes, at, lanes * 4); break;
+      case 2: unpack_from<2>(codes, at, lanes * 4); break;
+      case 3: unpack_from<3>(codes, at, lanes * 4); break;
+      case 4: unpack_from<4>(codes, at, lanes * 4); break;
+      default: unpack_from<5>(codes, at, lanes * 4); break;
     }
     Exponents exponents;
-    replace_codes(codes, exponents);
+    replace_codes<is_whole>(codes, exponents);
     if (!has_elems) return;
     // Not before, because registers are scarce until then.
     uint32_t rest_bits[words] = {};
@@ -99,16 +94,12 @@ class WindowRow {
   }
 
   // The exponents of a lane's 32 elements: four in each word, one byte each, or two if they do not fit into bytes.
-  static constexpr uint32_t exponents_in_word = Type.exponent_bits > 8 ? 2 : 4;
+  static constexpr uint32_t exponents_in_word = exponents_in_word_of<Type>;
   using Exponents = uint32_t[32 / exponents_in_word];
   static constexpr int planes = Tokens<Type>::planes;
   static constexpr uint32_t plane_bytes = window::group_elems;
   static constexpr uint32_t exponent_mask = (1u << Type.exponent_bits) - 1;
 
-  template <typename T>
-  __device__ static T load(const char* from) {
-    return *reinterpret_cast<const T*>(from);
-  }
   template <typename T>
   __device__ static void store(char* to, const T& value) {
     *reinterpret_cast<T*>(to) = value;
@@ -122,15 +113,20 @@ class WindowRow {
   __device__ uint32_t far_at() const { return tokens_at_ + (escapes_ + 1) / 2; }
   __device__ uint32_t escape_code() const { return (1u << width_) - 1; }
 
+  __device__ static void clear(uint32_t (&fields)[words]) {
+#pragma unroll
+    for (int word = 0; word < words; ++word) fields[word] = 0;
+  }
   template <int Width>
   __device__ static void unpack_from(uint32_t (&fields)[words], const char* at, uint32_t row_bytes) {
     uint32_t packed[Width];
 #pragma unroll
-    for (int row = 0; row < Width; ++row, at += row_bytes) packed[row] = load<uint32_t>(at);
+    for (int row = 0; row < Width; ++row, at += row_bytes) packed[row] = load_as<uint32_t>(at);
     window::unpack<Width>(packed, fields);
   }
 
-  // Turns the codes of this lane's elements into exponents. All lanes of the warp call it.
+  // Turns the codes of this lane's elements into exponents. All lanes of the warp call it. is_whole: of all of the row.
+  template <bool is_whole>
   __device__ void replace_codes(const uint32_t (&codes)[words], Exponents& exponents) {
     const LaneEscapes escapes(codes, escape_code());
 #pragma unroll
@@ -142,20 +138,33 @@ class WindowRow {
         exponents[2 * word + 1] = __byte_perm(codes[word], 0, 0x4342) + device::halves2(base_);
       }
     }
-    const uint32_t own = escapes.count(), up_to = tile_.inclusive_scan(own);
-    const uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1);
-    const uint32_t begin = begin_of_piece(total), at = begin + up_to - own;
+    const uint32_t own = escapes.count(), up_to = tile_.template inclusive_scan<Team::tile_lanes>(own);
+    // The escapes of the tile, and those of the row before them.
+    uint32_t total = 0, begin = 0;
+    if constexpr (is_whole) {
+      // The last lane compares for all of them.
+      ok_ = ok_ && (tile_.lane != tile_.lanes - 1 || up_to == escapes_);
+      escapes_done_ = escapes_;
+    } else {
+      total = tile_.broadcast(up_to, tile_.lanes - 1);
+      begin = begin_of_piece(total);
+    }
+    const uint32_t at = begin + up_to - own;
     const Tokens<Type> to(base_, escape_code());
     if constexpr (planes == 1) {
       const auto replace = [&](int word, uint32_t bytes) {
         exponents[word] = device::select_bits(escapes.mask(word), bytes, exponents[word]);
       };
       EightBytes columns[4];
-      uint32_t rare = 0;
+      uint32_t rare = to.are_rare();
       const auto load_column = [&](int column) {
         columns[column] = to.eight_exponents(tokens_from(at + escapes.before_column(column)), &rare);
       };
       load_column(0);
+      if (!__any_sync(device::all_lanes, rare != 0 || own > 8)) {
+        escapes.for_each_word(columns[0], replace);
+        return;
+      }
       load_column(2);
       if (!__any_sync(device::all_lanes, rare != 0 || !escapes.few())) {
         escapes.for_each_word(columns[0], columns[2], replace);
@@ -168,6 +177,7 @@ class WindowRow {
         return;
       }
     }
+    if constexpr (is_whole) total = tile_.broadcast(up_to, tile_.lanes - 1);
     list_exponents(to, begin, ok_ ? total : 0);
     replace_exponents(escapes, at - begin, exponents);
     __syncwarp();  // the list is in the memory of staged elements
@@ -207,9 +217,10 @@ class WindowRow {
   }
   // Tokens first, first + 1, ..., first + 7 of the row, and anything after the last one.
   __device__ uint32_t tokens_from(uint32_t first) const {
-    const uint32_t bit = tokens_at_ * 8 + first * 4, at = bit / 32 * 4;
-    return __funnelshift_r(load<uint32_t>(body_ + min(at, last_word_)), load<uint32_t>(body_ + min(at + 4, last_word_)),
-                           bit);
+    const uint32_t bit = tokens_at_ * 8 + first * 4;
+    // Shared memory goes on after every payload.
+    const char* const at = body_ + min(bit / 32 * 4, last_word_);
+    return __funnelshift_r(load_as<uint32_t>(at), load_as<uint32_t>(at + 4), bit);
   }
   // The far ones of tokens first, ..., first + 7 that come before token `end`, as bits 4 i.
   __device__ uint32_t far_tokens(uint32_t first, uint32_t end) const {
@@ -240,7 +251,7 @@ class WindowRow {
         const uint32_t at = first + (__ffs(static_cast<int>(far)) - 1) / 4;
 #pragma unroll
         for (int plane = 0; plane < planes; ++plane) {
-          const uint32_t exponent = load<uint8_t>(body_ + far_at() + number * planes + plane);
+          const uint32_t exponent = load_as<uint8_t>(body_ + far_at() + number * planes + plane);
           store(list_ + plane * plane_bytes + at, static_cast<uint8_t>(exponent & exponent_mask >> 8 * plane));
         }
       }
@@ -294,16 +305,16 @@ class WindowRow {
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
           if constexpr (Type.rest_bytes != 0) {
-            rests[i] = load<uint32_t>(rest_at + 4 * i % vector_elems);
+            rests[i] = load_as<uint32_t>(rest_at + 4 * i % vector_elems);
             if ((4 * i + 4) % vector_elems == 0) rest_at += step;
           }
           if constexpr (Type.value_bytes == 4) {
-            tails[i] = tails_of_four(tail_at);
+            tails[i] = tails_of_four<Type>(tail_at);
             tail_at += step * Type.tail_bytes;
           }
         }
       }
-      const window::Heads heads = heads_of(exponents, word, rests[word % ahead], rest_bits[word]);
+      const window::Heads heads = heads_of_word<Type>(exponents, word, rests[word % ahead], rest_bits[word]);
       if constexpr (Type.value_bytes == 1) {
         (word % 4 == 0 ? vector.x : word % 4 == 1 ? vector.y : word % 4 == 2 ? vector.z : vector.w) = heads.pair[0];
         if (word % 4 != 3) continue;
@@ -318,7 +329,7 @@ class WindowRow {
       } else {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const uint64_t low = tail_of(tail_at, 0), high = tail_of(tail_at, 1);
+          const uint64_t low = tail_of(tail_at, 0, tail_bytes()), high = tail_of(tail_at, 1, tail_bytes());
           const uint32_t pair = heads.pair[half];
           store_part<is_output>(
               place, uint4{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32) | pair << 16,
@@ -333,55 +344,13 @@ class WindowRow {
     }
   }
 
-  // The heads of the elements of `word`.
-  __device__ static window::Heads heads_of(const Exponents& exponents, int word, uint32_t rest_bytes,
-                                           uint32_t rest_bits) {
-    if constexpr (exponents_in_word == 2) {
-      window::Heads heads;
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const uint32_t rest = __byte_perm(rest_bits, 0, i == 0 ? 0x4140 : 0x4342);
-        heads.pair[i] =
-            exponents[2 * word + i] << 4 | (rest & device::halves2(0xf)) | (rest << 11 & device::halves2(0x8000));
-      }
-      return heads;
-    } else if constexpr (is_trimmed_float16) {
-      using device::bytes4;
-      // The byte above has the sign, the exponent and two bits of the mantissa.
-      const uint32_t high = (rest_bytes & bytes4(0x80)) | exponents[word] << 2 | (rest_bytes >> 5 & bytes4(3));
-      const uint32_t low = rest_bytes << 3 & bytes4(0xf8);
-      return {{__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)}};
-    } else {
-      return window::heads_of<Type>(exponents[word], 0, rest_bytes, rest_bits);
-    }
-  }
-
-  // float32: the tails of four elements, two in each word.
-  __device__ static uint2 tails_of_four(const char* at) {
-    if constexpr (Type.tail_bytes == 2) return {load<uint32_t>(at), load<uint32_t>(at + 4)};
-    if constexpr (Type.tail_bytes == 0) return {0, 0};
-    const uint32_t bytes = load<uint32_t>(at);  // the upper bytes of the tails
-    return {__byte_perm(bytes, 0, 0x1404), __byte_perm(bytes, 0, 0x3424)};
-  }
-  // float64: the tail of the first or the second of two elements, in the low 48 bits.
-  __device__ uint64_t tail_of(const char* at, uint32_t number) const {
-    if (tail_bytes() == 6) {
-      if (number == 0) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + 4) & 0xffff} << 32;
-      return load<uint32_t>(at + 4) >> 16 | uint64_t{load<uint32_t>(at + 8)} << 16;
-    }
-    uint64_t tail = 0;
-    for (uint32_t i = 0; i < tail_bytes(); ++i)
-      tail |= uint64_t{load<uint8_t>(at + number * tail_bytes() + i)} << 8 * i;
-    return tail << 8 * (6 - tail_bytes());
-  }
-
   // The elements after the last lane are stored whole.
   template <bool is_output>
   __device__ void copy_rest(uint32_t lanes, char* to) const {
     for (uint32_t i = tile_.lane; i < elems_ % 32; i += tile_.lanes) {
       uint64_t value = 0;
       for (uint32_t byte = 0; byte < coded_bytes(); ++byte)
-        value |= uint64_t{load<uint8_t>(body_ + rest_at_ + i * coded_bytes() + byte)} << 8 * byte;
+        value |= uint64_t{load_as<uint8_t>(body_ + rest_at_ + i * coded_bytes() + byte)} << 8 * byte;
       // Bits above those of the element are lost.
       store_part<is_output>(to + (lanes * 32 + i) * sizeof(Staged), static_cast<Staged>(value << coder_.low_bits));
     }

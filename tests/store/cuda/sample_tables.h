@@ -59,11 +59,12 @@ inline Fill floats(ncast_dtype dtype, const Trim& trim) {
   };
 }
 // Values whose exponents all have codes or tokens: some of the latter are above the window. None is zero or far.
-inline Fill near_floats(ncast_dtype dtype) {
+// Most exponents are `highest` or a little lower; 0: they are about those of numbers near 1.
+inline Fill near_floats(ncast_dtype dtype, int64_t highest = 0) {
   const codec::window::ValueType type = codec::window::value_type(dtype);
   const int bits = 8 * type.value_bytes, mantissa = bits - 1 - type.exponent_bits;
   return [=](std::mt19937_64& random) {
-    const auto middle = (int64_t{1} << type.exponent_bits) / 2;
+    const int64_t middle = highest != 0 ? highest : (int64_t{1} << type.exponent_bits) / 2;
     const int below = std::countr_zero(random() | 1 << 8);
     const auto exponent = static_cast<uint64_t>(random() % 24 == 0 ? middle + 1 : std::max(middle - below, int64_t{1}));
     return (random() & 1) << (bits - 1) | exponent << mantissa | (random() & ((uint64_t{1} << mantissa) - 1));

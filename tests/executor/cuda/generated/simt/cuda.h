@@ -65,6 +65,12 @@ T __shfl_sync(uint32_t, T value, int lane) {
   std::memcpy(&value, &word, sizeof value);
   return value;
 }
+template <typename T>
+T __shfl_up_sync(uint32_t, T value, uint32_t delta, int width) {
+  const int lane = static_cast<int>(threadIdx.x % simt::lanes);
+  const int from = static_cast<uint32_t>(lane % width) >= delta ? lane - static_cast<int>(delta) : lane;
+  return __shfl_sync(~0u, value, from);
+}
 inline uint32_t __ballot_sync(uint32_t, bool value) {
   const uint64_t* const values = simt::exchange(value);
   uint32_t mask = 0;
