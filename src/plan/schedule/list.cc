@@ -118,6 +118,7 @@ class ListScheduler {
 
   StepGraph::Schedule run(const std::vector<uint32_t>& groups) {
     for (uint32_t count : groups) workers_.emplace_back(std::max<uint32_t>(1, count));
+    for (const std::vector<Worker>& workers : workers_) result_.busy_us.emplace_back(workers.size());
     if (rules_.divides_evenly) divide_evenly();
     while (!events_.empty()) {
       const double now = events_.first_time();
@@ -176,6 +177,7 @@ class ListScheduler {
     const auto tail = longest_ > 0 ? static_cast<int64_t>(node.tail / longest_ * classes) : 0;
     switch (rules_.priority) {
       case StepGraph::Priority::shortest_path: return {tail, node.turn, node.distance, index};
+      case StepGraph::Priority::earliest_chunk: return {node.chunk, 0, node.distance, index};
       case StepGraph::Priority::longest_path: break;
     }
     return {-tail, 0, node.distance, index};
@@ -205,7 +207,9 @@ class ListScheduler {
         return false;
       case Phase::ending: break;
     }
-    workers_[node.rank][result_.assignments[node.rank][node.group]].is_free = true;
+    const uint32_t worker = result_.assignments[node.rank][node.group];
+    workers_[node.rank][worker].is_free = true;
+    result_.busy_us[node.rank][worker] += now - run.begin - node.fixed_us;
     result_.durations[index] = now - run.begin;
     for (const auto& [later, delay] : node.after) {
       runs_[later].possible = std::max(runs_[later].possible, now + delay);
@@ -376,11 +380,15 @@ void StepGraph::set_turns(const Plan& plan) {
     Node& node = nodes_[i];
     if (node.after.empty()) {
       const auto own = static_cast<uint32_t>(uint64_t{chunks} * node.rank / plan.ranks.size());
-      node.turn = (chunk_of(node) + chunks - own) % chunks;
+      node.chunk = chunk_of(node);
+      node.turn = (node.chunk + chunks - own) % chunks;
       continue;
     }
-    node.turn = std::numeric_limits<uint32_t>::max();
-    for (const auto& [later, delay] : node.after) node.turn = std::min(node.turn, nodes_[later].turn);
+    node.chunk = node.turn = std::numeric_limits<uint32_t>::max();
+    for (const auto& [later, delay] : node.after) {
+      node.chunk = std::min(node.chunk, nodes_[later].chunk);
+      node.turn = std::min(node.turn, nodes_[later].turn);
+    }
   }
 }
 

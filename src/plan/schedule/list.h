@@ -19,7 +19,8 @@ struct Node {
   std::vector<simulate::Load> transfer;            // then: transfers, in microseconds of idle links
   double fixed_us = 0;                             // at last: time until it ends
   uint32_t distance = 0;                           // to the rank that it sends to
-  uint32_t turn = 0;                               // of the first chunk of the result that needs the step
+  uint32_t chunk = 0;                              // of the result, the first one that needs the step
+  uint32_t turn = 0;                               // of that chunk, if ranks begin with different ones
   uint32_t before = 0;                             // number of steps that it waits for
   std::vector<std::pair<uint32_t, double>> after;  // nodes that wait for this one, and for how long after its end
   double duration = 0;                             // estimated
@@ -34,8 +35,9 @@ class StepGraph {
 
   // Which step begins first if several could.
   enum class Priority : uint8_t {
-    longest_path,  // the one with the longest path after it
-    shortest_path  // the one with the shortest path after it; if paths are about equal, the one for the earlier chunk
+    longest_path,   // the one with the longest path after it
+    shortest_path,  // the one with the shortest path after it; if paths are about equal, the one for the earlier chunk
+    earliest_chunk  // the one that the first chunk of the result needs
   };
   struct Rules {
     Priority priority = Priority::longest_path;
@@ -44,10 +46,11 @@ class StepGraph {
     bool divides_evenly = false;
   };
   struct Schedule {
-    std::vector<Assignment> assignments;  // by rank
-    PlanTimes order;                      // `begin` of a step: how many steps begin before it
-    std::vector<double> durations;        // by node
-    double microseconds = 0;              // without the launch
+    std::vector<Assignment> assignments;       // by rank
+    PlanTimes order;                           // `begin` of a step: how many steps begin before it
+    std::vector<double> durations;             // by node
+    std::vector<std::vector<double>> busy_us;  // by rank and merged group; 0: it has no steps
+    double microseconds = 0;                   // without the launch
   };
   // Lets every step begin as soon as a merged group of its rank is free.
   // groups: the number of merged groups, by rank.

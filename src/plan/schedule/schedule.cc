@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "plan/lower/lower.h"
+#include "plan/schedule/counts.h"
+#include "plan/schedule/divided.h"
 #include "plan/schedule/list.h"
 #include "plan/schedule/merge.h"
 #include "plan/schedule/split.h"
-#include "plan/schedule/symmetry.h"
 #include "plan/verify/verify.h"
 #include "status/error.h"
 
@@ -44,6 +45,14 @@ uint64_t steps_of(const Plan& plan) {
 // What ResCCL reports is that no thread block is idle for more than this share of the time.
 bool is_idle(const Side& side) { return side.most_idle > 0.22; }
 
+// Of plans in which no group is idle for long, compared with others.
+constexpr double groups_for_less_idleness = 1.25;
+
+// Whether it seems worthwhile to search for a plan that is less idle, or as good and smaller.
+bool is_open(const Result& result) {
+  return is_idle(result.after) || result.after.groups > groups_for_less_idleness * result.fewest_groups;
+}
+
 bool is_proved(const Plan& plan) { return verify::verify(plan).verdict == verify::Verdict::proved; }
 
 Side side_of(const simulate::Prediction& prediction) {
@@ -62,47 +71,6 @@ Side side_of(const simulate::Prediction& prediction) {
   return side;
 }
 
-// A plan of split(). Of ranks that do the same, one is scheduled.
-class Divided {
- public:
-  Divided(Plan divided, const simulate::Machine& machine, const simulate::Options& simulation)
-      : plan_(std::move(divided)),
-        symmetry_(find_symmetry(plan_, machine)),
-        simulated_(plan_),
-        graph_(graph_of(machine, simulation)) {}
-
-  const Plan& simulated() const { return simulated_; }  // without the groups of the other ranks
-  const simulate::Orbits& orbits() const { return symmetry_.orbits; }
-  bool is_symmetric() const { return !symmetry_.is_trivial(); }
-  const StepGraph& graph() const { return graph_; }
-
-  // The plan with the groups of all ranks merged.
-  Plan merged(const StepGraph::Schedule& schedule) const {
-    PlanTimes order(plan_.ranks.size());
-    std::vector<Assignment> assignments(plan_.ranks.size());
-    for (size_t rank = 0; rank < plan_.ranks.size(); ++rank)
-      for (uint32_t group : symmetry_.groups[rank]) {
-        const uint32_t simulated = symmetry_.orbits.ranks[rank];
-        order[rank].push_back(schedule.order[simulated][group]);
-        assignments[rank].push_back(schedule.assignments[simulated][group]);
-      }
-    return merge(plan_, order, assignments);
-  }
-
- private:
-  StepGraph graph_of(const simulate::Machine& machine, simulate::Options simulation) {
-    for (size_t rank = 0; rank < plan_.ranks.size(); ++rank)
-      if (!symmetry_.orbits.is_simulated(rank)) simulated_.ranks[rank].groups.clear();
-    simulation.orbits = &symmetry_.orbits;
-    return {simulated_, machine, simulation};
-  }
-
-  Plan plan_;
-  Symmetry symmetry_;
-  Plan simulated_;
-  StepGraph graph_;
-};
-
 class Search {
  public:
   Search(const Plan& plan, const simulate::Machine& machine, const Options& options)
@@ -116,7 +84,7 @@ class Search {
     simulate::Prediction prediction;
     if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
     before_ = side_of(prediction);
-    Result best{plan_, before_, before_};
+    Result best{plan_, before_, before_, before_.groups};
     if (options_.max_groups != 0) {
       if (ncast_status status = meet_limit(&best)) return status;
     }
@@ -127,10 +95,11 @@ class Search {
 
   // Searches further for plans that are not slower than `limit_us` and better than `best`, a plan of the same
   // operation.
-  ncast_status improve(double limit_us, Result* best) {
+  ncast_status improve(double limit_us, CountSearch* counts, Result* best) {
     if (ncast_status status = prepare()) return status;
     before_ = best->before;
-    shrink_divided(limit_us, best);
+    shrink_divided(limit_us, counts, best);
+    spread(limit_us, counts, best);
     return NCAST_OK;
   }
 
@@ -166,25 +135,37 @@ class Search {
     return simulated(merge(plan_, times_, assignments), nullptr, limit_us);
   }
 
+  using Priority = StepGraph::Priority;
+
   // The plan with the divided groups in so many groups of each rank, in the order of list schedules. How long steps
   // take depends on what runs beside them, so each schedule is made with the times of the one before.
-  bool list(const std::vector<uint32_t>& groups, double limit_us, Result* best) const {
+  // trial: gets the schedule with the least idle groups of those that are not slower than limit_us, or the shortest.
+  bool list(const std::vector<uint32_t>& groups, double limit_us, const std::vector<Priority>& priorities,
+            std::optional<Trial>* trial, Result* best) const {
     constexpr int rounds = 3;
     constexpr double inaccuracy = 1.01;  // of the times of list schedules, which are of one micro-batch
     const bool is_one_batch = options_.simulation.max_batches == 1;
     if (!divided_ || (is_one_batch && divided_->graph().least_us(groups) > limit_us)) return false;
     bool any = false;
     for (const bool evenly : {false, true})
-      for (const auto priority : {StepGraph::Priority::longest_path, StepGraph::Priority::shortest_path}) {
+      for (const Priority priority : priorities) {
         StepGraph graph = divided_->graph();
         for (int round = 0; round < rounds; ++round) {
           const StepGraph::Schedule found = graph.schedule(groups, {priority, evenly});
           graph.set_durations(found.durations);
+          if (trial != nullptr) take_less_idle(limit_us, divided_->trial_of(groups, found), trial);
           if (is_one_batch && found.microseconds > limit_us * inaccuracy) continue;
           any |= take_divided(*divided_, limit_us, found, best);
         }
       }
     return any;
+  }
+
+  static void take_less_idle(double limit_us, Trial found, std::optional<Trial>* trial) {
+    const auto rank_of = [&](const Trial& one) {
+      return std::pair(one.microseconds > limit_us ? one.microseconds : 0, one.most_idle);
+    };
+    if (!*trial || rank_of(found) < rank_of(**trial)) *trial = std::move(found);
   }
 
   // Takes a list schedule that is better than `best`, as take_better() does. Only if it seems to be better, all ranks
@@ -200,13 +181,14 @@ class Search {
 
   // Empty if the plan does not complete in limit_us.
   std::optional<Result> simulated(Plan plan, const simulate::Orbits* orbits, double limit_us) const {
-    Result result{std::move(plan), before_, {}};
+    Result result{std::move(plan), before_, {}, 0};
     simulate::Options simulation = options_.simulation;
     simulation.orbits = orbits;
     simulation.most_us = limit_us;
     simulate::Prediction prediction;
     if (simulate::simulate(result.plan, machine_, simulation, &prediction)) return std::nullopt;
     result.after = side_of(prediction);
+    result.fewest_groups = result.after.groups;
     return result;
   }
 
@@ -228,12 +210,12 @@ class Search {
     return std::ranges::all_of(plan.ranks, [&](const Rank& rank) { return rank.groups.size() <= options_.max_groups; });
   }
 
-  // Whether a plan is better than `best`: it has fewer groups, or as many that are less idle. Plans in which no group
-  // is idle for long may have some more.
-  static bool is_better(const Side& found, const Side& best) {
-    constexpr double groups_for_less_idleness = 1.25;
-    const auto rank_of = [](const Side& side) {
-      return std::tuple(side.groups * (is_idle(side) ? groups_for_less_idleness : 1), side.most_idle);
+  // Whether a plan is better than `best`. One in which no group is idle for long is, if it has fewer groups than the
+  // given plan, or not many more than `best`. Otherwise one with fewer groups is, or with as many that are less idle.
+  bool is_better(const Side& found, const Side& best) const {
+    const auto rank_of = [&](const Side& side) {
+      const bool is_good = !is_idle(side) && (side.groups < before_.groups || !is_idle(before_));
+      return std::tuple(!is_good, side.groups * (is_idle(side) ? groups_for_less_idleness : 1), side.most_idle);
     };
     return rank_of(found) < rank_of(best);
   }
@@ -242,6 +224,7 @@ class Search {
   bool take_better(double limit_us, std::optional<Result> found, Result* best) const {
     if (!found || found->after.microseconds > limit_us) return false;
     if (options_.max_groups != 0 && !fits(found->plan)) return false;
+    found->fewest_groups = best->fewest_groups = std::min(best->fewest_groups, found->after.groups);
     if (is_better(found->after, best->after) && is_proved(found->plan)) *best = std::move(*found);
     return true;
   }
@@ -270,27 +253,55 @@ class Search {
       else
         least = middle + 1;
     }
-    shrink_divided(limit_us, best);
+    CountSearch counts(limit_us, group_limit());
+    shrink_divided(limit_us, &counts, best);
   }
 
   // Searches for the largest share of the time for which the groups can be busy, and then for a few more groups that
   // are less idle.
-  void shrink_divided(double limit_us, Result* best) const {
+  void shrink_divided(double limit_us, CountSearch* counts, Result* best) const {
     if (!divided_) return;
     double reached = 0.25, missed = 8;
+    const std::vector<Priority> priorities = {Priority::longest_path, Priority::shortest_path};
     std::vector<uint32_t> last;
     bool last_found = false;
+    std::optional<Trial> last_trial, trial;
     const auto is_found = [&](double share) {
       std::vector<uint32_t> groups = groups_for(limit_us * share);
-      if (groups != last) last_found = list(groups, limit_us, best);
+      if (groups != last) {
+        last_trial.reset();
+        last_found = list(groups, limit_us, priorities, &last_trial, best);
+      }
       last = std::move(groups);
+      if (last_found && last_trial) trial = last_trial;
       return last_found;
     };
     while (missed > reached * 1.04) {
       const double share = std::sqrt(reached * missed);
       (is_found(share) ? reached : missed) = share;
     }
-    for (int percent = 105; percent <= 125 && is_idle(best->after); percent += 5) is_found(reached * 100 / percent);
+    for (int percent = 105; percent <= 125 && is_open(*best); percent += 5) is_found(reached * 100 / percent);
+    if (trial || last_trial) counts->add(std::move(trial ? *trial : *last_trial));
+  }
+
+  // Tries other numbers of groups until few of them are not idle for long, or the last ones have not been better.
+  void spread(double limit_us, CountSearch* counts, Result* best) const {
+    constexpr int rounds = 6, patience = 2;
+    double least_idle = 1;
+    counts->begin_again();
+    for (int round = 0, last_better = 0; round < rounds && round - last_better <= patience; ++round) {
+      const auto groups = is_open(*best) ? counts->next() : std::nullopt;
+      if (!groups) break;
+      std::optional<Trial> trial;
+      list(*groups, limit_us, {Priority::longest_path, Priority::shortest_path, Priority::earliest_chunk}, &trial,
+           best);
+      if (!trial) continue;
+      if (trial->microseconds <= limit_us && trial->most_idle < least_idle) {
+        least_idle = trial->most_idle;
+        last_better = round;
+      }
+      counts->add(std::move(*trial));
+    }
   }
 
   // By rank, how many groups have the work if each is busy for so long.
@@ -326,7 +337,7 @@ std::optional<Plan> split_steps(const Plan& lowered, const simulate::Machine& ma
 
 ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, const Options& options, Result* result) {
   if (ncast_status status = Search(lowered, machine, options).run(result)) return status;
-  if (!is_idle(result->after)) return NCAST_OK;
+  if (!is_open(*result)) return NCAST_OK;
   const std::optional<Plan> parts = split_steps(lowered, machine, options);
   if (!parts) return NCAST_OK;
   const double limit_us = std::max(result->before.microseconds, result->after.microseconds) * (1 + tolerance);
@@ -335,14 +346,15 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
   // Steps of one chunk have been tried.
   uint32_t instances = steps_of(*parts) == steps_of(lowered) ? 2 : 1;
   uint64_t simulated_steps = max_steps;
+  CountSearch counts(limit_us, limited.max_groups);
   for (; instances <= options.max_instances; ++instances) {
-    if (!is_idle(result->after) && simulated_steps > few_steps) break;
+    if (!is_open(*result) && simulated_steps > few_steps) break;
     Plan replicated = *parts;
     replicated.instances = instances;
     // What has been found remains valid if the steps become too many.
     if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps) break;
     Search search(replicated, machine, limited);
-    if (search.improve(limit_us, result) != NCAST_OK) break;
+    if (search.improve(limit_us, &counts, result) != NCAST_OK) break;
     simulated_steps = search.simulated_steps() / instances * (instances + 1);
   }
   return NCAST_OK;

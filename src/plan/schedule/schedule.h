@@ -10,7 +10,8 @@
 // Results are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one
 // that passes and that the verifier proves. If that still leaves a group idle for long, steps of several chunks are
 // divided too, so that phases of the plan overlap. Then this is repeated with two instances of the plan and more, each
-// for a part of every chunk. They have more connections with less work each, which can be divided more evenly.
+// for a part of every chunk. They have more connections with less work each, which can be divided more evenly. Each
+// time, ranks get other numbers of groups, too, for which the schedules before predict that none is idle (counts.h).
 #pragma once
 
 #include "plan/ir.h"
@@ -34,6 +35,7 @@ struct Side {
 struct Result {
   Plan plan;
   Side before, after;
+  uint32_t fewest_groups = 0;  // of plans that were found and take no longer, even if groups are idle for long
 };
 
 // `lowered` must be proved. Groups with barriers or loops are left as they are, and so are plans with independent

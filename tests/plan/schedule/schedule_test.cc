@@ -10,19 +10,10 @@
 #include "plan/json/json.h"
 #include "plan/schedule/split.h"
 #include "plan/verify/verify.h"
+#include "schedules.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
-
-constexpr const char* machine_text = R"({"narrowcast_machine": 1, "gpus_per_host": 4, "link_gbps": 100,
-  "link_packets_gbps": 50, "link_latency_us": 1, "ctas": 64, "cta_move_gbps": 400, "cta_reduce_gbps": 400,
-  "cta_encode_gbps": 40, "cta_decode_gbps": 40, "slot_latency_us": 0, "coded_latency_us": 1, "step_us": 0.1, "launch_us": 1})";
-
-simulate::Machine test_machine() {
-  simulate::Machine machine;
-  REQUIRE(simulate::read_machine(machine_text, &machine) == NCAST_OK);
-  return machine;
-}
 
 // A broadcast from rank 0 through ranks 1 and 2 to rank 3, with a group for each connection: rank r receives into its
 // output and another group then forwards it.
@@ -49,15 +40,6 @@ Plan chain(const std::string& extra_group = "") {
   REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
   REQUIRE(verify::verify(plan).verdict == verify::Verdict::proved);
   return plan;
-}
-
-Result schedule_of(const Plan& plan, uint32_t max_groups = 0, uint32_t max_instances = 4) {
-  Result result;
-  const Options options{{.piece_bytes = 1'000'000, .max_batches = 1}, max_groups, max_instances};
-  const ncast_status status = schedule(plan, test_machine(), options, &result);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  CHECK(verify::verify(result.plan).verdict == verify::Verdict::proved);
-  return result;
 }
 
 TEST_CASE("groups that are never busy together are merged, in the order of their steps") {

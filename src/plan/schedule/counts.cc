@@ -1,0 +1,54 @@
+#include "plan/schedule/counts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace narrowcast::plan::schedule {
+namespace {
+
+constexpr double no_limit = std::numeric_limits<double>::infinity();
+
+// The share of the time in which the groups of the busiest rank work.
+double most_busy(const Trial& trial) {
+  double most = 0;
+  for (size_t rank = 0; rank < trial.groups.size(); ++rank)
+    most = std::max(most, trial.busy_us[rank] / trial.groups[rank] / trial.microseconds);
+  return most;
+}
+
+}  // namespace
+
+std::optional<std::vector<uint32_t>> CountSearch::next() {
+  constexpr double ratio = 0.97;    // of times that are tried
+  constexpr int times = 46;         // down to a quarter of the limit
+  constexpr double distrust = 0.3;  // of predictions for other times, and from trials with idle groups
+  double least = no_limit;
+  std::optional<std::vector<uint32_t>> best;
+  const auto consider = [&](std::vector<uint32_t> groups, double cost) {
+    if (cost >= least || seen_.contains(groups)) return;
+    least = cost;
+    best = std::move(groups);
+  };
+  for (const Trial& trial : trials_) {
+    consider(trial.groups, trial.most_idle);
+    const double reached = most_busy(trial);
+    for (const double busy : {reached, (reached + 1) / 2})
+      for (int time = 0; time < times; ++time) {
+        const double us = limit_us_ * std::pow(ratio, time);
+        std::vector<uint32_t> groups;
+        double idle = 0;
+        for (const double work_us : trial.busy_us) {
+          const double needed = std::ceil(work_us / (us * busy) * (1 - 1e-9));
+          groups.push_back(static_cast<uint32_t>(std::clamp<double>(needed, 1, most_)));
+          idle = std::max(idle, needed <= most_ ? 1 - work_us / (us * groups.back()) : no_limit);
+        }
+        const double change = std::abs(std::log(us / trial.microseconds)) + std::log(busy / reached);
+        consider(std::move(groups), idle + distrust * (change + trial.most_idle));
+      }
+  }
+  if (best) seen_.insert(*best);
+  return best;
+}
+
+}  // namespace narrowcast::plan::schedule

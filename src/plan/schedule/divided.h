@@ -1,0 +1,43 @@
+// A plan of split(), of which one rank is scheduled for all that do the same.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "plan/ir.h"
+#include "plan/schedule/counts.h"
+#include "plan/schedule/list.h"
+#include "plan/schedule/symmetry.h"
+
+namespace narrowcast::plan::schedule {
+
+class Divided {
+ public:
+  Divided(Plan divided, const simulate::Machine& machine, const simulate::Options& simulation)
+      : plan_(std::move(divided)),
+        symmetry_(find_symmetry(plan_, machine)),
+        simulated_(plan_),
+        graph_(graph_of(machine, simulation)) {}
+
+  const Plan& simulated() const { return simulated_; }  // without the groups of the other ranks
+  const simulate::Orbits& orbits() const { return symmetry_.orbits; }
+  bool is_symmetric() const { return !symmetry_.is_trivial(); }
+  const StepGraph& graph() const { return graph_; }
+
+  // The plan with the groups of all ranks merged.
+  Plan merged(const StepGraph::Schedule& schedule) const;
+
+  // How evenly a schedule for so many groups of each rank occupies them.
+  Trial trial_of(const std::vector<uint32_t>& groups, const StepGraph::Schedule& schedule) const;
+
+ private:
+  StepGraph graph_of(const simulate::Machine& machine, simulate::Options simulation);
+
+  Plan plan_;
+  Symmetry symmetry_;
+  Plan simulated_;
+  StepGraph graph_;
+};
+
+}  // namespace narrowcast::plan::schedule
