@@ -2,11 +2,12 @@
 
     fit_machine.py FILE... [--predict FILE]... -o RESULT
 
-FILE is a report of `narrowcast bench` or a cost model of `narrowcast tune`. The search begins with guesses that no
-measurement went into and minimizes the errors of the predictions (fourth powers, so that large errors count) of all
-calls of at least 1 MiB that plans describe. Predictions are not smooth, so it goes on from places around the best one
-(--restarts). Calls of the files of --predict are predicted and not fitted. RESULT gets the description and every call
-with its prediction. Needs no GPU.
+FILE is a report of `narrowcast bench` or a cost model of `narrowcast tune`. The search begins with rounded numbers of
+an earlier one. It minimizes the errors of the predictions (fourth powers, so that large errors count) of all calls of
+at least 1 MiB that plans describe. Predictions are not smooth, so it goes on from places around the best one
+(--restarts).
+Calls of the files of --predict are predicted and not fitted. RESULT gets the description and every call with its
+prediction. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ SMALLEST_BYTES = 1 << 20  # of the larger buffer
 MOST_CTAS = 64
 #: Weights that shrink as bfloat16 weights do, of which the curves of cost models are.
 CURVES_RATIO = 0.6976
-#: Guesses: NVLink's rate from its data sheet, and round numbers.
+#: Where the search begins: rounded numbers of an earlier search.
 START = {
-    "link_gbps": 450, "link_response_share": 0.1, "link_packets_gbps": 300, "link_packets_response_share": 0.1,
-    "link_latency_us": 1.0, "cta_move_gbps": 100, "cta_reduce_gbps": 100, "cta_encode_gbps": 30, "cta_decode_gbps": 30,
-    "reducing_codec_share": 0.8, "slot_latency_us": 1.0, "coded_latency_us": 2.0, "reduce_latency_us": 1.0,
-    "step_us": 0.2, "launch_us": 1.5, "slots_launch_us": 1.5,
+    "link_gbps": 370, "link_response_share": 0.13, "link_packets_gbps": 320, "link_packets_response_share": 0.27,
+    "link_latency_us": 0.85, "cta_move_gbps": 120, "cta_reduce_gbps": 110, "cta_encode_gbps": 34,
+    "cta_decode_gbps": 130, "reducing_codec_share": 0.59, "slot_latency_us": 1.3, "coded_latency_us": 1.2,
+    "reduce_latency_us": 1.3, "step_us": 0.65, "launch_us": 0.12, "slots_launch_us": 2.4,
 }  # fmt: skip
 Vector = npt.NDArray[np.float64]
 
@@ -67,6 +68,11 @@ class Case(NamedTuple):
         if by_blocks and reduces:  # every warp does everything
             for rank in model["ranks"]:
                 rank["groups"] = [{"steps": [step for group in rank["groups"] for step in group["steps"]]}]
+        if by_blocks and not reduces and not relays:  # every message is encoded, by a warp of its own
+            model["in_place"] = "no"
+            for rank in model["ranks"]:
+                rank["groups"] = [{"steps": [{**step, "to": [to]}]} for group in rank["groups"]
+                                  for step in group["steps"] for to in step["to"]]  # fmt: skip
         return NativePlan.read(json.dumps(model)).lower()
 
     def predict(self, lowered: NativePlan, machine: dict[str, Any]) -> float:

@@ -20,6 +20,9 @@ class Agenda {
  public:
   explicit Agenda(size_t runs) : place_(runs, absent) {}
 
+  // There can be so many runs from now on.
+  void grow(size_t runs) { place_.resize(runs, absent); }
+
   bool empty() const { return heap_.empty(); }
   // Replaces the event of the run, if it has one.
   void set(double time, uint32_t run) {

@@ -1,20 +1,51 @@
 #include "plan/simulate/batches.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 namespace narrowcast::plan::simulate {
 namespace {
 
-// The least bytes of a chunk in a micro-batch. A worker's micro-batch stands for the blocks that some warps of each CTA
-// have in flight: all workers together for 128 KiB of each CTA, which is what warps with 4 KiB each move at a time and
-// have sent ahead. Packets are short.
-double least_part_bytes(const Plan& plan, const Machine& machine) {
-  constexpr double packet_part_bytes = 128 << 10, slots_part_bytes_of_cta = 16 << 10;
-  return uses_slots(plan) ? slots_part_bytes_of_cta * machine.ctas : packet_part_bytes;
-}
+constexpr double block_bytes = 4096;
 
 double chunk_bytes_of(const Plan& plan, const Options& options) {
   return static_cast<double>(options.piece_bytes) / plan.chunks;
+}
+
+// A reduction in slots is executed in turns. Its warps, of which a CTA has 15 and one that raises flags, work in step:
+// in each turn a warp handles one block of every chunk, and there are the fewest warps that take that many turns.
+struct Turns {
+  double count;
+  uint32_t workers;  // each stands for some warps of every CTA
+};
+Turns turns_of(double chunk_bytes, const Machine& machine, const Options& options) {
+  constexpr double warps_of_cta = 15;
+  const double blocks = std::ceil(chunk_bytes / block_bytes);
+  const double count = std::max(1.0, std::ceil(blocks / (warps_of_cta * machine.ctas)));
+  const double warps = std::round(blocks / count / machine.ctas);
+  return {count, static_cast<uint32_t>(std::clamp<double>(warps, 1, std::max(1u, options.workers)))};
+}
+
+// A single micro-batch is the whole call.
+bool has_turns(const Plan& plan, const Options& options) {
+  return options.max_batches > 1 && uses_slots(plan) && reduces(plan);
+}
+
+// The most groups of a rank that send, or receive, values in slots. They share the warps.
+size_t transferring_groups(const Plan& plan) {
+  size_t most = 1;
+  const auto count = [&](const Rank& rank, auto operands) {
+    return static_cast<size_t>(std::ranges::count_if(rank.groups, [&](const Group& group) {
+      return std::ranges::any_of(group.steps, [&](const Step& step) {
+        return std::ranges::any_of(operands(step), [](const Operand& one) { return one.place == Place::message; });
+      });
+    }));
+  };
+  for (const Rank& rank : plan.ranks)
+    most = std::max({most, count(rank, [](const Step& step) { return std::span(step.from); }),
+                     count(rank, [](const Step& step) { return std::span(step.to); })});
+  return most;
 }
 
 }  // namespace
@@ -24,8 +55,28 @@ bool uses_slots(const Plan& plan) {
       plan.channels, [](const Channel& channel) { return channel.kind == ChannelKind::ring && !channel.packets; });
 }
 
+bool reduces(const Plan& plan) {
+  const auto is_reduction = [](const Step& step) {
+    return step.kind == StepKind::reduce ||
+           std::ranges::any_of(step.body, [](const Step& inner) { return inner.kind == StepKind::reduce; });
+  };
+  return std::ranges::any_of(plan.ranks, [&](const Rank& rank) {
+    return std::ranges::any_of(rank.groups,
+                               [&](const Group& group) { return std::ranges::any_of(group.steps, is_reduction); });
+  });
+}
+
 double full_batches_of(const Plan& plan, const Machine& machine, const Options& options) {
-  return chunk_bytes_of(plan, options) / least_part_bytes(plan, machine);
+  constexpr double packets_bytes = 128 << 10;  // packets are short
+  const double bytes = chunk_bytes_of(plan, options);
+  if (!uses_slots(plan)) return bytes / packets_bytes;
+  if (has_turns(plan, options)) {
+    const Turns turns = turns_of(bytes, machine, options);
+    return turns.count * turns.workers;
+  }
+  // A warp that moves blocks has four of them in work or sent ahead.
+  const double groups = options.max_batches > 1 ? static_cast<double>(transferring_groups(plan)) : 1;
+  return bytes / (4 * block_bytes * machine.ctas) * groups;
 }
 
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options) {
@@ -37,7 +88,9 @@ Batches batches_of(const Plan& plan, const Machine& machine, const Options& opti
   const auto by_size = static_cast<uint64_t>(full_batches_of(plan, machine, options));
   const uint64_t most = std::max<uint64_t>(1, std::min<uint64_t>(options.max_batches, most_tasks / steps));
   const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(by_size, 1, most));
-  return {count, chunk_bytes_of(plan, options) / count};
+  const double bytes = chunk_bytes_of(plan, options);
+  const uint32_t workers = has_turns(plan, options) ? turns_of(bytes, machine, options).workers : options.workers;
+  return {count, bytes / count, std::clamp(workers, 1u, count)};
 }
 
 }  // namespace narrowcast::plan::simulate

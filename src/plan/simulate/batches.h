@@ -10,10 +10,12 @@ namespace narrowcast::plan::simulate {
 struct Batches {
   uint32_t count = 1;
   double chunk_bytes = 0;  // of a chunk, in each
+  uint32_t workers = 1;    // how many of them a group executes at a time
 };
 
-// Whether values move in slots.
+// Whether values move in slots, and whether some are reduced.
 bool uses_slots(const Plan& plan);
+bool reduces(const Plan& plan);
 
 // The whole call, in at most options.max_batches micro-batches. Large plans are divided into fewer: their own chunks
 // already make pipelines.

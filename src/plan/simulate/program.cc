@@ -25,17 +25,6 @@ void join_equal(std::vector<Load>* loads) {
   *loads = std::move(joined);
 }
 
-bool reduces(const Plan& plan) {
-  const auto is_reduction = [](const Step& step) {
-    return step.kind == StepKind::reduce ||
-           std::ranges::any_of(step.body, [](const Step& inner) { return inner.kind == StepKind::reduce; });
-  };
-  return std::ranges::any_of(plan.ranks, [&](const Rank& rank) {
-    return std::ranges::any_of(rank.groups,
-                               [&](const Group& group) { return std::ranges::any_of(group.steps, is_reduction); });
-  });
-}
-
 }  // namespace
 
 Programs::Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
@@ -70,7 +59,6 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
       all.push_back(std::move(program));
     }
   }
-  if (batches.count > options.workers && !options.records_timeline) join_sends();
   for (Program& program : all)
     for (Task& task : program.tasks) join_equal(&task.transfer);
   count_transfers(batches.count);
@@ -113,33 +101,6 @@ void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Progr
   }
 }
 
-// Sends that follow each other become one transfer if there are many micro-batches. Those of a worker stand for the
-// blocks of many warps, which at any time are at different ones of these sends, and use all links alike. A message that
-// must be received before the next one can be sent is not held back: one that shares a ring that is too short for all
-// messages of a micro-batch, or that another group's step follows.
-void Programs::join_sends() {
-  std::vector<uint32_t> messages(plan_.channels.size());
-  for (const Program& program : all)
-    for (const Task& task : program.tasks)
-      for (uint32_t channel : task.sends) ++messages[channel];
-  const auto fits_ring = [&](const Operand& to) {
-    return to.place == Place::message && messages[channel_for(to.channel)] <= plan_.channels[to.channel].depth;
-  };
-  const auto is_send = [&](const Task& task) {
-    return task.step->kind == StepKind::copy && task.step->from[0].place == Place::local &&
-           task.reads_packets.empty() && std::ranges::all_of(task.step->to, fits_ring);
-  };
-  for (Program& program : all)
-    for (size_t i = 0; i + 1 < program.tasks.size(); ++i) {
-      Task &task = program.tasks[i], &next = program.tasks[i + 1];
-      if (!is_send(task) || !is_send(next) || !next.step->after.empty()) continue;
-      next.transfer.insert(next.transfer.begin(), task.transfer.begin(), task.transfer.end());
-      next.sends.insert(next.sends.begin(), task.sends.begin(), task.sends.end());
-      task.transfer.clear();
-      task.sends.clear();
-    }
-}
-
 void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) {
   if (from == to) return;
   const auto host = [&](uint32_t rank) { return static_cast<int>(rank) / machine_.gpus_per_host; };
@@ -164,19 +125,26 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
   if (step.from.empty()) return task;
   double cta_us = 0;  // the work of one CTA that had the task for itself
   const auto add_work = [&](double gbps, double times = 1) { cta_us += times * bytes / bytes_per_us(gbps); };
-  bool encodes = false, sends_slots = false;
+  // A payload that is only passed on is neither decoded nor encoded.
+  const auto is_passed_on = [&](const Operand& to) {
+    return step.kind == StepKind::copy && step.from[0].place == Place::message && to.place == Place::message &&
+           to.codec == step.from[0].codec;
+  };
+  const bool only_passes_on = std::ranges::all_of(step.to, is_passed_on);
+  bool encodes = false, sends_slots = false, gets = false;
   uint32_t decoded = 0, received_slots = 0;
   const auto add = [&](const Operand& operand, bool is_source) {
     const bool coded = operand.codec != NCAST_CODEC_RAW;
     const double wire_bytes = coded ? bytes * options_.ratio : bytes;
     add_work(machine_.cta_move_gbps);
-    if (coded && is_source) add_work(codec_share_ * machine_.cta_decode_gbps);
-    if (is_source)
-      decoded += coded;
-    else
-      encodes |= coded;
+    if (is_source && coded && !only_passes_on) {
+      add_work(codec_share_ * machine_.cta_decode_gbps);
+      ++decoded;
+    }
+    if (!is_source) encodes |= coded && !is_passed_on(operand);
     uint32_t holder = rank;
     if (operand.place == Place::everywhere) {
+      (is_source ? gets : task.puts) = true;
       for (int other : plan_.channels[operand.channel].ranks) {
         const auto peer = static_cast<uint32_t>(other);
         is_source ? add_link_loads(peer, rank, wire_bytes, false, &task)
@@ -187,6 +155,8 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
       const auto from = static_cast<uint32_t>(channel.from), to = static_cast<uint32_t>(channel.to);
       holder = from == rank ? to : from;
       const bool packets = operand.packets || channel.packets;
+      gets |= is_source && operand.place == Place::remote;
+      task.puts |= !is_source && operand.place == Place::remote && !packets;
       if (operand.place == Place::message && !is_source) task.sends.push_back(channel_for(operand.channel));
       if (operand.place == Place::message && !packets) {
         if (is_source)
@@ -207,8 +177,12 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
   for (const Operand& operand : step.from) add(operand, true);
   for (const Operand& operand : step.to) add(operand, false);
   if (encodes) add_work(codec_share_ * machine_.cta_encode_gbps);  // once for all destinations
+  // Stores to other ranks are asynchronous. A single micro-batch stands for many blocks, which do not fit a ring.
+  task.posts = options_.max_batches > 1 && !gets && !task.transfer.empty();
   // A warp handles its sources one after another.
-  task.fixed_us += machine_.slot_latency_us * (received_slots + (sends_slots ? 1 : 0));
+  task.fixed_us += machine_.slot_latency_us * received_slots;
+  // Values to send are loaded ahead, while the warp works on an earlier block.
+  if (sends_slots) (task.posts ? task.first_us : task.fixed_us) += machine_.slot_latency_us;
   task.fixed_us += machine_.coded_latency_us * (decoded + (encodes ? 1 : 0));
   if (step.kind == StepKind::reduce) {
     add_work(machine_.cta_reduce_gbps, static_cast<double>(step.from.size()));

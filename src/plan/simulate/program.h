@@ -24,6 +24,9 @@ struct Task {
   uint32_t number = 0;                                  // of the step in its group
   bool is_last_part = true;                             // of a step that a loop repeats
   double fixed_us = 0;                                  // latency that no rate shortens
+  double first_us = 0;                                  // in a worker's first micro-batch, in addition
+  bool posts = false;                                   // the next step does not wait for the transfer
+  bool puts = false;                                    // but signals do
   std::vector<Load> work;                               // of the CTAs, first
   std::vector<Load> transfer;                           // over links
   std::vector<uint32_t> sends;                          // channels on which messages arrive after the transfer
@@ -60,7 +63,6 @@ class Programs {
  private:
   void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program);
   Task task_of(const Program& program, const Step& step, double bytes);
-  void join_sends();
   void count_transfers(uint32_t batches);
   void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task);
 

@@ -52,6 +52,8 @@ struct Run {
   double updated = 0;  // when `left` was computed
   double begin = 0;    // of the task
   bool at_barrier = false;
+  uint32_t owner = 0;  // of a transfer that was posted, the run that posted it; of others, themselves
+  uint32_t puts = 0;   // posted transfers that signals wait for
 };
 
 // When the workers of a program were busy.

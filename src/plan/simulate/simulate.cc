@@ -10,13 +10,13 @@ namespace narrowcast::plan::simulate {
 namespace {
 
 // Of a long call, the time of micro-batches as long as those of kernels, the first of which are simulated.
-bool extrapolate(const Plan& plan, const Machine& machine, const Options& options, double full_batches,
-                 Prediction* times) {
+bool extrapolate(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches,
+                 double full_batches, Prediction* times) {
   const double chunk_bytes = static_cast<double>(options.piece_bytes) / plan.chunks / full_batches;
   const uint32_t all = options.max_batches, half = all / 2;
   Prediction first_half;
-  if (!simulate_batches(plan, machine, options, {half, chunk_bytes}, &first_half) ||
-      !simulate_batches(plan, machine, options, {all, chunk_bytes}, times))
+  if (!simulate_batches(plan, machine, options, {half, chunk_bytes, batches.workers}, &first_half) ||
+      !simulate_batches(plan, machine, options, {all, chunk_bytes, batches.workers}, times))
     return false;
   const double others = (full_batches - all) / (all - half);
   times->microseconds += others * std::max(0.0, times->microseconds - first_half.microseconds);
@@ -52,7 +52,7 @@ ncast_status simulate(const Plan& plan, const Machine& machine, const Options& o
     const double full_batches = full_batches_of(plan, machine, options);
     Prediction times;
     if (batches.count > 1 && batches.count == options.max_batches && full_batches > batches.count) {
-      completes = extrapolate(plan, machine, only_times, full_batches, &times);
+      completes = extrapolate(plan, machine, only_times, batches, full_batches, &times);
       stretch(times, prediction);
     } else if (options.records_timeline) {
       completes = simulate_batches(plan, machine, only_times, batches, &times);

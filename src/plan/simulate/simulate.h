@@ -3,10 +3,11 @@
 // Method: a discrete-event simulation with fluid work and transfers. Every group runs its steps for some micro-batches,
 // several of them at a time, as the warps of a kernel do: a worker stands for some warps of each CTA, and its
 // micro-batch for the blocks, or packets, that they have in flight. A step starts when its messages, credits,
-// semaphores and dependences are there. It first works, at the rate that the CTAs of its group and rank allow, then
-// transfers what it sends, at the rate of the links, and ends after the latencies of its operands. Groups share CTAs
-// and links equally. So do the warps of a group share its CTAs, but on a link its earlier micro-batches go first. Calls
-// follow each other, as in a stream.
+// semaphores and dependences are there. It first works, at the rate that the CTAs of its group and rank allow, and ends
+// after the latencies of its operands. Then what it sends is transferred, at the rate of the links, and the next step
+// starts: stores are asynchronous. Only if the call is a single micro-batch, which stands for more blocks than rings
+// hold, and if a step reads from other ranks, the next step waits. Groups share CTAs and links equally. So do the warps
+// of a group share its CTAs, but on a link its earlier micro-batches go first. Calls follow each other, as in a stream.
 #pragma once
 
 #include <cstdint>

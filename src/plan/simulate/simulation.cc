@@ -1,13 +1,12 @@
 #include "plan/simulate/simulation.h"
 
 #include <algorithm>
-#include <span>
-#include <tuple>
 #include <utility>
 
 #include "plan/simulate/agenda.h"
 #include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
+#include "plan/simulate/sharing.h"
 
 namespace narrowcast::plan::simulate {
 namespace {
@@ -18,28 +17,27 @@ class Simulation {
       : plan_(plan),
         options_(options),
         batches_(batches.count),
-        workers_(std::clamp(options.workers, 1u, batches.count)),
+        workers_(batches.workers),
         launch_us_(machine.launch_us + (uses_slots(plan) ? machine.slots_launch_us : 0)),
         programs_(plan, machine, options, batches),
         busy_(programs_.all.size()),
-        active_(programs_.capacities.size()),
-        left_(programs_.capacities),
-        sharing_(programs_.capacities.size()),
-        events_(programs_.all.size() * workers_) {
+        events_(programs_.all.size() * workers_),
+        sharing_(programs_, runs_, events_) {
     at_work_.resize(plan.ranks.size());
     rank_ends_.resize(plan.ranks.size());
     for (uint32_t program = 0; program < programs_.all.size(); ++program)
       for (uint32_t worker = 0; worker < workers_; ++worker) {
-        runs_.push_back({.program = program, .worker = worker, .batch = worker});
+        const auto index = static_cast<uint32_t>(runs_.size());
+        runs_.push_back({.program = program, .worker = worker, .batch = worker, .owner = index});
         ++at_work_[programs_.all[program].rank];
       }
-    last_share_.resize(runs_.size());
+    workers_end_ = static_cast<uint32_t>(runs_.size());
     for (uint32_t worker = 0; worker < workers_; ++worker) states_.emplace_back(plan, programs_);
   }
 
   // Whether all programs ended, in time.
   bool run(Prediction* prediction) {
-    for (uint32_t i = 0; i < runs_.size(); ++i) events_.set(launch_us_, i);
+    for (uint32_t i = 0; i < workers_end_; ++i) events_.set(launch_us_, i);
     while (!events_.empty()) {
       const Event event = events_.next();
       now_ = event.time;
@@ -86,12 +84,6 @@ class Simulation {
     std::vector<Awaited> packets;                              // by packet cell: one arrival per micro-batch
   };
 
-  // A run among those that share a resource.
-  struct Member {
-    uint32_t before;  // how many runs of the program get their share earlier
-    uint32_t program, batches, worker, index;
-  };
-
   const Program& program(const Run& run) const { return programs_.all[run.program]; }
   uint32_t ring(const Operand& operand) const { return programs_.channel_for(operand.channel); }
   const Task& task(const Run& run) const { return program(run).tasks[run.task]; }
@@ -120,6 +112,7 @@ class Simulation {
     const Step& step = *current.step;
     State& own = state(run);
     double time = now_;
+    if (run.puts != 0 && orders_puts(step)) return never;  // woken when they have arrived
     for (const Operand& operand : step.from)
       if (operand.place == Place::message) time = std::max(time, arrival(own.messages[ring(operand)], index));
     for (const Operand& operand : step.to) {
@@ -136,6 +129,10 @@ class Simulation {
     }
     for (uint32_t cell : current.reads_packets) time = std::max(time, arrival(own.packets[cell], index, run.batches));
     return time;
+  }
+
+  static bool orders_puts(const Step& step) {
+    return step.kind == StepKind::signal || step.kind == StepKind::flush || step.kind == StepKind::barrier;
   }
 
   void start(uint32_t index) {
@@ -169,148 +166,85 @@ class Simulation {
     }
   }
 
-  static void remove(std::vector<uint32_t>& runs, uint32_t index) {
-    *std::ranges::find(runs, index) = runs.back();
-    runs.pop_back();
-  }
-
-  // What a run uses: first CTAs, then links.
-  const std::vector<Load>& loads(const Run& run) const {
-    return run.phase == Phase::working ? task(run).work : task(run).transfer;
-  }
-
   void begin_loads(uint32_t index, Phase phase) {
     Run& run = runs_[index];
     run.phase = phase;
     run.updated = now_;
     run.left = 1;
-    const std::vector<Load>& used = loads(run);
-    if (used.empty()) return end_phase(index);
+    if (loads_of(programs_, run).empty()) return end_phase(index);
     Busy& busy = busy_[run.program];
     if (busy.working++ == 0) busy.since = now_;
-    for (const Load& load : used) active_[load.resource].push_back(index);
-    share(used);
+    sharing_.begin(index, now_);
   }
 
   void end_loads(uint32_t index) {
-    Run& run = runs_[index];
+    const Run& run = runs_[index];
     Busy& busy = busy_[run.program];
     if (--busy.working == 0) busy.total += now_ - busy.since;
-    const std::vector<Load>& used = loads(run);
-    give_back(run);
-    for (const Load& load : used) remove(active_[load.resource], index);
-    run.rate = 0;
-    share(used);
+    sharing_.end(index, now_);
     end_phase(index);
   }
 
   void end_phase(uint32_t index) {
     Run& run = runs_[index];
-    if (run.phase == Phase::working) return begin_loads(index, Phase::transferring);
+    if (is_posted(index)) return arrive(index);
+    if (run.phase == Phase::working && !task(run).posts) return begin_loads(index, Phase::transferring);
     run.phase = Phase::ending;
-    events_.set(now_ + task(run).fixed_us, index);
+    events_.set(now_ + task(run).fixed_us + (run.batch < workers_ ? task(run).first_us : 0), index);
   }
 
-  // Divides resources among the runs that use them. The runs of a program are warps, which share its CTAs equally. What
-  // they send follows each other on a link: it is first divided among the earliest micro-batches of all programs, then
-  // what these leave among the next ones.
-  void share(const std::vector<Load>& used) {
-    members_.clear();
-    ++shares_;
-    for (const Load& load : used)
-      for (uint32_t index : active_[load.resource]) {
-        if (std::exchange(last_share_[index], shares_) == shares_) continue;
-        const Run& run = runs_[index];
-        members_.push_back({0, run.program, run.batches, run.worker, index});
-      }
-    std::ranges::sort(members_, {},
-                      [](const Member& one) { return std::tuple(one.program, one.batches, one.worker, one.index); });
-    for (size_t i = 0; i < members_.size(); ++i) {
-      if (i != 0 && members_[i - 1].program == members_[i].program)
-        members_[i].before = members_[i - 1].before + (runs_[members_[i].index].phase == Phase::transferring ? 1 : 0);
-      stop(members_[i].index);
+  // A posted transfer is a run that only transfers.
+  bool is_posted(uint32_t index) const { return index >= workers_end_; }
+  void post(uint32_t owner) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<uint32_t>(runs_.size()));
+      runs_.emplace_back();
+      events_.grow(runs_.size());
     }
-    std::ranges::sort(members_, {}, [](const Member& one) { return std::tuple(one.before, one.index); });
-    for (auto first = members_.begin(); first != members_.end();) {
-      const auto last =
-          std::find_if(first, members_.end(), [&](const Member& one) { return one.before != first->before; });
-      share_equally(std::span(first, last));
-      first = last;
-    }
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    runs_[index] = runs_[owner];
+    ++at_work_[program(runs_[index]).rank];
+    if (task(runs_[index]).puts) ++runs_[owner].puts;
+    begin_loads(index, Phase::transferring);
   }
-
-  // A run gives what it has of its resources back, or takes it.
-  void give_back(const Run& run) {
-    if (run.rate != 0) change_left(run, run.rate);
-  }
-  void take(const Run& run) { change_left(run, -run.rate); }
-  void change_left(const Run& run, double rate) {
-    for (const Load& load : loads(run)) {
-      double left = left_[load.resource];
-      for (uint32_t i = 0; i < load.times; ++i) left += rate * load.amount;
-      left_[load.resource] = left;
-    }
-  }
-
-  // Takes back what a run has, until share() decides again.
-  void stop(uint32_t index) {
+  void arrive(uint32_t index) {
     Run& run = runs_[index];
-    give_back(run);
-    run.left = std::max(0.0, run.left - run.rate * (now_ - run.updated));
-    run.updated = now_;
-    run.rate = 0;
-  }
-
-  // Gives runs equal shares of what is left.
-  void share_equally(std::span<const Member> members) {
-    if (std::ranges::all_of(members, [&](const Member& one) { return gets_nothing(runs_[one.index]); })) {
-      for (const Member& one : members) events_.remove(one.index);
-      return;
+    if (task(run).puts) {
+      Run& owner = runs_[run.owner];
+      if (--owner.puts == 0 && owner.phase == Phase::starting && run.call == owner.call) events_.set(now_, run.owner);
     }
-    for (const Member& one : members)
-      for (const Load& load : loads(runs_[one.index])) sharing_[load.resource] += load.times;
-    for (const Member& member : members) {
-      const uint32_t index = member.index;
-      Run& run = runs_[index];
-      double rate = never;
-      for (const Load& load : loads(run)) {
-        if (load.amount > 0 && rate > 0) rate = std::min(rate, rate_of(load, sharing_[load.resource], rate));
-        sharing_[load.resource] -= load.times;
-      }
-      if (rate == never) {
-        events_.set(now_, index);
-        continue;
-      }
-      run.rate = rate;
-      if (rate == 0) {
-        events_.remove(index);
-        continue;
-      }
-      take(run);
-      events_.set(now_ + run.left / rate, index);
-    }
-  }
-
-  bool is_used_up(const Load& load) const { return left_[load.resource] <= 1e-9 * programs_.capacities[load.resource]; }
-  bool gets_nothing(const Run& run) const {
-    return std::ranges::any_of(loads(run), [&](const Load& load) { return load.amount > 0 && is_used_up(load); });
-  }
-  // What one of so many runs gets of a resource, or `most` if that is less. Most of the time of a simulation is spent
-  // here, and the product shows without a division that most loads do not limit a run.
-  double rate_of(const Load& load, uint32_t sharing, double most) const {
-    if (is_used_up(load)) return 0;
-    const double free = left_[load.resource];
-    if (free > most * sharing * load.amount * (1 + 1e-9)) return most;
-    return free / sharing / load.amount;
+    arrive_at_peers(run);
+    run.phase = Phase::done;
+    free_.push_back(index);
+    end_work(index);
   }
 
   void complete(uint32_t index) {
-    Run& run = runs_[index];
+    const Run& run = runs_[index];
     const Task& current = task(run);
     const Step& step = *current.step;
     State& own = state(run);
+    for (const Operand& operand : step.from) {
+      if (operand.place != Place::message) continue;
+      --own.in_flight[ring(operand)];
+      wake(own.credits[ring(operand)], now_);
+    }
+    if (step.kind == StepKind::signal)
+      for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
+    if (current.posts)
+      post(index);
+    else
+      arrive_at_peers(run);
+    next_task(index);
+  }
+
+  // The end of a step and of its transfers.
+  void arrive_at_peers(const Run& run) {
+    const Task& current = task(run);
+    State& own = state(run);
     double arrival = now_;  // of what it stored on other ranks
-    for (const Operand& operand : step.to)
+    for (const Operand& operand : current.step->to)
       if (operand.has_channel()) arrival = std::max(arrival, now_ + programs_.latencies[operand.channel]);
     end_ = std::max(end_, arrival);
     if (run.call == 0) first_end_ = std::max(first_end_, arrival);
@@ -319,16 +253,8 @@ class Simulation {
     if (options_.records_timeline && run.call == 0)
       timeline_.push_back({program(run).rank, program(run).group, current.number, run.batch, run.begin, now_});
     for (uint32_t channel : current.sends) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
-    for (const Operand& operand : step.from) {
-      if (operand.place != Place::message) continue;
-      --own.in_flight[ring(operand)];
-      wake(own.credits[ring(operand)], now_);
-    }
     for (uint32_t cell : current.writes_packets) deliver(own.packets[cell], arrival);
-    if (step.kind == StepKind::signal)
-      for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
     if (current.is_last_part) deliver(own.completed[run.program][current.number], now_);
-    next_task(index);
   }
 
   void deliver(Awaited& awaited, double time) {
@@ -343,19 +269,21 @@ class Simulation {
       run.task = 0;
       ++run.batches;
       run.batch += workers_;
-      if (run.batch >= batches_) return end_call(index);
+      if (run.batch >= batches_) {
+        run.phase = Phase::done;
+        return end_work(index);
+      }
     }
     events_.set(now_, index);
   }
 
   // A rank begins its next call when it has ended this one, whether or not other ranks have.
-  void end_call(uint32_t index) {
-    Run& run = runs_[index];
-    run.phase = Phase::done;
+  void end_work(uint32_t index) {
+    const Run& run = runs_[index];
     const uint32_t rank = program(run).rank;
     uint32_t& at_work = at_work_[rank];
     if (--at_work != 0 || run.call + 1 == options_.calls) return;
-    for (uint32_t i = 0; i < runs_.size(); ++i) {
+    for (uint32_t i = 0; i < workers_end_; ++i) {
       Run& next = runs_[i];
       if (program(next).rank != rank) continue;
       next.phase = Phase::starting;
@@ -371,16 +299,13 @@ class Simulation {
   const uint32_t batches_, workers_;
   const double launch_us_;
   Programs programs_;
-  std::vector<Run> runs_;
-  std::vector<Busy> busy_;                     // by program
-  std::vector<State> states_;                  // by worker
-  std::vector<std::vector<uint32_t>> active_;  // by resource, the runs that use it, in any order
-  std::vector<double> left_;                   // by resource, of its capacity
-  std::vector<uint32_t> sharing_;              // by resource; scratch of share_equally()
-  std::vector<Member> members_;                // scratch of share()
-  uint64_t shares_ = 0;                        // calls of share()
-  std::vector<uint64_t> last_share_;           // by run, the last of these calls that it was a member of
+  std::vector<Run> runs_;       // workers, then posted transfers
+  uint32_t workers_end_ = 0;    // in runs_
+  std::vector<uint32_t> free_;  // of the others, those that have ended
+  std::vector<Busy> busy_;      // by program
+  std::vector<State> states_;   // by worker
   Agenda events_;
+  Sharing sharing_;
   std::vector<Interval> timeline_;
   std::vector<uint32_t> at_work_;             // by rank, runs that have not ended their call
   std::vector<double> rank_ends_;             // by rank, of what has ended

@@ -209,8 +209,8 @@ TEST_CASE("messages that a group sends in a row use all links alike if there are
         doctest::Approx(200 + 2 + 1).epsilon(0.001));
 }
 
-TEST_CASE("plans with reductions have their own rates of codecs, and latencies for every source") {
-  const std::string text = R"({"narrowcast_plan": 1, "operation": "reduce", "channels": [
+// Ranks 0 and 1 send encoded values to rank 2, which reduces them with its own.
+const std::string reduction = R"({"narrowcast_plan": 1, "operation": "reduce", "channels": [
       {"kind": "ring", "depth": 1, "from": 0, "to": 2}, {"kind": "ring", "depth": 1, "from": 1, "to": 2}],
     "root": 2, "ranks": [
       {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
@@ -220,7 +220,48 @@ TEST_CASE("plans with reductions have their own rates of codecs, and latencies f
       {"groups": [{"steps": [{"step": "reduce", "from": [{"channel": 0, "codec": "window"},
           {"channel": 1, "codec": "window"}, {"buffer": "input", "chunk": 0}],
           "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
-  const Plan plan = plan_of(text);
+
+TEST_CASE("in each turn of a reduction a warp handles one block, and no more warps than necessary take part") {
+  const auto batches_of = [](uint64_t blocks) {
+    return predict(plan_of(reduction), {.piece_bytes = blocks * 4096},
+                   machine_with({{"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}}))
+        .batches;
+  };
+  CHECK(batches_of(20) == 2);    // two blocks for each of the 10 CTAs
+  CHECK(batches_of(150) == 8);   // one turn of all 15 warps, as eight workers
+  CHECK(batches_of(151) == 16);  // two turns of 76 warps
+  CHECK(batches_of(301) == 24);
+}
+
+TEST_CASE("a group goes on while its stores are on their way, but not in a single micro-batch") {
+  const std::string copy = R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [)";
+  const std::string local = ", " + copy + R"({"buffer": "output", "chunk": 0}]})";
+  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [
+      {"kind": "ring", "depth": 2, "from": 0, "to": 1}], "ranks": [{"groups": [{"steps": [)" +
+                            copy + R"({"channel": 0}]})" + local + local + local + R"(]}]},
+    {"groups": [{"steps": [{"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]}]}]}]})");
+  // The CTAs take 10 us for each step, and the link as long.
+  const Machine machine = machine_with({{"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 20.0"}});
+  const auto us = [&](uint32_t batches) {
+    return predict(plan, {.piece_bytes = million, .max_batches = batches}, machine).microseconds;
+  };
+  CHECK(us(1) == doctest::Approx(1 + 10 + 10 + 3 * 10).epsilon(0.001));
+  CHECK(us(2) == doctest::Approx(1 + 10 + 3 * 10).epsilon(0.001));
+}
+
+TEST_CASE("payloads that are passed on are not encoded again") {
+  const std::string codec = R"(, "codec": "window")";
+  const Machine machine = machine_with({{"\"coded_latency_us\": 0", "\"coded_latency_us\": 7"}});
+  const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
+  // The root encodes, and the others decode.
+  CHECK(predict(relay({0, 1}, "", codec), options, machine).microseconds ==
+        doctest::Approx(7 + 2 + 7 + 1).epsilon(0.001));
+  CHECK(predict(relay({0, 2, 1}, "", codec), options, machine).microseconds ==
+        doctest::Approx(7 + 5 + 7 + 5 + 7 + 1).epsilon(0.001));
+}
+
+TEST_CASE("plans with reductions have their own rates of codecs, and latencies for every source") {
+  const Plan plan = plan_of(reduction);
   const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
   const std::pair<std::string, std::string> one_host[] = {{"\"hosts\": 2", "\"hosts\": 1"},
                                                           {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}};
@@ -274,8 +315,9 @@ TEST_CASE("semaphores, barriers and dependences are waited for") {
       {"groups": [{"steps": [{"step": "wait", "channels": [0]}]},
                   {"steps": [{"step": "sync", "after": [[0, 0]]}]}]}]})";
   const Plan plan = plan_of(text);
-  CHECK(predict(plan, {.piece_bytes = million, .max_batches = 1}).microseconds ==
-        doctest::Approx(10 + 2 + 1).epsilon(0.001));
+  for (const uint32_t batches : {1u, 2u})  // signals also wait for stores that are on their way
+    CHECK(predict(plan, {.piece_bytes = million, .max_batches = batches}).microseconds ==
+          doctest::Approx(10 + 2 + 1).epsilon(0.001));
 }
 
 TEST_CASE("a plan that cannot run is an error") {
