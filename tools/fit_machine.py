@@ -1,13 +1,13 @@
 """Fits the description of a machine to measured collectives, and says how well it predicts others.
 
-    fit_machine.py FILE... [--predict FILE]... -o RESULT
+    fit_machine.py FILE... [--predict FILE]... [--start DESCRIPTION] -o RESULT
 
 FILE is a report of `narrowcast bench` or a cost model of `narrowcast tune`. The search begins with rounded numbers of
 an earlier one. It minimizes the errors of the predictions (fourth powers, so that large errors count) of all calls of
 at least 1 MiB that plans describe. Predictions are not smooth, so it goes on from places around the best one
 (--restarts).
 Calls of the files of --predict are predicted and not fitted. RESULT gets the description and every call with its
-prediction. Needs no GPU.
+prediction; with `--rounds 0 --restarts 0`, of the description of --start. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def search(errors_of: Callable[[Vector], Vector], start: Vector, rounds: int, re
     return best
 
 
-def fit(cases: list[tuple[Case, NativePlan]], rounds: int, restarts: int) -> dict[str, float]:
+def fit(cases: list[tuple[Case, NativePlan]], start: dict[str, float], rounds: int, restarts: int) -> dict[str, float]:
     """The best description that was found."""
     ranks = max(case.ranks for case, _ in cases)
 
@@ -178,7 +178,7 @@ def fit(cases: list[tuple[Case, NativePlan]], rounds: int, restarts: int) -> dic
         machine = machine_of(values_of(logarithms), ranks)
         return np.array([np.log(case.predict(lowered, machine) / case.measured_us) for case, lowered in cases])
 
-    found = search(errors_of, np.log(np.array(list(START.values()))), rounds, restarts)
+    found = search(errors_of, np.log(np.array([start[key] for key in START])), rounds, restarts)
     return {key: float(f"{value:.4g}") for key, value in values_of(found).items()}
 
 
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--predict", action="append", default=[], type=Path, metavar="FILE", help="predict its calls")
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="RESULT")
+    parser.add_argument("--start", type=Path, metavar="FILE", help="a description to begin with")
     parser.add_argument("--rounds", type=int, default=20, help="of each search, at most")
     parser.add_argument("--restarts", type=int, default=15, help="searches that follow the first one")
     options = parser.parse_args()
@@ -194,7 +195,9 @@ def main() -> None:
     others = [one for path in options.predict for one in cases_of(path)]
     if not fitted:
         parser.error("the files have no such calls")
-    values = fit(fitted, options.rounds, options.restarts)
+    start = START if options.start is None else json.loads(options.start.read_text())
+    start = {key: start[key] for key in START}
+    values = fit(fitted, start, options.rounds, options.restarts)
     machine = machine_of(values, max(case.ranks for case, _ in fitted + others))
     rows = []
     for is_fitted, cases in ((True, fitted), (False, others)):
@@ -206,7 +209,7 @@ def main() -> None:
     header = {
         "command": shlex.join(["tools/fit_machine.py", *sys.argv[1:]]),
         "commit": commit.strip(),
-        "start": START,
+        "start": start,
         "description": machine,
     }
     lines = ",\n  ".join(json.dumps(row) for row in rows)
