@@ -125,8 +125,12 @@ class FetchRing {
     // The last stage is followed by the first one, whose loads have the other parity. Opaque, so that addresses are
     // derived from this one value.
     at_ = device::opaque(at() == shape_.stages * shape_.stage_bytes ? ~at_ & parity_bit : at_);
-    // Batches begin at multiples of their rows, unless they follow each other.
-    const bool is_last = ((count_ - left_ + rows_) & (batch_rows_ - 1)) == 0;
+    in_batch_ += rows_;
+    bool is_last = in_batch_ == batch_rows_;
+    // One register less; other kernels need fewer with a count. Batches begin at multiples of their rows, unless they
+    // follow each other.
+    if constexpr (Team::tile_lanes == 8) is_last = ((count_ - left_ + rows_) & (batch_rows_ - 1)) == 0;
+    if (is_last) in_batch_ = 0;
     skip(left_, rows_ + (is_last ? batches_apart_ - batch_rows_ : 0));
   }
 
@@ -332,10 +336,11 @@ class FetchRing {
   uint32_t rows_at_a_time_, lines_at_a_time_, group_row_, group_offset_;
   uint32_t batches_apart_;  // rows from one batch of the team to the next
   uint32_t look_left_;      // rows from this lane's in the next batch to look at
-  uint32_t fetched_ = 0;    // rows of the batch that is fetched that come before the next step
+  // Rows of the current batch, and of the one that is fetched, that come before the current and the next step.
+  uint32_t in_batch_ = 0, fetched_ = 0;
   // What is known of this lane's row in the batch after that: its place in the selection, and its entry or index.
   uint32_t position_ = no_row, next_output_ = no_row;
-  uint64_t index_ = no_entry, next_number_ = 0;
+  uint64_t index_ = has_cache ? no_entry : 0, next_number_ = 0;
   // Of this lane's row in the batch that is fetched: where the fetch begins, what the record says, and where the fetch
   // ends, from its begin.
   uint64_t next_begin_ = 0;
