@@ -7,7 +7,7 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-constexpr double no_limit = std::numeric_limits<double>::infinity();
+constexpr double infinite_cost = std::numeric_limits<double>::infinity();
 
 // The share of the time in which the groups of the busiest rank work.
 double most_busy(const Trial& trial) {
@@ -23,7 +23,7 @@ std::optional<std::vector<uint32_t>> CountSearch::next() {
   constexpr double ratio = 0.97;    // of times that are tried
   constexpr int times = 46;         // down to a quarter of the limit
   constexpr double distrust = 0.3;  // of predictions for other times, and from trials with idle groups
-  double least = no_limit;
+  double least = infinite_cost;
   std::optional<std::vector<uint32_t>> best;
   const auto consider = [&](std::vector<uint32_t> groups, double cost) {
     if (cost >= least || seen_.contains(groups)) return;
@@ -41,7 +41,7 @@ std::optional<std::vector<uint32_t>> CountSearch::next() {
         for (const double work_us : trial.busy_us) {
           const double needed = std::ceil(work_us / (us * busy) * (1 - 1e-9));
           groups.push_back(static_cast<uint32_t>(std::clamp<double>(needed, 1, most_)));
-          idle = std::max(idle, needed <= most_ ? 1 - work_us / (us * groups.back()) : no_limit);
+          idle = std::max(idle, needed <= most_ ? 1 - work_us / (us * groups.back()) : infinite_cost);
         }
         const double change = std::abs(std::log(us / trial.microseconds)) + std::log(busy / reached);
         consider(std::move(groups), idle + distrust * (change + trial.most_idle));
