@@ -20,7 +20,7 @@ class Agenda {
  public:
   explicit Agenda(size_t runs) : place_(runs, absent) {}
 
-  // There can be so many runs from now on.
+  // Makes room for the events of that many runs.
   void grow(size_t runs) { place_.resize(runs, absent); }
 
   bool empty() const { return heap_.empty(); }

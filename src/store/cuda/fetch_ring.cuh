@@ -127,8 +127,8 @@ class FetchRing {
     at_ = device::opaque(at() == shape_.stages * shape_.stage_bytes ? ~at_ & parity_bit : at_);
     in_batch_ += rows_;
     bool is_last = in_batch_ == batch_rows_;
-    // One register less; other kernels need fewer with a count. Batches begin at multiples of their rows, unless they
-    // follow each other.
+    // This saves the kernels of eight lanes the register of in_batch_; other kernels need fewer with it. Batches begin
+    // at multiples of their rows, unless they follow each other.
     if constexpr (Team::tile_lanes == 8) is_last = ((count_ - left_ + rows_) & (batch_rows_ - 1)) == 0;
     if (is_last) in_batch_ = 0;
     skip(left_, rows_ + (is_last ? batches_apart_ - batch_rows_ : 0));

@@ -49,7 +49,7 @@ struct Tile {
 template <typename Team>
 __device__ Tile tile_of(uint32_t shape_lanes, int lane_of_warp) {
   Tile tile(Team::tile_lanes != 0 ? Team::tile_lanes : shape_lanes, lane_of_warp);
-  // Loops over lanes need fewer registers if the number of lanes is no constant. They are rare.
+  // Loops over the lanes of a tile run rarely, and need fewer registers if their number is not a constant.
   if constexpr (Team::tile_lanes == 8) tile.lanes = shape_lanes;
   return tile;
 }

@@ -147,7 +147,7 @@ class Tokens {
   __device__ uint32_t are_rare() const {
     constexpr uint32_t mask = (1u << Type.exponent_bits) - 1;
     if constexpr (mask < 0xff) return 0;
-    // Negative numbers are great ones.
+    // Unsigned, so that this also holds for a difference below 0.
     return add_ > mask - window::below_tokens - 3 - (escape_code_ & 0xff) ? 1 : 0;
   }
   // Of eight tokens, in order. rare: gets bits if any of them is far or zero; their exponents are undefined. Bytes are
