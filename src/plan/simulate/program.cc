@@ -11,8 +11,9 @@ enum Port : uint32_t { link_out, link_in, network_out, network_in, sms, ports };
 
 constexpr double bytes_per_us(double gbps) { return gbps * 1e3; }
 
-// Equal loads become one.
+// Equal loads become one, and those of nothing none.
 void join_equal(std::vector<Load>* loads) {
+  std::erase_if(*loads, [](const Load& load) { return load.amount == 0; });
   std::map<std::pair<uint32_t, double>, size_t> number_of;
   std::vector<Load> joined;
   for (const Load& load : *loads) {
@@ -44,7 +45,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
   for (const Channel& channel : plan.channels) {
     const bool is_within = channel.kind == ChannelKind::multicast || host(channel.from) == host(channel.to);
     latencies.push_back(channel.from == channel.to && channel.kind != ChannelKind::multicast ? 0
-                        : is_within ? machine.link_latency_us
+                        : is_within                                                          ? machine.link_latency_us
                                     : machine.network_latency_us);
   }
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
@@ -60,7 +61,8 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
     }
   }
   for (Program& program : all)
-    for (Task& task : program.tasks) join_equal(&task.transfer);
+    for (Task& task : program.tasks)
+      for (std::vector<Load>* loads : {&task.work, &task.transfer}) join_equal(loads);
   count_transfers(batches.count);
 }
 

@@ -1,9 +1,9 @@
 // How runs share CTAs and links.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "plan/simulate/agenda.h"
@@ -18,47 +18,55 @@ inline const std::vector<Load>& loads_of(const Programs& programs, const Run& ru
   return run.phase == Phase::working ? task.work : task.transfer;
 }
 
-// Divides resources among the runs that use them. The runs of a program are warps, which share its CTAs equally. What
-// they send follows each other on a link: it is first divided among the earliest micro-batches of all programs, then
-// what these leave among the next ones.
+// Divides resources among the runs that use them, so that all get equal shares, except those that another resource
+// limits to less (max-min fairness). The runs of a program are warps, which share its CTAs in this way. What they send
+// follows each other on a link: it is first divided among the earliest transfers of all programs, then what these leave
+// among the next ones.
 class Sharing {
  public:
   // Keeps references. Sets the rates of runs, and in `events` the times at which they end.
   Sharing(const Programs& programs, std::vector<Run>& runs, Agenda& events);
 
-  // The run begins, or ends, to use its loads.
+  // The run begins, or ends, to use its loads, of which it has some. All rates remain as they are until share().
   void begin(uint32_t index, double now);
-  void end(uint32_t index, double now);
+  void end(uint32_t index);
+
+  // Divides the resources whose users have changed. Called once everything that happens at `now` has happened, it does
+  // not depend on the order of these events. Returns false if no users have changed.
+  bool share(double now);
 
  private:
-  // A run among those that share a resource.
-  struct Member {
-    uint32_t before;  // how many runs of the program get their share earlier
+  // A transfer that uses a changed resource. They are sorted as their program executes them.
+  struct Transfer {
     uint32_t program, batches, worker;
     size_t task;
     uint32_t index;
+    auto operator<=>(const Transfer&) const = default;
   };
 
-  const std::vector<Load>& loads(const Run& run) const { return loads_of(programs_, run); }
-  void share(const std::vector<Load>& used, double now);
-  void share_equally(std::span<const Member> members, double now);
-  void stop(uint32_t index, double now);
-  void give_back(const Run& run);
-  void take(const Run& run);
-  void change_left(const Run& run, double rate);
+  const std::vector<Load>& loads(uint32_t index) const { return loads_of(programs_, runs_[index]); }
+  void mark_changed(const std::vector<Load>& used);
+  void collect();
+  void fill(std::vector<uint32_t>* open, double now);
+  void set_rate(uint32_t index, double rate, double now);
+  void take(uint32_t index, double rate);
   bool is_used_up(const Load& load) const;
-  bool gets_nothing(const Run& run) const;
-  double rate_of(const Load& load, uint32_t sharing, double most) const;
 
   const Programs& programs_;
   std::vector<Run>& runs_;
   Agenda& events_;
   std::vector<std::vector<uint32_t>> active_;  // by resource, the runs that use it, in any order
   std::vector<double> left_;                   // by resource, of its capacity
-  std::vector<uint32_t> sharing_;              // by resource; scratch of share_equally()
-  std::vector<Member> members_;                // scratch of share()
-  uint64_t shares_ = 0;                        // calls of share()
-  std::vector<uint64_t> last_share_;           // by run, the last of these calls that it was a member of
+  std::vector<uint32_t> changed_;              // resources
+  std::vector<char> is_changed_;               // by resource
+  // Scratch of share().
+  std::vector<std::vector<uint32_t>> levels_;  // runs that use changed resources; earlier ones get their shares first
+  std::vector<Transfer> transfers_;
+  std::vector<uint32_t> filled_;     // resources that the runs of a level use
+  std::vector<uint32_t> sharing_;    // by resource, loads that have no share yet
+  std::vector<double> shares_;       // by resource, of each of these
+  uint64_t calls_ = 0;               // of collect()
+  std::vector<uint64_t> last_call_;  // by run, the last one that found it
 };
 
 }  // namespace narrowcast::plan::simulate

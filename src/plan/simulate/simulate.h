@@ -7,7 +7,9 @@
 // after the latencies of its operands. Then what it sends is transferred, at the rate of the links, and the next step
 // starts: stores are asynchronous. Only if the call is a single micro-batch, which stands for more blocks than rings
 // hold, and if a step reads from other ranks, the next step waits. Groups share CTAs and links equally. So do the warps
-// of a group share its CTAs, but on a link its earlier micro-batches go first. Calls follow each other, as in a stream.
+// of a group share its CTAs, but on a link its earlier micro-batches go first. Simultaneous events are processed before
+// CTAs and links are shared again, so ranks that do the same do it at the same time. Calls follow each other, as in a
+// stream.
 #pragma once
 
 #include <cstdint>

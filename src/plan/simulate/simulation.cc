@@ -11,6 +11,8 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
+constexpr double rounding_us = 1e-6;  // events that are not further apart are simultaneous
+
 class Simulation {
  public:
   Simulation(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
@@ -38,9 +40,12 @@ class Simulation {
   // Whether all programs ended, in time.
   bool run(Prediction* prediction) {
     for (uint32_t i = 0; i < workers_end_; ++i) events_.set(launch_us_, i);
-    while (!events_.empty()) {
+    while (true) {
+      const bool time_goes_on = events_.empty() || events_.first_time() > now_ + rounding_us;
+      if (time_goes_on && sharing_.share(now_)) continue;
+      if (events_.empty()) break;
       const Event event = events_.next();
-      now_ = event.time;
+      now_ = std::max(now_, event.time);
       if (now_ > options_.most_us) return false;
       switch (runs_[event.run].phase) {
         case Phase::starting: start(event.run); break;
@@ -169,8 +174,6 @@ class Simulation {
   void begin_loads(uint32_t index, Phase phase) {
     Run& run = runs_[index];
     run.phase = phase;
-    run.updated = now_;
-    run.left = 1;
     if (loads_of(programs_, run).empty()) return end_phase(index);
     Busy& busy = busy_[run.program];
     if (busy.working++ == 0) busy.since = now_;
@@ -181,7 +184,7 @@ class Simulation {
     const Run& run = runs_[index];
     Busy& busy = busy_[run.program];
     if (--busy.working == 0) busy.total += now_ - busy.since;
-    sharing_.end(index, now_);
+    sharing_.end(index);
     end_phase(index);
   }
 

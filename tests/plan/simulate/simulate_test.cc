@@ -296,6 +296,40 @@ TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
   CHECK(prediction.timeline.size() == 4);
 }
 
+TEST_CASE("links are shared in the same way whatever the numbers of ranks are") {
+  // Rank `three` sends a megabyte to each of three ranks. Each gets a third of its link, and leaves two thirds of the
+  // first one's link to rank `one`, which sends it four megabytes.
+  for (const auto& [three, one] : {std::pair(0, 4), std::pair(4, 0)}) {
+    CAPTURE(three);
+    const auto group_of = [](const std::string& from, const std::string& to, int count) {
+      return R"({"steps": [{"step": "copy", "count": )" + std::to_string(count) + ", \"from\": [{" + from +
+             "}], \"to\": [{" + to + "}]}]}";
+    };
+    std::string channels;
+    std::vector<std::string> groups(5);
+    auto send = [&, number = 0](int from, int to, int count) mutable {
+      const std::string channel = "\"channel\": " + std::to_string(number);
+      channels += (number++ == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 1, "from": )" + std::to_string(from)) +
+                  ", \"to\": " + std::to_string(to) + "}";
+      for (const auto& [rank, text] : {std::pair(from, group_of(R"("buffer": "input", "chunk": 0)", channel, count)),
+                                       std::pair(to, group_of(channel, R"("buffer": "output", "chunk": 0)", count))}) {
+        std::string& own = groups[static_cast<size_t>(rank)];
+        own += (own.empty() ? "" : ", ") + text;
+      }
+    };
+    for (const int to : {1, 2, 3}) send(three, to, 1);
+    send(one, 1, 4);
+    std::string ranks;
+    for (const std::string& own : groups) ranks += (ranks.empty() ? "" : ", ") + ("{\"groups\": [" + own) + "]}";
+    const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "all_gather", "chunks": 4, "channels": [)" +
+                              channels + "], \"ranks\": [" + ranks + "]}");
+    const Machine machine =
+        machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 5"}});
+    CHECK(predict(plan, {.piece_bytes = 4 * million, .max_batches = 1}, machine).microseconds ==
+          doctest::Approx(30 + 20 + 2 + 1).epsilon(0.001));
+  }
+}
+
 TEST_CASE("the CTAs of a group limit its rate, before it transfers") {
   const Machine machine = machine_with({{"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 2.0"}});
   // A load and two stores for the sender, a load and a store for the receiver: 1 MB / (10 CTAs * 2 GB/s) for each.

@@ -25,7 +25,7 @@ FITTED = {
     "2xh200/2026-11-23_collectives_ctas.json": (25, 32, 0.19, 0),
     "2xh200/2026-11-24_collectives_normal.json": (32, 32, 0.10, 0),
     "2xh200/2026-11-24_tune.costs": (179, 181, 0.17, 0),
-    "4xh200/2026-11-26_two_commits.json": (116, 128, 0.26, 0),
+    "4xh200/2026-11-26_two_commits.json": (114, 128, 0.24, 0),
 }
 HELD_OUT = {
     "2xh100/2026-11-25_collectives_normal.json": (79, 80, 0.19, 0),
@@ -34,8 +34,8 @@ HELD_OUT = {
     "2xh200/2026-11-23_collectives.json": (55, 58, 0.20, 0),
     "2xh200/2026-11-26_collectives.json": (58, 58, 0.12, 0),
     "2xh200/2026-11-26_clusters.json": (132, 132, 0.15, 0),
-    "4xh100/2026-11-26_collectives.json": (48, 48, 0.15, 0),
-    "4xh200/2026-11-22_collectives.json": (62, 68, 0.29, 0),
+    "4xh100/2026-11-26_collectives.json": (46, 48, 0.18, 0),
+    "4xh200/2026-11-22_collectives.json": (61, 68, 0.27, 0),
 }
 MEASURED = FITTED | HELD_OUT
 
