@@ -4,6 +4,7 @@
 // early, but no missing fences.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstddef>
@@ -32,12 +33,13 @@ struct Copy {
 struct Warp;
 struct Cta;
 struct Lane {
-  ucontext_t context = {};
+  ucontext_t first = {};   // where it begins
+  jmp_buf registers = {};  // while it is suspended
   std::unique_ptr<char[]> stack;
   Warp* warp = nullptr;
   Index thread = {}, cta = {}, ctas = {}, threads = {};
   uint32_t number = 0;  // in the warp
-  bool ended = false, waits = false, polled = false;
+  bool began = false, ended = false, waits = false, polled = false;
   std::vector<Copy> loads, bulk_loads, bulk_stores;
   std::vector<std::vector<Copy>> load_groups;  // those that have been committed
 };
@@ -78,7 +80,7 @@ class Machine {
 
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Cta>> ctas_;
-  ucontext_t scheduler_ = {};
+  jmp_buf scheduler_ = {};
   friend void yield_to_scheduler();
 };
 
