@@ -80,17 +80,19 @@ class BlockReader {
         payloads_(memory + sizeof(Memory)),
         lane_(static_cast<uint32_t>(lane)) {}
 
-  // Reads blocks [begin, end) of those of the call. Kernels write nothing that is loaded, so only stores wait for the
-  // stream's previous kernel (early_launch.cuh). The next one may start when the last fetches of this one have begun.
-  __device__ void run(uint32_t begin, uint32_t end) {
+  // Reads every `step`-th of the blocks [begin, end) of the call. Kernels write nothing that is loaded, so only stores
+  // wait for the stream's previous kernel (early_launch.cuh). The next one may start when the last fetches of this one
+  // have begun.
+  __device__ void run(uint32_t begin, uint32_t end, uint32_t step) {
     next_ = begin;
     end_ = end;
+    step_ = step;
     advance();
     advance();
-    for (uint32_t block = begin; block < end; ++block) {
+    uint32_t place = 0;
+    for (uint32_t block = begin; block < end; block += step, place ^= 1) {
       device::wait_for_all_but(1);
       __syncwarp();
-      const uint32_t place = (block - begin) % 2;
       const BlockRead read = memory_.reads[place];
       char* const payload = payload_at(place, read.bytes);
       const bool is_raw = Codec::is_identity || read.bytes == format::aligned(read.raw_bytes);
@@ -106,7 +108,7 @@ class BlockReader {
       __syncwarp();
       advance();
       device::wait_for_stream();
-      if (next_ == end_) device::start_next_kernel();
+      if (next_ >= end_) device::start_next_kernel();
       if (ok && !is_raw) store(read, memory_.values);
       if (!ok && lane_ == 0) codec::cuda::report_corrupt(&arguments_.tensor.counts->status);
     }
@@ -130,8 +132,8 @@ class BlockReader {
     bytes_ = overlap_ = 0;
     if (next_ < end_) {
       const uint32_t turn = turn_ % 32;
-      if (turn == 0) find(next_ + lane_);
-      ++next_;
+      if (turn == 0) find(next_ + lane_ * step_);
+      next_ += step_;
       place_ = turn_++ % 2;
       from_ = static_cast<uint64_t>(
           __shfl_sync(device::all_lanes, static_cast<unsigned long long>(found_from_), static_cast<int>(turn)));
@@ -216,7 +218,7 @@ class BlockReader {
   Memory& memory_;
   char* payloads_;
   uint32_t lane_;
-  uint32_t next_ = 0, end_ = 0, turn_ = 0;  // of the fetches
+  uint32_t next_ = 0, end_ = 0, step_ = 0, turn_ = 0;  // of the fetches
   BlockRead found_ = {};                    // by this lane
   uint64_t found_from_ = 0;                 // where its payload is
   // The payload that was started last. overlap_: bytes that are not fetched yet.
@@ -225,15 +227,16 @@ class BlockReader {
   unsigned long long payload_bytes_ = 0;
 };
 
-// The warps of the grid take blocks that follow each other, and each takes as many.
+// Each CTA reads as many blocks, which follow each other. Its warps take them in turns: payloads begin and end inside
+// lines, and two warps that want the same line at about the same time request it once, through the L1 cache.
 template <typename Codec>
 __device__ void read_frames(const FrameReadArguments& arguments, char* shared_memory) {
   const uint32_t warps = blockDim.x / 32, warp = device::warp_id();
-  const uint64_t count = arguments.block_count, all = uint64_t{gridDim.x} * warps,
-                 number = uint64_t{blockIdx.x} * warps + warp;
+  const uint64_t count = arguments.block_count;
+  const auto first_of = [&](uint32_t cta) { return static_cast<uint32_t>(count * cta / gridDim.x); };
   char* const memory = shared_memory + warp * (sizeof(FrameReadMemory<Codec>) + arguments.payload_room);
   BlockReader<Codec>(arguments, memory, device::lane_id())
-      .run(static_cast<uint32_t>(count * number / all), static_cast<uint32_t>(count * (number + 1) / all));
+      .run(first_of(blockIdx.x) + warp, first_of(blockIdx.x + 1), warps);
 }
 
 }  // namespace narrowcast::store::cuda
