@@ -46,12 +46,20 @@ class CudaSpeed:
 
 
 def median_seconds(
-    run: Callable[[int], None], stream: Stream, warmup: int, iterations: int, *, in_a_row: int = 1, held: bool = True
+    run: Callable[[int], None],
+    stream: Stream,
+    warmup: int,
+    iterations: int,
+    *,
+    in_a_row: int = 1,
+    held: bool = True,
+    apart: bool = False,
 ) -> float:
     """The median time in seconds of run(i) on the stream.
 
     in_a_row: so many runs between two events, whose time is divided by their number.
     held: the stream waits until all runs are enqueued. The driver has no room for many kernels that wait.
+    apart: a timed run is enqueued when the one before has ended.
     """
     for i in range(warmup):
         run(i)
@@ -62,6 +70,11 @@ def median_seconds(
         if held:
             gate.hold(stream)
         for i, (start, end) in enumerate(events):
+            if apart and i != 0:
+                gate.open()
+                stream.synchronize()
+                if held:
+                    gate.hold(stream)
             start.record(stream)
             for number in range(i * in_a_row, (i + 1) * in_a_row):
                 run(number)

@@ -86,15 +86,27 @@ class _Bench:
         self.out = DeviceBuffer(len(drawn[0]) * rows.shape[1])
         self.exact = True
 
-    def speed(self, run: Callable[[int], object], out_bytes: int, in_a_row: int = 1) -> float:
-        """GB/s of a call on the stream, or of some in a row; a call is given the number of a batch."""
+    def speed(self, run: Callable[[int], object], out_bytes: int, in_a_row: int = 0) -> float:
+        """GB/s of a call; a call is given the number of a batch.
+
+        in_a_row: so many are measured together, among others. 0: one at a time. Readers of slices work ahead if calls
+        follow each other, so short ones are enqueued when the call before has ended.
+        """
 
         def call(i: int) -> None:
             run(i % _BATCHES)
 
         # Large slices are copied in so many pieces that the driver has no room for all of them.
         held = out_bytes <= _SLICE_BYTES
-        seconds = median_seconds(call, self.stream, _BATCHES, self.iterations, in_a_row=in_a_row, held=held)
+        seconds = median_seconds(
+            call,
+            self.stream,
+            _BATCHES,
+            self.iterations,
+            in_a_row=max(in_a_row, 1),
+            held=held,
+            apart=held and in_a_row == 0,
+        )
         return out_bytes / seconds / 1e9
 
     def gather(self, table: Store, sms: int, *, in_order: bool = False) -> float:
@@ -116,7 +128,7 @@ class _Bench:
         found = self.out.read().reshape(len(self.drawn[0]), -1)
         self.exact = self.exact and np.array_equal(found, self.rows[self.drawn[0]])
 
-    def fetch(self, table: Store, count: int, sms: int, in_a_row: int = 1) -> float:
+    def fetch(self, table: Store, count: int, sms: int, in_a_row: int = 0) -> float:
         """GB/s of slices of `count` rows at different places, which are compared."""
         most = len(self.rows) - count
 
@@ -159,7 +171,7 @@ class _Bench:
             "bytes": after.bytes,
         }
 
-    def copy_to_gpu(self, most_bytes: int, in_a_row: int = 1) -> float:
+    def copy_to_gpu(self, most_bytes: int, in_a_row: int = 0) -> float:
         """GB/s of copies of registered memory by the copy engine."""
         count = min(self.rows.nbytes, most_bytes)
         to = DeviceBuffer(count)
