@@ -31,9 +31,16 @@ cudaError_t CopyRing::begin(cudaStream_t stream) {
   return cudaStreamWaitEvent(copies_, begun_, 0);
 }
 
+cudaError_t CopyRing::begin_ahead(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  RETURN_CUDA_ERROR(cudaStreamIsCapturing(stream, &capture));
+  was_captured_ = was_captured_ || capture != cudaStreamCaptureStatusNone;
+  return was_captured_ ? begin(stream) : cudaSuccess;
+}
+
 cudaError_t CopyRing::copy(const void* from, size_t bytes, cudaStream_t stream, char** copied) {
   if (bytes > buffer_bytes_) return cudaErrorInvalidValue;
-  const uint32_t place = next_ % buffers;
+  const uint64_t place = next_ % buffers;
   if (next_ >= buffers) RETURN_CUDA_ERROR(cudaStreamWaitEvent(copies_, released_[place], 0));
   *copied = memory_ + place * buffer_bytes_;
   RETURN_CUDA_ERROR(cudaMemcpyAsync(*copied, from, bytes, cudaMemcpyHostToDevice, copies_));

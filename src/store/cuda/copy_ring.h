@@ -17,8 +17,11 @@ class CopyRing {
   CopyRing& operator=(const CopyRing&) = delete;
 
   cudaError_t allocate(size_t buffer_bytes);
-  // Begins a sequence of copies for kernels on `stream`.
+  // Begins a sequence of copies for kernels on `stream`, after the work on it.
   cudaError_t begin(cudaStream_t stream);
+  // The same for memory that no work on the stream writes: copies only wait for free buffers, and so overlap with
+  // earlier work. Not in captures, nor after one: a graph uses the buffers whenever it is launched.
+  cudaError_t begin_ahead(cudaStream_t stream);
   // Copies `bytes` of registered memory, at most those of a buffer; what is enqueued on `stream` next can read them.
   cudaError_t copy(const void* from, size_t bytes, cudaStream_t stream, char** copied);
   // The kernels that read the last copy are enqueued.
@@ -31,7 +34,8 @@ class CopyRing {
   char* memory_ = nullptr;
   cudaStream_t copies_ = nullptr;
   cudaEvent_t begun_ = nullptr, copied_[buffers] = {}, released_[buffers] = {};
-  uint32_t next_ = 0;  // in the sequence
+  uint64_t next_ = 0;  // in the sequence
+  bool was_captured_ = false;
 };
 
 }  // namespace narrowcast::store::cuda

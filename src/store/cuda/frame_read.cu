@@ -11,6 +11,7 @@
 #include "store/cuda/frame_read.cuh"
 #include "store/cuda/frame_read.h"
 #include "store/cuda/launch.h"
+#include "store/cuda/slice_chunk.h"
 
 namespace narrowcast::store::cuda {
 namespace {
@@ -85,6 +86,13 @@ ncast_status FrameReadKernel::prepare(const char* function, ncast_dtype dtype, n
   tensor_.headers[0] = header_of(dtype, codec, frame_elems);
   tensor_.headers[1] = header_of(dtype, codec, elems == 0 ? 0 : elems - (tensor_.count - 1) * frame_elems);
   return NCAST_OK;
+}
+
+uint64_t FrameReadKernel::bytes_before(const uint8_t* frame, uint64_t frame_bytes, bool is_last, uint64_t block) const {
+  const format::FrameHeader& header = tensor_.headers[is_last ? 1 : 0];
+  if (header.codec == NCAST_CODEC_RAW)
+    return block == 0 ? 0 : std::min(frame_bytes, sizeof header + block * block_bytes_);
+  return bytes_before_block(frame, frame_bytes, header.wire_bytes, block);
 }
 
 cudaError_t FrameReadKernel::launch(const FrameRead& read, uint32_t sms, cudaStream_t stream, bool early) const {

@@ -172,15 +172,17 @@ class BlockReader {
     const format::FrameHeader& expected = tensor.headers[frame + 1 == tensor.count ? 1 : 0];
     const uint64_t begin = tensor.offsets[frame], end = tensor.offsets[frame + 1];
     if (end < begin || end - begin < expected.wire_bytes || begin % unit != 0) return;
-    const char* const data = arguments_.read.frames + begin;
+    const FrameSource& source = arguments_.read.from;
+    const char* const data = source.headers + begin;
     // Everything is loaded before anything is decided, because a load from host memory takes more than a microsecond.
     const HeaderWords header(data);
     const uint32_t stored = static_cast<uint32_t>(format::aligned(found_.raw_bytes)) / unit;
     uint32_t first = block * (block_bytes / unit), last = first + stored;
+    uint64_t payloads = begin;
     bool ok = true;
     if constexpr (Codec::is_identity) {
       ok = header.wire_bytes() == expected.wire_bytes;
-      found_from_ = reinterpret_cast<uintptr_t>(data + sizeof header);
+      payloads += sizeof header;
     } else {
       const auto* const ends = reinterpret_cast<const uint32_t*>(data + sizeof header);
       last = device::load_cached(ends + block);
@@ -189,10 +191,11 @@ class BlockReader {
       const bool is_last = block + 1 == expected.blocks, is_whole = found_.raw_bytes == block_bytes;
       ok = (header.wire_bytes() >= expected.wire_bytes) & (last > first) & (last - first <= stored) & (last <= units) &
            (!is_last | (last == units)) & (is_whole | (last - first == stored));
-      found_from_ = reinterpret_cast<uintptr_t>(data + expected.wire_bytes);
+      payloads += expected.wire_bytes;
     }
-    ok = ok & header.matches(expected, end - begin);
-    found_from_ += uint64_t{first} * unit;
+    const uint64_t from = payloads + uint64_t{first} * unit, to = payloads + uint64_t{last} * unit;
+    ok = ok & header.matches(expected, end - begin) & (from >= source.payload_begin) & (to <= source.payload_end);
+    found_from_ = reinterpret_cast<uintptr_t>(source.payloads) + from;
     found_.bytes = ok ? (last - first) * unit : 0;
   }
 
@@ -219,8 +222,8 @@ class BlockReader {
   char* payloads_;
   uint32_t lane_;
   uint32_t next_ = 0, end_ = 0, step_ = 0, turn_ = 0;  // of the fetches
-  BlockRead found_ = {};                    // by this lane
-  uint64_t found_from_ = 0;                 // where its payload is
+  BlockRead found_ = {};                               // by this lane
+  uint64_t found_from_ = 0;                            // where its payload is
   // The payload that was started last. overlap_: bytes that are not fetched yet.
   uint64_t from_ = 0;
   uint32_t bytes_ = 0, overlap_ = 0, place_ = 0;

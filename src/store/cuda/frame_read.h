@@ -24,6 +24,10 @@ class FrameReadKernel {
     tensor_.offsets = offsets;
     tensor_.counts = counts;
   }
+  // How many bytes of a frame come before the payload of block `block`, if there are so many; 0: it is the first block.
+  // frame: in host memory, where it may be damaged.
+  uint64_t bytes_before(const uint8_t* frame, uint64_t frame_bytes, bool is_last, uint64_t block) const;
+  uint32_t block_bytes() const { return block_bytes_; }
   // sms: the most that it may use, at least 1. early: the frames are not written by work on the stream, so the read may
   // begin while the stream's previous read ends.
   cudaError_t launch(const FrameRead& read, uint32_t sms, cudaStream_t stream, bool early) const;

@@ -27,9 +27,16 @@ struct TensorFrames {
   FrameReadCounts* counts;
 };
 
+// Frames in device or mapped host memory. The offsets count from both pointers.
+struct FrameSource {
+  const char* headers;                  // and block ends
+  const char* payloads;                 // of which there are
+  uint64_t payload_begin, payload_end;  // only these bytes
+};
+
 // A read of the bytes [begin, end) of the tensor.
 struct FrameRead {
-  const char* frames;  // device or mapped host memory; the offsets count from here
+  FrameSource from;
   uint64_t begin, end;
   char* out;  // of byte `begin`; aligned to a value
 };

@@ -13,6 +13,8 @@ constexpr const char* creator = "ncast_store_reader_create";
 // Kernels read host memory themselves at 0.92 of the speed of the copy engine, but start at once, so they read slices
 // of up to this many bytes.
 constexpr uint64_t copied_bytes = 12 << 20;
+// Unless an earlier read is running: then the copy engine works ahead, which is worth its cost from so many bytes on.
+constexpr uint64_t copied_ahead_bytes = 1 << 20;
 
 }  // namespace
 
@@ -32,7 +34,9 @@ ncast_status FrameReader::set_up(const FrameTable& table, uint32_t sms) {
   if (const ncast_status status = kernel_.prepare(creator, table.dtype, table.codec, table.frame_elems, table.elems);
       status != NCAST_OK)
     return status;
-  RETURN_IF_CUDA_FAILED(creator, ring_.allocate(std::max(longest, longest_chunk(table.offsets[table.frame_count]))));
+  longest_chunk_ = std::max(longest, longest_chunk(table.offsets[table.frame_count]));
+  RETURN_IF_CUDA_FAILED(creator, ring_.allocate(longest_chunk_));
+  RETURN_IF_CUDA_FAILED(creator, cudaEventCreateWithFlags(&ended_, cudaEventDisableTiming));
   const size_t offset_bytes = (table.frame_count + 1) * sizeof *offsets_;
   RETURN_IF_CUDA_FAILED(creator, cudaMalloc(reinterpret_cast<void**>(&offsets_), offset_bytes));
   RETURN_IF_CUDA_FAILED(creator, cudaMemcpy(offsets_, table.offsets, offset_bytes, cudaMemcpyHostToDevice));
@@ -49,52 +53,93 @@ ncast_status FrameReader::set_up(const FrameTable& table, uint32_t sms) {
 FrameReader::~FrameReader() {
   cudaFree(offsets_);
   cudaFree(counts_);
+  if (ended_ != nullptr) cudaEventDestroy(ended_);
 }
 
 ncast_status FrameReader::read(const char* function, const RowList& rows, uint64_t count, const RowTarget& target) {
   const uint64_t row_bytes = table_.row_bytes;
   auto* const out = static_cast<char*>(target.out);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  RETURN_IF_CUDA_FAILED(function, cudaStreamIsCapturing(target.stream, &capture));
+  // Short reads are not worth the calls, which would also keep their kernels from overlapping.
+  const bool is_observed = capture == cudaStreamCaptureStatusNone && count * row_bytes >= copied_ahead_bytes;
+  bool follows = false;
+  if (is_observed) RETURN_IF_CUDA_FAILED(function, find_progress(&follows));
   if (rows.indices == nullptr && rows.step == 1 && target.stride == row_bytes) {
-    RETURN_IF_CUDA_FAILED(function, read_range(rows.first * row_bytes, (rows.first + count) * row_bytes, out, target));
-    return NCAST_OK;
-  }
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t row = rows[i];
     RETURN_IF_CUDA_FAILED(function,
-                          read_range(row * row_bytes, (row + 1) * row_bytes, out + i * target.stride, target));
+                          read_range(rows.first * row_bytes, (rows.first + count) * row_bytes, out, target, follows));
+  } else {
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t row = rows[i];
+      RETURN_IF_CUDA_FAILED(
+          function, read_range(row * row_bytes, (row + 1) * row_bytes, out + i * target.stride, target, follows));
+      follows = is_observed;
+    }
   }
+  if (is_observed) RETURN_IF_CUDA_FAILED(function, cudaEventRecord(ended_, target.stream));
   return NCAST_OK;
 }
 
-cudaError_t FrameReader::read_range(uint64_t begin, uint64_t end, char* out, const RowTarget& target) {
-  if (begin == end) return cudaSuccess;
-  const uint64_t bytes = table_.offsets[(end - 1) / frame_bytes() + 1] - table_.offsets[begin / frame_bytes()];
-  if (bytes >= copied_bytes) return read_by_copy_engine(begin, end, out, target);
-  return kernel_.launch({mapped_, begin, end, out}, sms_of(target), target.stream, true);
+cudaError_t FrameReader::find_progress(bool* is_reading) const {
+  // A query would end the captures of other threads.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  RETURN_CUDA_ERROR(cudaThreadExchangeStreamCaptureMode(&mode));
+  const cudaError_t found = cudaEventQuery(ended_);
+  RETURN_CUDA_ERROR(cudaThreadExchangeStreamCaptureMode(&mode));
+  *is_reading = found == cudaErrorNotReady;
+  if (*is_reading) cudaGetLastError();  // which is not an error
+  return *is_reading ? cudaSuccess : found;
 }
 
-// The copy engine moves frames while a kernel decodes the previous ones.
-cudaError_t FrameReader::read_by_copy_engine(uint64_t begin, uint64_t end, char* out, const RowTarget& target) {
+cudaError_t FrameReader::read_range(uint64_t begin, uint64_t end, char* out, const RowTarget& target, bool follows) {
+  if (begin == end) return cudaSuccess;
+  const uint64_t bytes = table_.offsets[(end - 1) / frame_bytes() + 1] - table_.offsets[begin / frame_bytes()];
+  if (bytes >= (follows ? copied_ahead_bytes : copied_bytes))
+    return read_by_copy_engine(begin, end, out, target, follows);
+  const FrameSource source = {mapped_, mapped_, 0, table_.offsets[table_.frame_count]};
+  return kernel_.launch({source, begin, end, out}, sms_of(target), target.stream, true);
+}
+
+uint64_t FrameReader::payload_at(uint64_t byte) const {
+  const uint64_t frame = byte / frame_bytes(), block = byte % frame_bytes() / kernel_.block_bytes();
+  if (frame == table_.frame_count) return table_.offsets[frame];
+  const uint64_t at = table_.offsets[frame];
+  return at + kernel_.bytes_before(table_.frames + at, table_.offsets[frame + 1] - at, frame + 1 == table_.frame_count,
+                                   block);
+}
+
+// The copy engine moves frames while a kernel decodes the previous ones. Payloads of the first and the last frame that
+// are not asked for are left out.
+cudaError_t FrameReader::read_by_copy_engine(uint64_t begin, uint64_t end, char* out, const RowTarget& target,
+                                             bool follows) {
   const uint64_t* const offsets = table_.offsets;
-  const uint64_t last = (end - 1) / frame_bytes();
-  uint64_t frame = begin / frame_bytes(), chunk_bytes = 0;
-  // How many frames, at least one, have at most so many bytes.
-  const auto next_after = [&](uint64_t most_bytes) {
-    const uint64_t* const beyond =
-        std::upper_bound(offsets + frame + 1, offsets + last + 2, offsets[frame] + most_bytes);
-    return std::max<uint64_t>(static_cast<uint64_t>(beyond - offsets) - 1, frame + 1);
-  };
-  RETURN_CUDA_ERROR(ring_.begin(target.stream));
+  const uint64_t last = (end - 1) / frame_bytes(), block_bytes = kernel_.block_bytes();
+  const uint64_t last_block = (end - 1) % frame_bytes() / block_bytes;
+  const uint64_t copied_end =
+      payload_at(std::min(last * frame_bytes() + (last_block + 1) * block_bytes, (last + 1) * frame_bytes()));
+  uint64_t frame = begin / frame_bytes(), at = std::min(payload_at(begin), copied_end);
+  // Those of a read that follows another one need not begin soon. A short one is copied at once.
+  const bool is_one = follows && copied_end - at <= std::min(copied_bytes, longest_chunk_);
+  uint64_t chunk_bytes = follows ? most_copied : 0;
+  RETURN_CUDA_ERROR(ring_.begin_ahead(target.stream));
   while (frame <= last) {
-    chunk_bytes = copied_next(offsets[last + 1] - offsets[frame], chunk_bytes);
-    const uint64_t next = next_after(chunk_bytes), at = offsets[frame];
+    chunk_bytes = is_one ? copied_end - at : copied_next(copied_end - at, chunk_bytes);
+    // As many frames as fit, and at least one.
+    uint64_t next = last + 1;
+    if (copied_end - at > chunk_bytes) {
+      const uint64_t* const beyond = std::upper_bound(offsets + frame + 1, offsets + last + 1, at + chunk_bytes);
+      next = std::max<uint64_t>(static_cast<uint64_t>(beyond - offsets) - 1, frame + 1);
+    }
+    const uint64_t copied_to = next > last ? copied_end : offsets[next];
     char* copied = nullptr;
-    RETURN_CUDA_ERROR(ring_.copy(table_.frames + at, offsets[next] - at, target.stream, &copied));
+    RETURN_CUDA_ERROR(ring_.copy(table_.frames + at, copied_to - at, target.stream, &copied));
+    const char* const payloads = copied - at;
+    const FrameSource source = {at == offsets[frame] ? payloads : mapped_, payloads, at, copied_to};
     const uint64_t from = std::max(begin, frame * frame_bytes()), to = std::min(end, next * frame_bytes());
-    RETURN_CUDA_ERROR(
-        kernel_.launch({copied - at, from, to, out + (from - begin)}, sms_of(target), target.stream, false));
+    RETURN_CUDA_ERROR(kernel_.launch({source, from, to, out + (from - begin)}, sms_of(target), target.stream, false));
     RETURN_CUDA_ERROR(ring_.release(target.stream));
     frame = next;
+    at = copied_to;
   }
   return cudaSuccess;
 }

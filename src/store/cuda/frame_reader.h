@@ -46,9 +46,14 @@ class FrameReader {
  private:
   FrameReader() = default;
   ncast_status set_up(const FrameTable& table, uint32_t sms);
-  // Reads bytes of the flattened tensor.
-  cudaError_t read_range(uint64_t begin, uint64_t end, char* out, const RowTarget& target);
-  cudaError_t read_by_copy_engine(uint64_t begin, uint64_t end, char* out, const RowTarget& target);
+  // Reads bytes of the flattened tensor. follows: an earlier read will not have ended yet.
+  cudaError_t read_range(uint64_t begin, uint64_t end, char* out, const RowTarget& target, bool follows);
+  cudaError_t read_by_copy_engine(uint64_t begin, uint64_t end, char* out, const RowTarget& target, bool follows);
+  // Whether the last read of some length is enqueued, but has not ended.
+  cudaError_t find_progress(bool* is_reading) const;
+  // Where the payload of the block at this byte of the tensor begins in the frames, or, if it is the first one of its
+  // frame, the frame; and where that of the block before ends.
+  uint64_t payload_at(uint64_t byte) const;
   uint32_t sms_of(const RowTarget& target) const { return target.sms != 0 ? target.sms : sms_; }
   uint64_t frame_bytes() const { return table_.frame_elems * value_bytes_; }
 
@@ -58,6 +63,8 @@ class FrameReader {
   CopyRing ring_;
   FrameReadKernel kernel_;
   const char* mapped_ = nullptr;  // the frames on the GPU
+  uint64_t longest_chunk_ = 0;    // bytes of a buffer of the ring
+  cudaEvent_t ended_ = nullptr;   // the last read of some length that was not captured
 
   // Device memory.
   uint64_t* offsets_ = nullptr;

@@ -1,6 +1,9 @@
 #include "store/cuda/slice_chunk.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "codec/frame/layout.h"
 
 namespace narrowcast::store::cuda {
 
@@ -28,6 +31,15 @@ SliceChunk slice_chunk(const ReaderTable& table, uint64_t row, uint64_t end, uin
     next = std::max<uint64_t>(static_cast<uint64_t>(beyond - table.offsets) - 1, row + 1);
   }
   return {next, begin, std::min(begin_of(table, next) - begin + 16, most_bytes)};
+}
+
+uint64_t bytes_before_block(const uint8_t* frame, uint64_t frame_bytes, uint64_t payload_offset, uint64_t block) {
+  if (block == 0) return 0;
+  const uint64_t end_at = sizeof(format::FrameHeader) + (block - 1) * sizeof(uint32_t);
+  if (end_at + sizeof(uint32_t) > frame_bytes) return frame_bytes;
+  uint32_t end = 0;
+  std::memcpy(&end, frame + end_at, sizeof end);
+  return std::min(frame_bytes, payload_offset + uint64_t{end} * format::alignment);
 }
 
 }  // namespace narrowcast::store::cuda

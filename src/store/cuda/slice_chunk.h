@@ -39,4 +39,8 @@ inline constexpr uint64_t chunk_margin = 128;  // a chunk of rows may have so ma
 // room around the rows, and at least one. A row that is longer, which only damaged tables have, is cut.
 SliceChunk slice_chunk(const ReaderTable& table, uint64_t row, uint64_t end, uint64_t most_bytes);
 
+// How many bytes of a frame with block ends come before the payload of block `block`, which may be the number of
+// blocks; 0 for the first one. Of damaged frames: at most frame_bytes.
+uint64_t bytes_before_block(const uint8_t* frame, uint64_t frame_bytes, uint64_t payload_offset, uint64_t block);
+
 }  // namespace narrowcast::store::cuda

@@ -88,18 +88,30 @@ class Fixture {
     uint64_t first, count, to;
   };
   size_t wrong_bytes_after(const std::vector<Read>& reads, uint32_t sms) {
-    std::vector<char> expected(values_.size() * sizeof(float), '\xee'), found(expected.size());
-    CHECK_CUDA(cudaMemsetAsync(out_, 0xee, expected.size(), stream_));
-    for (const auto& [first, count, to] : reads) {
-      const RowTarget target = {out_ + to * row_bytes, row_bytes, sms, stream_};
-      CHECK_OK(reader_->read(caller, {nullptr, 0, first, 1}, count, target));
-      std::memcpy(&expected[to * row_bytes], reinterpret_cast<const char*>(values_.data()) + first * row_bytes,
-                  count * row_bytes);
-    }
-    CHECK_CUDA(cudaMemcpyAsync(found.data(), out_, found.size(), cudaMemcpyDeviceToHost, stream_));
-    CHECK_CUDA(cudaStreamSynchronize(stream_));
-    size_t wrong = 0;
-    for (size_t i = 0; i < found.size(); ++i) wrong += found[i] != expected[i];
+    return wrong_bytes(reads, [&] { enqueue(reads, sms); });
+  }
+  // The same after `before`, then `captured` in a graph, which is launched twice, and then `after`.
+  size_t wrong_bytes_around_graph(const std::vector<Read>& before, const std::vector<Read>& captured,
+                                  const std::vector<Read>& after, uint32_t sms) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t launched = nullptr;
+    const auto capture = [&] {
+      CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+      enqueue(captured, sms);
+      CHECK_CUDA(cudaStreamEndCapture(stream_, &graph));
+      CHECK_CUDA(cudaGraphInstantiate(&launched, graph, 0));
+      for (int i = 0; i < 2; ++i) CHECK_CUDA(cudaGraphLaunch(launched, stream_));
+    };
+    std::vector<Read> all = before;
+    all.insert(all.end(), captured.begin(), captured.end());
+    all.insert(all.end(), after.begin(), after.end());
+    const size_t wrong = wrong_bytes(all, [&] {
+      enqueue(before, sms);
+      capture();
+      enqueue(after, sms);
+    });
+    CHECK_CUDA(cudaGraphExecDestroy(launched));
+    CHECK_CUDA(cudaGraphDestroy(graph));
     return wrong;
   }
   bool take_damage() {
@@ -109,6 +121,26 @@ class Fixture {
   }
 
  private:
+  void enqueue(const std::vector<Read>& reads, uint32_t sms) {
+    for (const auto& [first, count, to] : reads)
+      CHECK_OK(reader_->read(caller, {nullptr, 0, first, 1}, count, {out_ + to * row_bytes, row_bytes, sms, stream_}));
+  }
+  // run(): enqueues `reads`.
+  template <typename Run>
+  size_t wrong_bytes(const std::vector<Read>& reads, Run run) {
+    std::vector<char> expected(values_.size() * sizeof(float), '\xee'), found(expected.size());
+    CHECK_CUDA(cudaMemsetAsync(out_, 0xee, expected.size(), stream_));
+    run();
+    for (const auto& [first, count, to] : reads)
+      std::memcpy(&expected[to * row_bytes], reinterpret_cast<const char*>(values_.data()) + first * row_bytes,
+                  count * row_bytes);
+    CHECK_CUDA(cudaMemcpyAsync(found.data(), out_, found.size(), cudaMemcpyDeviceToHost, stream_));
+    CHECK_CUDA(cudaStreamSynchronize(stream_));
+    size_t wrong = 0;
+    for (size_t i = 0; i < found.size(); ++i) wrong += found[i] != expected[i];
+    return wrong;
+  }
+
   std::vector<float> values_;
   std::vector<uint64_t> offsets_;
   Pages frames_;
@@ -155,6 +187,22 @@ TEST_CASE("reads that follow each other write in order") {
   CHECK(!table.take_damage());
 }
 
+TEST_CASE("reads before, in and after graphs write in order") {
+  Fixture table((is_reduced() ? 50 : 200) * frame_elems);  // some are copied, and some read by kernels
+  std::mt19937 random(5);
+  const uint64_t rows = table.rows();
+  for (int i = 0; i < (is_reduced() ? 1 : 10); ++i) {
+    std::vector<Fixture::Read> reads[3];
+    for (auto& some : reads)
+      for (int k = 0; k < 6; ++k) {
+        const uint64_t count = k % 3 == 0 ? 1 + random() % 2000 : rows / 2 + random() % (rows / 2);
+        some.push_back({random() % (rows - count), count, random() % (rows - count)});
+      }
+    CHECK(table.wrong_bytes_around_graph(reads[0], reads[1], reads[2], 4) == 0);
+  }
+  CHECK(!table.take_damage());
+}
+
 TEST_CASE("a damaged block is reported, and the others are read") {
   Fixture table(100 * frame_elems);
   const uint64_t frame_rows = frame_elems * sizeof(float) / row_bytes + 2;  // of which it has a part, at most
@@ -165,6 +213,12 @@ TEST_CASE("a damaged block is reported, and the others are read") {
       CAPTURE(number);
       table.frame(number)[at] ^= 1;
       CHECK(table.wrong_rows(0, table.rows(), 0) <= frame_rows);
+      CHECK(table.take_damage());
+      // The first is read by a kernel, the others from copies that begin and end inside this frame.
+      const uint64_t middle = frame_rows * number + frame_rows / 2 - 2 * number;
+      const uint64_t before = std::min<uint64_t>(middle, 50 * frame_rows), after = table.rows() - middle;
+      const std::vector<Fixture::Read> reads = {{0, table.rows(), 0}, {middle - before, before, 0}, {middle, after, 0}};
+      table.wrong_bytes_after(reads, 0);
       CHECK(table.take_damage());
       table.frame(number)[at] ^= 1;
       CHECK(table.wrong_rows(0, table.rows(), 0) == 0);

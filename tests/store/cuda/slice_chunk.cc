@@ -1,9 +1,11 @@
 #include "store/cuda/slice_chunk.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <vector>
 
+#include "codec/frame/layout.h"
 #include "doctest/doctest.h"
 
 namespace narrowcast::store::cuda {
@@ -83,6 +85,25 @@ TEST_CASE("copies of a slice grow from its begin, become smaller towards its end
     CHECK(before <= least_copied * 3 / 2);
     if (bytes > 10 * most_copied) CHECK(largest == most_copied);
   }
+}
+
+TEST_CASE("the bytes before a payload are those of the header, the block ends and the payloads before") {
+  const std::vector<uint32_t> ends = {2, 3, 7, 8, 20};
+  const uint64_t payload_offset = format::frame_layout(ends.size() * 8, 8).payload_offset;
+  std::vector<uint8_t> frame(payload_offset + ends.back() * format::alignment);
+  std::memcpy(&frame[sizeof(format::FrameHeader)], ends.data(), ends.size() * sizeof ends[0]);
+  const auto before = [&](uint64_t block) {
+    return bytes_before_block(frame.data(), frame.size(), payload_offset, block);
+  };
+  CHECK(before(0) == 0);
+  for (uint64_t block = 1; block <= ends.size(); ++block)
+    CHECK(before(block) == payload_offset + ends[block - 1] * format::alignment);
+}
+
+TEST_CASE("the bytes before a payload are at most those of the frame, also if it is damaged") {
+  const std::vector<uint8_t> frame(sizeof(format::FrameHeader) + 16, 0xff);
+  for (const uint64_t block : {1u, 4u, 5u, 1000u})
+    CHECK(bytes_before_block(frame.data(), frame.size(), frame.size(), block) == frame.size());
 }
 
 }  // namespace
