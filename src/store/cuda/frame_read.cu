@@ -110,7 +110,7 @@ cudaError_t FrameReadKernel::launch(const FrameRead& read, uint32_t sms, cudaStr
   const uint32_t of_cta = (arguments.block_count + ctas - 1) / ctas, turns = (of_cta + most_warps_ - 1) / most_warps_;
   const uint32_t warps = (of_cta + turns - 1) / turns;
   const uint32_t most_room = shared_bytes_ / warps - warp_bytes_;
-  arguments.payload_room = std::min(most_room, 2 * block_bytes_) / line_bytes * line_bytes;
+  arguments.payload_room = std::min(most_room, 2 * (block_bytes_ + line_bytes)) / line_bytes * line_bytes;
   return device::launch(function_, ctas, warps, size_t{warps} * (warp_bytes_ + arguments.payload_room), stream,
                         early && machine_.launches_early, arguments);
 }

@@ -19,7 +19,8 @@ namespace narrowcast::store::cuda {
 // A block of the tensor, and its payload.
 struct alignas(16) BlockRead {
   uint64_t at;         // byte of the tensor
-  uint32_t raw_bytes;  // of its values
+  uint16_t raw_bytes;  // of its values
+  uint16_t in_line;    // of the payload's begin: bytes of its line before it
   uint32_t bytes;      // of the payload; 0: not valid
 };
 
@@ -65,9 +66,10 @@ inline constexpr int max_read_warps = Codec::values_bytes > 4096 ? 12 : 20;
 
 // Reads some of the blocks with a warp. Codec: a BlockCodec with payloads of any size (device/block_codec.cuh).
 //
-// The payload of the next block is fetched while one is decoded. One begins where the room for payloads does, the next
-// one ends where it does, and so on in turns. The room is longer than a block, but not always as long as two payloads:
-// bytes where they would overlap are fetched when the first one has been decoded.
+// Payloads are fetched with the rest of the lines that they begin and end in: the GPU requests parts of lines of host
+// memory in several pieces. The payload of the next block is fetched while one is decoded. One's lines begin where the
+// room for payloads does, the next one's end where it does, and so on in turns. The room is longer than a block, but
+// not always as long as two payloads: lines where they would overlap are fetched when the first one has been decoded.
 template <typename Codec>
 class BlockReader {
   using Memory = FrameReadMemory<Codec>;
@@ -94,7 +96,7 @@ class BlockReader {
       device::wait_for_all_but(1);
       __syncwarp();
       const BlockRead read = memory_.reads[place];
-      char* const payload = payload_at(place, read.bytes);
+      const char* const payload = lines_at(place, lines_of(read.in_line, read.bytes)) + read.in_line;
       const bool is_raw = Codec::is_identity || read.bytes == format::aligned(read.raw_bytes);
       bool ok = read.bytes != 0;
       if (ok && !is_raw) {
@@ -117,9 +119,15 @@ class BlockReader {
   }
 
  private:
-  static constexpr uint32_t block_bytes = Codec::values_bytes, unit = format::alignment, line = 128;
+  static constexpr uint32_t block_bytes = Codec::values_bytes, unit = format::alignment, line = line_bytes;
+  static_assert(block_bytes <= UINT16_MAX);
 
-  __device__ char* payload_at(uint32_t place, uint32_t bytes) const {
+  // The bytes of the lines of a payload. in_line: of its first line, before it.
+  __device__ static uint32_t lines_of(uint32_t in_line, uint32_t bytes) {
+    return bytes == 0 ? 0 : (in_line + bytes + line - 1) / line * line;
+  }
+  // Where they are.
+  __device__ char* lines_at(uint32_t place, uint32_t bytes) const {
     return payloads_ + (place == 0 ? 0 : arguments_.payload_room - bytes);
   }
 
@@ -137,25 +145,23 @@ class BlockReader {
       place_ = turn_++ % 2;
       from_ = static_cast<uint64_t>(
           __shfl_sync(device::all_lanes, static_cast<unsigned long long>(found_from_), static_cast<int>(turn)));
-      bytes_ = __shfl_sync(device::all_lanes, found_.bytes, static_cast<int>(turn));
+      const uint32_t payload_bytes = __shfl_sync(device::all_lanes, found_.bytes, static_cast<int>(turn));
       if (lane_ == turn) memory_.reads[place_] = found_;
-      payload_bytes_ += bytes_;
+      payload_bytes_ += payload_bytes;
+      const auto in_line = static_cast<uint32_t>(from_ % line);
+      from_ -= in_line;
+      bytes_ = lines_of(in_line, payload_bytes);
       overlap_ = bytes_ + before > arguments_.payload_room ? bytes_ + before - arguments_.payload_room : 0;
       fetch(place_ == 0 ? 0 : overlap_, place_ == 0 ? bytes_ - overlap_ : bytes_);
     }
     device::commit_copies();
   }
-  // Starts to fetch bytes [begin, end) of the payload that was started last.
+  // Starts to fetch bytes [begin, end) of the lines that were started last.
   __device__ void fetch(uint32_t begin, uint32_t end) const {
-    char* const to = payload_at(place_, bytes_) + begin;
-    const uint64_t from = from_ + begin;
-    // Whole lines at a time, so that no line is requested twice. Wraps around for parts before the first byte.
-    const uint32_t bytes = end - begin;
-    uint32_t offset = lane_ * 16 - static_cast<uint32_t>(from % line);
-    if (offset >= bytes) offset += 32 * 16;
+    char* const to = lines_at(place_, bytes_);
 #pragma unroll 2
-    for (; offset < bytes; offset += 32 * 16)
-      device::start_copy_of_16_bytes_by_line(to + offset, reinterpret_cast<const void*>(from + offset));
+    for (uint32_t offset = begin + lane_ * 16; offset < end; offset += 32 * 16)
+      device::start_copy_of_16_bytes_by_line(to + offset, reinterpret_cast<const void*>(from_ + offset));
   }
 
   // Finds one of the warp's next 32 blocks in each lane.
@@ -168,7 +174,7 @@ class BlockReader {
     const uint64_t frame_at = frame * tensor.frame_bytes;
     found_.at = frame_at + uint64_t{block} * block_bytes;
     const uint64_t frame_end = min(frame_at + tensor.frame_bytes, tensor.tensor_bytes);
-    found_.raw_bytes = static_cast<uint32_t>(min(uint64_t{block_bytes}, frame_end - found_.at));
+    found_.raw_bytes = static_cast<uint16_t>(min(uint64_t{block_bytes}, frame_end - found_.at));
     const format::FrameHeader& expected = tensor.headers[frame + 1 == tensor.count ? 1 : 0];
     const uint64_t begin = tensor.offsets[frame], end = tensor.offsets[frame + 1];
     if (end < begin || end - begin < expected.wire_bytes || begin % unit != 0) return;
@@ -196,6 +202,7 @@ class BlockReader {
     const uint64_t from = payloads + uint64_t{first} * unit, to = payloads + uint64_t{last} * unit;
     ok = ok & header.matches(expected, end - begin) & (from >= source.payload_begin) & (to <= source.payload_end);
     found_from_ = reinterpret_cast<uintptr_t>(source.payloads) + from;
+    found_.in_line = static_cast<uint16_t>(found_from_ % line);
     found_.bytes = ok ? (last - first) * unit : 0;
   }
 
@@ -224,7 +231,7 @@ class BlockReader {
   uint32_t next_ = 0, end_ = 0, step_ = 0, turn_ = 0;  // of the fetches
   BlockRead found_ = {};                               // by this lane
   uint64_t found_from_ = 0;                            // where its payload is
-  // The payload that was started last. overlap_: bytes that are not fetched yet.
+  // The lines of the payload that was started last. overlap_: bytes that are not fetched yet.
   uint64_t from_ = 0;
   uint32_t bytes_ = 0, overlap_ = 0, place_ = 0;
   unsigned long long payload_bytes_ = 0;

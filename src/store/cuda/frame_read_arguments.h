@@ -27,7 +27,8 @@ struct TensorFrames {
   FrameReadCounts* counts;
 };
 
-// Frames in device or mapped host memory. The offsets count from both pointers.
+// Frames in device or mapped host memory, of which whole lines of 128 bytes are readable. The offsets count from both
+// pointers.
 struct FrameSource {
   const char* headers;                  // and block ends
   const char* payloads;                 // of which there are
@@ -47,7 +48,8 @@ struct FrameReadArguments {
   FrameRead read;
   uint64_t first_block;  // blocks are numbered as if all frames had frame_blocks
   uint32_t block_count;
-  uint32_t payload_room;  // shared memory of a warp for payloads: a multiple of 128, at least the values of a block
+  // Shared memory of a warp for payloads: a multiple of 128, and at least 128 more than the values of a block.
+  uint32_t payload_room;
 };
 
 }  // namespace narrowcast::store::cuda
