@@ -52,6 +52,19 @@ Kernel kernel_of(ncast_dtype dtype, ncast_codec codec) {
   }
 }
 
+// How many warps, at most `most`, read so many blocks in turns. The fewest turns, or one or two more if the last one
+// then has blocks for more of the warps: the link is not busy while some of them read the last blocks.
+uint32_t warps_for(uint32_t blocks, uint32_t most) {
+  const uint32_t fewest_turns = (blocks + most - 1) / most;
+  const uint32_t most_turns = fewest_turns <= 16 ? fewest_turns * 9 / 8 : fewest_turns;
+  uint32_t warps = 0, least_idle = UINT32_MAX;
+  for (uint32_t turns = fewest_turns; turns <= most_turns; ++turns) {
+    const uint32_t some = (blocks + turns - 1) / turns, idle = some * turns - blocks;
+    if (idle < least_idle) warps = some, least_idle = idle;
+  }
+  return warps;
+}
+
 // wire_bytes: as in TensorFrames.
 format::FrameHeader header_of(ncast_dtype dtype, ncast_codec codec, uint64_t elems) {
   format::FrameHeader header = codec::make_header(dtype, codec, elems, 0);
@@ -105,10 +118,8 @@ cudaError_t FrameReadKernel::launch(const FrameRead& read, uint32_t sms, cudaStr
   arguments.read = read;
   arguments.first_block = block_at(read.begin);
   arguments.block_count = static_cast<uint32_t>(block_at(read.end - 1) - arguments.first_block + 1);
-  // The minimum number of turns, and the minimum number of warps for these turns.
   const uint32_t ctas = std::min({sms, machine_.sms, arguments.block_count});
-  const uint32_t of_cta = (arguments.block_count + ctas - 1) / ctas, turns = (of_cta + most_warps_ - 1) / most_warps_;
-  const uint32_t warps = (of_cta + turns - 1) / turns;
+  const uint32_t warps = warps_for((arguments.block_count + ctas - 1) / ctas, most_warps_);
   const uint32_t most_room = shared_bytes_ / warps - warp_bytes_;
   arguments.payload_room = std::min(most_room, 2 * (block_bytes_ + line_bytes)) / line_bytes * line_bytes;
   return device::launch(function_, ctas, warps, size_t{warps} * (warp_bytes_ + arguments.payload_room), stream,
