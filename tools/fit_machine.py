@@ -5,9 +5,10 @@
 FILE is a report of `narrowcast bench` or a cost model of `narrowcast tune`. The search begins with rounded numbers of
 an earlier one. It minimizes the errors of the predictions (fourth powers, so that large errors count) of all calls of
 at least 1 MiB that plans describe. Predictions are not smooth, so it goes on from places around the best one
-(--restarts).
+(--restarts), and at last tries random changes of a few numbers (--changes), which are kept if they make errors smaller
+or more calls predicted within 15%.
 Calls of the files of --predict are predicted and not fitted. RESULT gets the description and every call with its
-prediction; with `--rounds 0 --restarts 0`, of the description of --start. Needs no GPU.
+prediction; with `--rounds 0 --restarts 0 --changes 0`, of the description of --start. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ from narrowcast._native.plan import NativePlan
 ROOT = Path(__file__).parents[1]
 SMALLEST_BYTES = 1 << 20  # of the larger buffer
 MOST_CTAS = 64
+MOST_ERROR = 0.15
 #: Weights that shrink as bfloat16 weights do, of which the curves of cost models are.
 CURVES_RATIO = 0.6976
 #: Where the search begins: rounded numbers of an earlier search.
 START = {
-    "link_gbps": 370, "link_response_share": 0.13, "link_packets_gbps": 320, "link_packets_response_share": 0.27,
-    "link_latency_us": 0.85, "cta_move_gbps": 120, "cta_reduce_gbps": 110, "cta_encode_gbps": 34,
-    "cta_decode_gbps": 130, "reducing_codec_share": 0.59, "slot_latency_us": 1.3, "coded_latency_us": 1.2,
-    "reduce_latency_us": 1.3, "step_us": 0.65, "launch_us": 0.12, "slots_launch_us": 2.4,
+    "link_gbps": 342, "link_response_share": 0.032, "link_packets_gbps": 333, "link_packets_response_share": 0.35,
+    "link_latency_us": 0.88, "cta_move_gbps": 123, "cta_reduce_gbps": 110, "cta_encode_gbps": 34.2,
+    "cta_decode_gbps": 143, "reducing_codec_share": 0.65, "slot_latency_us": 1.36, "coded_latency_us": 1.54,
+    "reduce_latency_us": 1.77, "step_us": 0.68, "launch_us": 0.14, "slots_launch_us": 1.9,
 }  # fmt: skip
 Vector = npt.NDArray[np.float64]
 
@@ -170,7 +172,27 @@ def search(errors_of: Callable[[Vector], Vector], start: Vector, rounds: int, re
     return best
 
 
-def fit(cases: list[tuple[Case, NativePlan]], start: dict[str, float], rounds: int, restarts: int) -> dict[str, float]:
+def refine(errors_of: Callable[[Vector], Vector], start: Vector, changes: int) -> Vector:
+    """The best place that random changes of one to three values lead to."""
+    worth = 0.0025  # of a call within 15%, as a change of the fourth root of the mean fourth power of errors
+    random = np.random.default_rng(0)
+
+    def rate(errors: Vector) -> float:
+        return float(worth * np.sum(np.abs(np.expm1(errors)) <= MOST_ERROR) - cost(errors) ** 0.25)
+
+    best, highest = start, rate(errors_of(start))
+    for _ in range(changes):
+        values = random.choice(len(best), size=random.integers(1, 4), replace=False)
+        found = best.copy()
+        found[values] += random.normal(0, 0.05, len(values))
+        if (rated := rate(errors_of(found))) > highest:
+            best, highest = found, rated
+    return best
+
+
+def fit(
+    cases: list[tuple[Case, NativePlan]], start: dict[str, float], rounds: int, restarts: int, changes: int
+) -> dict[str, float]:
     """The best description that was found."""
     ranks = max(case.ranks for case, _ in cases)
 
@@ -179,6 +201,7 @@ def fit(cases: list[tuple[Case, NativePlan]], start: dict[str, float], rounds: i
         return np.array([np.log(case.predict(lowered, machine) / case.measured_us) for case, lowered in cases])
 
     found = search(errors_of, np.log(np.array([start[key] for key in START])), rounds, restarts)
+    found = refine(errors_of, found, changes)
     return {key: float(f"{value:.4g}") for key, value in values_of(found).items()}
 
 
@@ -190,6 +213,7 @@ def main() -> None:
     parser.add_argument("--start", type=Path, metavar="FILE", help="a description to begin with")
     parser.add_argument("--rounds", type=int, default=20, help="of each search, at most")
     parser.add_argument("--restarts", type=int, default=15, help="searches that follow the first one")
+    parser.add_argument("--changes", type=int, default=300, help="of a few numbers, tried at last")
     options = parser.parse_args()
     fitted = [one for path in options.files for one in cases_of(path)]
     others = [one for path in options.predict for one in cases_of(path)]
@@ -197,7 +221,7 @@ def main() -> None:
         parser.error("the files have no such calls")
     start = START if options.start is None else json.loads(options.start.read_text())
     start = {key: start[key] for key in START}
-    values = fit(fitted, start, options.rounds, options.restarts)
+    values = fit(fitted, start, options.rounds, options.restarts, options.changes)
     machine = machine_of(values, max(case.ranks for case, _ in fitted + others))
     rows = []
     for is_fitted, cases in ((True, fitted), (False, others)):
@@ -218,7 +242,7 @@ def main() -> None:
     for name in dict.fromkeys(row["file"] for row in rows):
         errors = [abs(row["error"]) for row in rows if row["file"] == name]
         print(
-            f"{name}: {len(errors)} calls, {sum(one <= 0.15 for one in errors)} within 15%,"
+            f"{name}: {len(errors)} calls, {sum(one <= MOST_ERROR for one in errors)} within 15%,"
             f" median {statistics.median(errors):.1%}, largest {max(errors):.1%}"
         )
 

@@ -89,8 +89,9 @@ Batches batches_of(const Plan& plan, const Machine& machine, const Options& opti
   const uint64_t most = std::max<uint64_t>(1, std::min<uint64_t>(options.max_batches, most_tasks / steps));
   const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(by_size, 1, most));
   const double bytes = chunk_bytes_of(plan, options);
-  const uint32_t workers = has_turns(plan, options) ? turns_of(bytes, machine, options).workers : options.workers;
-  return {count, bytes / count, std::clamp(workers, 1u, count)};
+  const bool in_turns = has_turns(plan, options);
+  const uint32_t workers = in_turns ? turns_of(bytes, machine, options).workers : options.workers;
+  return {count, bytes / count, std::clamp(workers, 1u, count), in_turns};
 }
 
 }  // namespace narrowcast::plan::simulate

@@ -11,6 +11,7 @@ struct Batches {
   uint32_t count = 1;
   double chunk_bytes = 0;  // of a chunk, in each
   uint32_t workers = 1;    // how many of them a group executes at a time
+  bool has_turns = false;  // a group executes them in turns, as kernels that reduce values in slots do
 };
 
 // Whether values move in slots, and whether some are reduced.

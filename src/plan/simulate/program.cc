@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "plan/simulate/stages.h"
 
 namespace narrowcast::plan::simulate {
 namespace {
@@ -26,6 +29,16 @@ void join_equal(std::vector<Load>* loads) {
   *loads = std::move(joined);
 }
 
+// Of the blocks that a warp sends, only the first one is not loaded while it works on another.
+void load_ahead(std::vector<Task>* tasks) {
+  bool is_first = true;
+  for (Task& task : *tasks) {
+    if (task.first_us == 0) continue;
+    if (!is_first) task.first_us = 0;
+    is_first = false;
+  }
+}
+
 }  // namespace
 
 Programs::Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
@@ -33,6 +46,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
       machine_(machine),
       options_(options),
       chunk_bytes_(batches.chunk_bytes),
+      has_turns_(batches.has_turns),
       codec_share_(reduces(plan) ? machine.reducing_codec_share : 1),
       bytes_(plan.ranks.size() * ports),
       response_bytes_(bytes_.size()) {
@@ -45,7 +59,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
   for (const Channel& channel : plan.channels) {
     const bool is_within = channel.kind == ChannelKind::multicast || host(channel.from) == host(channel.to);
     latencies.push_back(channel.from == channel.to && channel.kind != ChannelKind::multicast ? 0
-                        : is_within                                                          ? machine.link_latency_us
+                        : is_within ? machine.link_latency_us
                                     : machine.network_latency_us);
   }
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
@@ -54,6 +68,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
       Program program{rank, group, static_cast<uint32_t>(capacities.size()), {}};
       add_tasks(plan.ranks[rank].groups[group].steps, 1, &program);
+      load_ahead(&program.tasks);
       numbers.push_back(program.tasks.empty() ? none : static_cast<uint32_t>(all.size()));
       if (program.tasks.empty()) continue;
       capacities.push_back(options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas);
@@ -64,6 +79,18 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
     for (Task& task : program.tasks)
       for (std::vector<Load>* loads : {&task.work, &task.transfer}) join_equal(loads);
   count_transfers(batches.count);
+}
+
+void Programs::divide_into_stages() {
+  const Stages found = stages_of(plan_, options_.orbits);
+  if (found.empty()) return;
+  for (Program& program : all) {
+    for (Task& task : program.tasks) {
+      task.stage = found[program.rank][program.group][task.number];
+      stages = std::max(stages, task.stage + 1);
+    }
+    std::ranges::sort(program.tasks, {}, [](const Task& task) { return std::pair(task.stage, task.number); });
+  }
 }
 
 // Responses to what a rank receives use its link, too.
@@ -179,12 +206,14 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
   for (const Operand& operand : step.from) add(operand, true);
   for (const Operand& operand : step.to) add(operand, false);
   if (encodes) add_work(codec_share_ * machine_.cta_encode_gbps);  // once for all destinations
-  // Stores to other ranks are asynchronous. A single micro-batch stands for many blocks, which do not fit a ring.
-  task.posts = options_.max_batches > 1 && !gets && !task.transfer.empty();
+  // Stores to other ranks are asynchronous. But warps that reduce have one buffer for what they send, and a single
+  // micro-batch stands for many blocks, which do not fit a ring.
+  task.posts = options_.max_batches > 1 && !has_turns_ && !gets && !task.transfer.empty();
   // A warp handles its sources one after another.
   task.fixed_us += machine_.slot_latency_us * received_slots;
-  // Values to send are loaded ahead, while the warp works on an earlier block.
-  if (sends_slots) (task.posts ? task.first_us : task.fixed_us) += machine_.slot_latency_us;
+  // Values to send are loaded ahead, while the warp works on an earlier block. What is received is there already.
+  if (sends_slots && received_slots == 0)
+    (task.posts || has_turns_ ? task.first_us : task.fixed_us) += machine_.slot_latency_us;
   task.fixed_us += machine_.coded_latency_us * (decoded + (encodes ? 1 : 0));
   if (step.kind == StepKind::reduce) {
     add_work(machine_.cta_reduce_gbps, static_cast<double>(step.from.size()));

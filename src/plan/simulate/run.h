@@ -38,13 +38,14 @@ struct Awaited {
 
 enum class Phase : uint8_t { starting, working, transferring, ending, done };
 
-// A worker: it executes a program for its micro-batches, one after another.
+// A worker: it executes a program for its micro-batches, in turns. In turn t it executes the tasks of stage s for its
+// micro-batch t - s. Most programs have one stage, so that micro-batches follow each other.
 struct Run {
   uint32_t program = 0;
   uint32_t worker = 0;  // of the program
   uint32_t call = 0;
-  uint32_t batch = 0;    // of the call
-  uint32_t batches = 0;  // that it has ended, in all calls
+  uint32_t turn = 0;   // of the call
+  uint32_t turns = 0;  // that it has ended, in all calls
   size_t task = 0;
   Phase phase = Phase::starting;
   double left = 0;     // of the transfer, from 1 to 0

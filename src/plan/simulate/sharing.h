@@ -38,7 +38,7 @@ class Sharing {
  private:
   // A transfer that uses a changed resource. They are sorted as their program executes them.
   struct Transfer {
-    uint32_t program, batches, worker;
+    uint32_t program, turns, worker;
     size_t task;
     uint32_t index;
     auto operator<=>(const Transfer&) const = default;

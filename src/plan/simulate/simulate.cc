@@ -15,9 +15,12 @@ bool extrapolate(const Plan& plan, const Machine& machine, const Options& option
   const double chunk_bytes = static_cast<double>(options.piece_bytes) / plan.chunks / full_batches;
   const uint32_t all = options.max_batches, half = all / 2;
   Prediction first_half;
-  if (!simulate_batches(plan, machine, options, {half, chunk_bytes, batches.workers}, &first_half) ||
-      !simulate_batches(plan, machine, options, {all, chunk_bytes, batches.workers}, times))
-    return false;
+  Batches some = batches;
+  some.chunk_bytes = chunk_bytes;
+  some.count = half;
+  if (!simulate_batches(plan, machine, options, some, &first_half)) return false;
+  some.count = all;
+  if (!simulate_batches(plan, machine, options, some, times)) return false;
   const double others = (full_batches - all) / (all - half);
   times->microseconds += others * std::max(0.0, times->microseconds - first_half.microseconds);
   times->repeated_us += others * std::max(0.0, times->repeated_us - first_half.repeated_us);

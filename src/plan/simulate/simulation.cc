@@ -13,9 +13,12 @@ namespace {
 
 constexpr double rounding_us = 1e-6;  // events that are not further apart are simultaneous
 
+enum class Outcome : uint8_t { completes, is_stuck, takes_too_long };
+
 class Simulation {
  public:
-  Simulation(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
+  // in_stages: whether steps are executed in stages_of().
+  Simulation(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches, bool in_stages)
       : plan_(plan),
         options_(options),
         batches_(batches.count),
@@ -25,28 +28,28 @@ class Simulation {
         busy_(programs_.all.size()),
         events_(programs_.all.size() * workers_),
         sharing_(programs_, runs_, events_) {
+    if (in_stages) programs_.divide_into_stages();
     at_work_.resize(plan.ranks.size());
     rank_ends_.resize(plan.ranks.size());
     for (uint32_t program = 0; program < programs_.all.size(); ++program)
       for (uint32_t worker = 0; worker < workers_; ++worker) {
         const auto index = static_cast<uint32_t>(runs_.size());
-        runs_.push_back({.program = program, .worker = worker, .batch = worker, .owner = index});
+        runs_.push_back({.program = program, .worker = worker, .owner = index});
         ++at_work_[programs_.all[program].rank];
       }
     workers_end_ = static_cast<uint32_t>(runs_.size());
     for (uint32_t worker = 0; worker < workers_; ++worker) states_.emplace_back(plan, programs_);
   }
 
-  // Whether all programs ended, in time.
-  bool run(Prediction* prediction) {
-    for (uint32_t i = 0; i < workers_end_; ++i) events_.set(launch_us_, i);
+  Outcome run(Prediction* prediction) {
+    for (uint32_t i = 0; i < workers_end_; ++i) begin_call(i, launch_us_);
     while (true) {
       const bool time_goes_on = events_.empty() || events_.first_time() > now_ + rounding_us;
       if (time_goes_on && sharing_.share(now_)) continue;
       if (events_.empty()) break;
       const Event event = events_.next();
       now_ = std::max(now_, event.time);
-      if (now_ > options_.most_us) return false;
+      if (now_ > options_.most_us) return Outcome::takes_too_long;
       switch (runs_[event.run].phase) {
         case Phase::starting: start(event.run); break;
         case Phase::working:
@@ -66,7 +69,8 @@ class Simulation {
         if (const uint32_t program = programs[group]; program != Programs::none)
           prediction->groups.push_back({rank, group, busy_[program].total / options_.calls});
     }
-    return std::ranges::all_of(runs_, [](const Run& run) { return run.phase == Phase::done; });
+    const bool all_done = std::ranges::all_of(runs_, [](const Run& run) { return run.phase == Phase::done; });
+    return all_done ? Outcome::completes : Outcome::is_stuck;
   }
 
  private:
@@ -76,7 +80,8 @@ class Simulation {
         : messages(plan.channels.size()), credits(plan.channels.size()), in_flight(plan.channels.size()) {
       for (size_t i = 0; i < plan.channels.size(); ++i)
         if (plan.channels[i].kind != ChannelKind::ring) messages[i].arrivals.assign(plan.channels[i].initial, 0);
-      for (const Program& program : programs.all) completed.emplace_back(program.tasks.back().number + 1);
+      for (const Program& program : programs.all)
+        completed.emplace_back(plan.ranks[program.rank].groups[program.group].steps.size());
       for (const Rank& rank : plan.ranks) barriers.emplace_back(rank.barriers.size());
       packets.resize(programs.packet_cells());
     }
@@ -130,9 +135,9 @@ class Simulation {
       for (uint32_t channel : step.channels) time = std::max(time, arrival(own.messages[channel], index));
     for (const StepId& id : step.after) {
       const uint32_t awaited = programs_.program_of()[program(run).rank][id.group];
-      time = std::max(time, arrival(own.completed[awaited][id.step], index, run.batches));
+      time = std::max(time, arrival(own.completed[awaited][id.step], index, batch_of(run)));
     }
-    for (uint32_t cell : current.reads_packets) time = std::max(time, arrival(own.packets[cell], index, run.batches));
+    for (uint32_t cell : current.reads_packets) time = std::max(time, arrival(own.packets[cell], index, batch_of(run)));
     return time;
   }
 
@@ -193,7 +198,7 @@ class Simulation {
     if (is_posted(index)) return arrive(index);
     if (run.phase == Phase::working && !task(run).posts) return begin_loads(index, Phase::transferring);
     run.phase = Phase::ending;
-    events_.set(now_ + task(run).fixed_us + (run.batch < workers_ ? task(run).first_us : 0), index);
+    events_.set(now_ + task(run).fixed_us + (run.turn == task(run).stage ? task(run).first_us : 0), index);
   }
 
   // A posted transfer is a run that only transfers.
@@ -254,7 +259,8 @@ class Simulation {
     double& rank_end = rank_ends_[program(run).rank];
     rank_end = std::max(rank_end, arrival);
     if (options_.records_timeline && run.call == 0)
-      timeline_.push_back({program(run).rank, program(run).group, current.number, run.batch, run.begin, now_});
+      timeline_.push_back({program(run).rank, program(run).group, current.number,
+                           run.worker + (run.turn - current.stage) * workers_, run.begin, now_});
     for (uint32_t channel : current.sends) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
     for (uint32_t cell : current.writes_packets) deliver(own.packets[cell], arrival);
     if (current.is_last_part) deliver(own.completed[run.program][current.number], now_);
@@ -265,20 +271,41 @@ class Simulation {
     wake(awaited, time);
   }
 
-  void next_task(uint32_t index) {
+  void begin_call(uint32_t index, double time) {
     Run& run = runs_[index];
     run.phase = Phase::starting;
-    if (++run.task == program(run).tasks.size()) {
-      run.task = 0;
-      ++run.batches;
-      run.batch += workers_;
-      if (run.batch >= batches_) {
-        run.phase = Phase::done;
-        return end_work(index);
-      }
-    }
-    events_.set(now_, index);
+    run.turn = 0;
+    if (!has_task(run)) advance(&run);
+    events_.set(time, index);
   }
+  void next_task(uint32_t index) {
+    Run& run = runs_[index];
+    const bool goes_on = advance(&run);
+    run.phase = goes_on ? Phase::starting : Phase::done;
+    if (goes_on)
+      events_.set(now_, index);
+    else
+      end_work(index);
+  }
+  // Goes on to the next task of the call. Returns false if there is none.
+  bool advance(Run* run) const {
+    do {
+      if (++run->task != program(*run).tasks.size()) continue;
+      run->task = 0;
+      ++run->turns;
+      if (++run->turn == batches_of(*run) + programs_.stages - 1) return false;
+    } while (!has_task(*run));
+    return true;
+  }
+  // Whether the worker has a micro-batch for the task in this turn.
+  bool has_task(const Run& run) const {
+    const uint32_t stage = task(run).stage;
+    return stage <= run.turn && run.turn - stage < batches_of(run);
+  }
+  // The worker's micro-batches of a call.
+  uint32_t batches_of(const Run& run) const { return (batches_ - run.worker + workers_ - 1) / workers_; }
+  // The micro-batch of the task, among the worker's of all calls.
+  size_t batch_of(const Run& run) const { return size_t{run.call} * batches_of(run) + run.turn - task(run).stage; }
 
   // A rank begins its next call when it has ended this one, whether or not other ranks have.
   void end_work(uint32_t index) {
@@ -289,11 +316,9 @@ class Simulation {
     for (uint32_t i = 0; i < workers_end_; ++i) {
       Run& next = runs_[i];
       if (program(next).rank != rank) continue;
-      next.phase = Phase::starting;
-      next.batch = next.worker;
       ++next.call;
       ++at_work;
-      events_.set(rank_ends_[rank] + launch_us_, i);
+      begin_call(i, rank_ends_[rank] + launch_us_);
     }
   }
 
@@ -319,7 +344,14 @@ class Simulation {
 
 bool simulate_batches(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches,
                       Prediction* prediction) {
-  return Simulation(plan, machine, options, batches).run(prediction);
+  const auto simulate = [&](bool in_stages) {
+    *prediction = {};
+    return Simulation(plan, machine, options, batches, in_stages).run(prediction);
+  };
+  Outcome outcome = simulate(batches.has_turns);
+  // Stages need longer rings. Kernels, too, do without them if rings are too short.
+  if (outcome == Outcome::is_stuck && batches.has_turns) outcome = simulate(false);
+  return outcome == Outcome::completes;
 }
 
 }  // namespace narrowcast::plan::simulate

@@ -233,6 +233,43 @@ TEST_CASE("in each turn of a reduction a warp handles one block, and no more war
   CHECK(batches_of(301) == 24);
 }
 
+// An all-reduce of two ranks in one group each: send the other's part, reduce the own one, send it, receive the other.
+Plan reduction_in_turns(const std::string& depth) {
+  std::string ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
+    ranks += (rank == 0 ? "" : ", ") +
+             (R"({"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": )" + other) +
+             R"(}], "to": [{"channel": )" + own + R"(}]}, {"step": "reduce", "from": [{"buffer": "input", "chunk": )" +
+             own + R"(}, {"channel": )" + other + R"(}], "to": [{"buffer": "output", "chunk": )" + own +
+             R"(}, {"channel": )" + own + R"(}]}, {"step": "copy", "from": [{"channel": )" + other +
+             R"(}], "to": [{"buffer": "output", "chunk": )" + other + "}]}]}]}";
+  }
+  return plan_of(R"({"narrowcast_plan": 1, "operation": "all_reduce", "chunks": 2, "in_place": "no", "channels": [
+      {"kind": "ring", "depth": )" +
+                 depth + R"(, "from": 0, "to": 1}, {"kind": "ring", "depth": )" + depth +
+                 R"(, "from": 1, "to": 0}], "ranks": [)" + ranks + "]}");
+}
+
+TEST_CASE("kernels that reduce send a turn ahead, and receive results a turn later, if rings are long enough") {
+  // One block of a chunk in each of 10 turns; only flights take time.
+  const Machine machine = machine_with({{"\"link_gbps\": 100", "\"link_gbps\": 1e9"}, {"\"ctas\": 10", "\"ctas\": 1"}});
+  const Options options{.piece_bytes = 2 * 10 * 15 * 4096, .workers = 1, .records_timeline = true};
+  const Prediction ahead = predict(reduction_in_turns("4"), options, machine);
+  CHECK(ahead.batches == 10);
+  std::vector<std::vector<double>> begins(3, std::vector<double>(10));
+  for (const Interval& one : ahead.timeline)
+    if (one.rank == 0) begins[one.step][one.batch] = one.begin;
+  for (size_t batch = 0; batch + 2 < 10; ++batch) {
+    CHECK(begins[0][batch + 1] <= begins[1][batch]);
+    CHECK(begins[1][batch + 1] <= begins[2][batch]);
+  }
+  // Otherwise every turn takes two flights.
+  const double after_each_other = predict(reduction_in_turns("2"), options, machine).microseconds;
+  CHECK(after_each_other == doctest::Approx(1 + 10 * 2 * 2).epsilon(0.01));
+  CHECK(ahead.microseconds < 0.5 * after_each_other);
+}
+
 TEST_CASE("a group goes on while its stores are on their way, but not in a single micro-batch") {
   const std::string copy = R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [)";
   const std::string local = ", " + copy + R"({"buffer": "output", "chunk": 0}]})";
