@@ -35,7 +35,7 @@ TEST_CASE("the last stage is the length of the longest chain of messages") {
 }
 
 // Rank 0 receives a chunk in one group, which another one sends back.
-std::string exchange(const std::string& steps_of_second_group, const std::string& channels = "") {
+std::string sending_back(const std::string& steps_of_second_group, const std::string& channels = "") {
   return R"({"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": [
     {"kind": "ring", "depth": 2, "from": 0, "to": 1}, {"kind": "ring", "depth": 2, "from": 1, "to": 0})" +
          channels + R"(], "ranks": [
@@ -47,7 +47,7 @@ std::string exchange(const std::string& steps_of_second_group, const std::string
       {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 1}]}]}]}]})";
 }
 
-Stages read(const std::string& json) {
+Stages stages_of_json(const std::string& json) {
   Plan plan;
   REQUIRE_MESSAGE(json::read(json, &plan) == NCAST_OK, ncast_last_error());
   return stages_of(plan, nullptr);
@@ -55,22 +55,24 @@ Stages read(const std::string& json) {
 
 TEST_CASE("steps follow those that they wait for, and those that wrote what they read") {
   const std::string send = R"("from": [{"buffer": "output", "chunk": 1}], "to": [{"channel": 0}]})";
-  CHECK(read(exchange(R"({"step": "copy", "after": [[1, 0]], )" + send)) == Stages{{{1}, {1}}, {{0, 2}}});
-  CHECK(read(exchange(R"({"step": "sync", "after": [[1, 0]]}, {"step": "copy", )" + send)) ==
+  CHECK(stages_of_json(sending_back(R"({"step": "copy", "after": [[1, 0]], )" + send)) == Stages{{{1}, {1}}, {{0, 2}}});
+  CHECK(stages_of_json(sending_back(R"({"step": "sync", "after": [[1, 0]]}, {"step": "copy", )" + send)) ==
         Stages{{{1, 1}, {1}}, {{0, 2}}});
-  CHECK(read(exchange(R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]})")) ==
+  CHECK(stages_of_json(
+            sending_back(R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]})")) ==
         Stages{{{0}, {1}}, {{0, 1}}});
   const std::string local = R"("to": [{"buffer": "output", "chunk": 0}]})";
-  CHECK(read(exchange(R"({"step": "copy", "after": [[1, 0]], "from": [{"buffer": "output", "chunk": 1}], )" + local +
-                      R"(, {"step": "copy", "from": [{"buffer": "output", "chunk": 0}], "to": [{"channel": 0}]})")) ==
+  CHECK(stages_of_json(sending_back(
+            R"({"step": "copy", "after": [[1, 0]], "from": [{"buffer": "output", "chunk": 1}], )" + local +
+            R"(, {"step": "copy", "from": [{"buffer": "output", "chunk": 0}], "to": [{"channel": 0}]})")) ==
         Stages{{{1, 1}, {1}}, {{0, 2}}});
 }
 
 TEST_CASE("plans with semaphores or barriers have one stage") {
   const std::string memory = R"(, {"kind": "memory", "from": 0, "to": 1})";
   const std::string send = R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]})";
-  CHECK(!read(exchange(send)).empty());
-  CHECK(read(exchange(send, memory)).empty());
+  CHECK(!stages_of_json(sending_back(send)).empty());
+  CHECK(stages_of_json(sending_back(send, memory)).empty());
 }
 
 }  // namespace
