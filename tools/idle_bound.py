@@ -11,8 +11,10 @@ long as it would take alone on idle links.
 On each rank, the steps whose windows lie within some interval need at least a certain number of groups, k. At a point
 in time at most k groups work, and no more than units have a window there. If the sum of this over time, divided by k,
 is less than the time, one of the groups is idle for at least the rest. So it is if all work of the rank is less, even
-with links that as many groups share as there can be. A plan that takes less time has narrower windows, so this is done
-for all times from the shortest that is possible to that of the given plan, in small intervals.
+if every transfer shares its links with as many others as there can be: one for each ring, and no more than k groups of
+the rank make. (More than k groups share links more, but divide the work by more.) A plan that takes less time has
+narrower windows, so this is done for all times from the shortest that is possible to that of the given plan, in small
+intervals.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class _Node:
     rank: int
     step: dict[str, Any]
     work_us: float  # how long it keeps its group busy, at least
-    most_us: float  # and at most
+    cta_us: float  # of that, before it transfers
+    transfers: list[tuple[str, int, float]]  # kind of the links, receiver, and how long it takes on idle links
     fixed_us: float  # from the end of its work to its end
     unit: int = 0  # of its rank
     begin: float = 0.0  # at the earliest
@@ -53,12 +56,20 @@ class _Node:
 class _Graph:
     """The steps of a plan, in the order that every division into groups must keep."""
 
-    def __init__(self, plan: dict[str, Any], machine: dict[str, Any], piece_bytes: int) -> None:
+    def __init__(self, plan: dict[str, Any], machine: dict[str, Any], piece_bytes: int, most_groups: int) -> None:
         self.plan, self.machine = plan, machine
         self.chunk_bytes = piece_bytes / plan.get("chunks", 1)
         self.link_us: dict[tuple[int, str], float] = defaultdict(float)  # by rank and direction
-        self.most_groups = max(1, *(len(row.get("groups", [])) for row in plan["ranks"]))
-        self.most_sharing, self.most_responses = self.sharing()
+        self.most_groups = most_groups
+        self.most_responses = self.responses()
+        # By rank and kind of its links, and by sender: rings. By rank, targets of a step at most.
+        self.rings_out: dict[tuple[int, str], int] = defaultdict(int)
+        self.rings_in: dict[tuple[int, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for channel in plan["channels"]:
+            self.rings_out[channel["from"], self.kind(channel)] += 1
+            self.rings_in[channel["to"], self.kind(channel)][channel["from"]] += 1
+        self.most_targets = [max((len(step.get("to", [])) for group in row.get("groups", [])
+                                  for step in group["steps"]), default=0) for row in plan["ranks"]]  # fmt: skip
         self.sends: dict[int, list[_Node]] = defaultdict(list)
         self.receives: dict[int, list[_Node]] = defaultdict(list)
         self.groups = [[[self.node(rank, step) for step in group["steps"]] for group in row.get("groups", [])]
@@ -87,36 +98,45 @@ class _Graph:
         if step["step"] == "reduce":
             work += len(sources) * nbytes / machine["cta_reduce_gbps"] / 1e3
         fixed = machine["step_us"]
-        most_link = 0.0
         link: dict[str, float] = defaultdict(float)
+        transfers = []
         for target in targets:
             if "channel" in target:
                 channel = channels[target["channel"]]
-                rate = "network_gbps"
-                if self.is_local(channel):
-                    rate = "link_packets_gbps" if channel.get("packets") else "link_gbps"
-                name = rate.removesuffix("_packets_gbps").removesuffix("_gbps")
-                link[name] += nbytes / machine[rate] / 1e3
-                most_link = max(most_link, nbytes / machine[rate] / 1e3 * self.most_sharing * self.most_responses)
-                self.link_us[rank, name + " out"] += nbytes / machine[rate] / 1e3
-                self.link_us[channel["to"], name + " in"] += nbytes / machine[rate] / 1e3
+                kind = self.kind(channel)
+                packets = kind == "link" and channel.get("packets")
+                microseconds = nbytes / machine["link_packets_gbps" if packets else kind + "_gbps"] / 1e3
+                link[kind] += microseconds
+                transfers.append((kind, channel["to"], microseconds))
+                self.link_us[rank, kind + " out"] += microseconds
+                self.link_us[channel["to"], kind + " in"] += microseconds
         if any("channel" in one and not channels[one["channel"]].get("packets") for one in sources + targets):
             fixed += machine["slot_latency_us"]
         if not sources:
-            return _Node(rank, step, 0.0, 0.0, fixed)
-        return _Node(rank, step, work + max(link.values(), default=0.0), work + most_link, fixed)
+            return _Node(rank, step, 0.0, 0.0, [], fixed)
+        return _Node(rank, step, work + max(link.values(), default=0.0), work, transfers, fixed)
 
-    def sharing(self) -> tuple[float, float]:
-        """How many transfers share a link at most, and by how much responses can slow a link."""
-        senders: dict[int, set[int]] = defaultdict(set)  # ranks that send to a rank
+    def most_us(self, node: _Node, groups: int) -> float:
+        """How long a step keeps its group busy at most, if its rank has so many groups."""
+
+        def sends(rank: int, most_groups: int, rings: int) -> int:  # at the same time, on so many rings
+            return min(most_groups * self.most_targets[rank], rings)
+
+        longest = 0.0
+        for kind, receiver, microseconds in node.transfers:
+            out = sends(node.rank, groups, self.rings_out[node.rank, kind])
+            into = sum(sends(rank, groups if rank == node.rank else self.most_groups, rings)
+                       for rank, rings in self.rings_in[receiver, kind].items())  # fmt: skip
+            longest = max(longest, microseconds * self.most_responses * max(out, into))
+        return float(node.cta_us * max(1.0, groups / self.machine["ctas"]) + longest)
+
+    def responses(self) -> float:
+        """By how much responses can slow a link."""
         nbytes: dict[tuple[int, str], float] = defaultdict(float)
-        most_targets = 1
         for rank, row in enumerate(self.plan["ranks"]):
             for step in (step for group in row.get("groups", []) for step in group["steps"]):
                 peers = [self.plan["channels"][one["channel"]]["to"] for one in step.get("to", []) if "channel" in one]
-                most_targets = max(most_targets, len(peers))
                 for peer in peers:
-                    senders[peer].add(rank)
                     nbytes[rank, "out"] += step.get("count", 1)
                     nbytes[peer, "in"] += step.get("count", 1)
         ratio = 1.0  # of what a link carries in both directions
@@ -125,8 +145,11 @@ class _Graph:
             if sent and received:
                 ratio = max(ratio, sent / received, received / sent)
         share = max(self.machine.get("link_response_share", 0), self.machine.get("link_packets_response_share", 0))
-        most_senders = max([1, *(len(ranks) for ranks in senders.values())])
-        return self.most_groups * most_targets * most_senders, 1 + share * ratio
+        return 1.0 + float(share) * ratio
+
+    def kind(self, channel: dict[str, Any]) -> str:
+        """Of the links of a ring."""
+        return "link" if self.is_local(channel) else "network"
 
     def is_local(self, channel: dict[str, Any]) -> bool:
         per_host = self.machine["gpus_per_host"]
@@ -229,20 +252,29 @@ def _sorted(nodes: list[_Node]) -> list[_Node]:
     return ordered
 
 
-def idle_bound(plan: dict[str, Any], machine: str, piece_bytes: int, microseconds: float) -> float | None:
+def most_groups(plan: dict[str, Any]) -> int:
+    """Of a rank."""
+    return max(1, *(len(row.get("groups", [])) for row in plan["ranks"]))
+
+
+def idle_bound(
+    plan: dict[str, Any], machine: str, piece_bytes: int, microseconds: float, groups: int | None = None
+) -> float | None:
     """The share of the time, 0 to 1, in which the idlest group does not work, at least.
 
-    plan: the lowered plan, in JSON. microseconds: how long the plan may take.
+    plan: the lowered plan, in JSON. microseconds: how long the plan may take. groups: of a rank at most; by default, as
+    many as the largest one of the plan has.
     None: the plan has steps that the bound does not cover.
     """
     described = json.loads(machine)
-    given = _Graph(plan, described, piece_bytes)
+    groups = most_groups(plan) if groups is None else groups
+    given = _Graph(plan, described, piece_bytes, groups)
     if not given.is_supported():
         return None
     given.order_rings()
     given.order_groups()
     places = {id(node): place for place, node in enumerate(_sorted(given.all_nodes()))}
-    free = _Graph(_divided(plan), described, piece_bytes)
+    free = _Graph(_divided(plan), described, piece_bytes, groups)
     free.order_rings()
     whole = (node for node in given.all_nodes() for _ in range(node.step.get("count", 1)))
     pairs = zip(whole, free.all_nodes(), strict=True)
@@ -267,12 +299,14 @@ def idle_bound(plan: dict[str, Any], machine: str, piece_bytes: int, microsecond
     least = 1.0
     while longest > shortest and least > 0:
         time = max(longest / ratio, shortest)
-        least = min(least, max((_idle_of_rank(rank, longest - launch, time) for rank in by_rank.values()), default=0.0))
+        least = min(
+            least, max((_idle_of_rank(free, rank, longest - launch, time) for rank in by_rank.values()), default=0.0)
+        )
         longest = time
     return least
 
 
-def _idle_of_rank(nodes: list[_Node], end: float, microseconds: float) -> float:
+def _idle_of_rank(graph: _Graph, nodes: list[_Node], end: float, microseconds: float) -> float:
     """How idle a group is in a call that takes `microseconds`, whose windows are not wider than in one until `end`."""
     groups = max(1, _groups_needed(nodes, end))
     windows: dict[int, list[tuple[float, float]]] = defaultdict(list)
@@ -284,7 +318,7 @@ def _idle_of_rank(nodes: list[_Node], end: float, microseconds: float) -> float:
         busy += (point - last) * min(groups, open_windows)
         open_windows += change
         last = point
-    busy = min(busy, sum(node.most_us for node in nodes))
+    busy = min(busy, sum(graph.most_us(node, groups) for node in nodes))
     return max(0.0, 1 - busy / groups / microseconds)
 
 

@@ -17,6 +17,7 @@ from narrowcast._plan import simulation
 TOOLS = Path(__file__).parents[3] / "tools"
 sys.path.append(str(TOOLS))
 from idle_bound import idle_bound  # noqa: E402
+from schedule_corpus import bound_of  # noqa: E402
 
 PIECE_BYTES = 64 << 20
 
@@ -34,6 +35,21 @@ def chain(ranks: int) -> dict[str, Any]:
         rows.append({"groups": groups})
     channels = [{"kind": "ring", "from": rank, "to": rank + 1, "depth": 2} for rank in range(ranks - 1)]
     return {"narrowcast_plan": 1, "operation": "broadcast", "channels": channels, "ranks": rows}
+
+
+def uneven_exchange() -> str:
+    """An all-gather whose first rank also fills its scratch. All its steps can begin early, and all take time."""
+    ranks: list[dict[str, Any]] = []
+    for rank in range(2):
+        own, other = ({"buffer": "output", "chunk": chunk} for chunk in (rank, 1 - rank))
+        steps = [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [own, {"channel": rank}]},
+                 {"step": "copy", "from": [{"channel": 1 - rank}], "to": [other]}]  # fmt: skip
+        if rank == 0:
+            steps += [{"step": "copy", "from": [own], "to": [{"buffer": "scratch", "chunk": i}]} for i in range(6)]
+        ranks.append({"scratch_chunks": 6 * (1 - rank), "groups": [{"steps": steps}]})
+    channels = [{"kind": "ring", "from": rank, "to": 1 - rank, "depth": 2} for rank in range(2)]
+    plan = {"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": channels, "ranks": ranks}
+    return json.dumps(plan)
 
 
 def costs(document: str, ranks: int) -> tuple[dict[str, dict[str, float]], float]:
@@ -57,6 +73,27 @@ def test_no_schedule_is_less_idle_than_the_bound(name: str, ranks: int) -> None:
             assert side["most_idle"] >= bound - 1e-4, operation
 
 
+@pytest.mark.parametrize("name", ["ring", "tree"])
+def test_no_replica_is_less_idle_than_the_bound_of_instances(name: str) -> None:
+    lowered = NativePlan.read(plan.build(name, "all_reduce", 4).json()).lower()
+    machine = simulation.machine_text(None, 4)
+    _, report = lowered.schedule(machine, piece_bytes=PIECE_BYTES, batches=1)
+    bound = bound_of(lowered.write(), machine, PIECE_BYTES, report["before"]["microseconds"])
+    assert bound is not None
+    assert bound <= report["after"]["most_idle"] + 1e-4
+
+
+def test_a_rank_with_less_work_is_idle_in_any_number_of_instances() -> None:
+    """An exchange in one group for each rank, of which one also fills its scratch."""
+    document = uneven_exchange()
+    lowered = NativePlan.read(document).lower()
+    machine = simulation.machine_text(None, 2)
+    _, report = lowered.schedule(machine, piece_bytes=PIECE_BYTES, batches=1)
+    bound = bound_of(lowered.write(), machine, PIECE_BYTES, report["before"]["microseconds"])
+    assert bound is not None
+    assert 0.5 < bound <= report["after"]["most_idle"] + 1e-4
+
+
 def test_ranks_of_a_chain_must_wait_for_most_of_the_time() -> None:
     report, bound = costs(json.dumps(chain(4)), 4)
     # The last rank only receives, which it cannot do before three others have sent.
@@ -64,18 +101,7 @@ def test_ranks_of_a_chain_must_wait_for_most_of_the_time() -> None:
 
 
 def test_a_rank_with_little_work_is_idle_even_in_one_group() -> None:
-    """An all-gather whose first rank also fills its scratch. All its steps can begin early, and all take time."""
-    ranks: list[dict[str, Any]] = []
-    for rank in range(2):
-        own, other = ({"buffer": "output", "chunk": chunk} for chunk in (rank, 1 - rank))
-        steps = [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [own, {"channel": rank}]},
-                 {"step": "copy", "from": [{"channel": 1 - rank}], "to": [other]}]  # fmt: skip
-        if rank == 0:
-            steps += [{"step": "copy", "from": [own], "to": [{"buffer": "scratch", "chunk": i}]} for i in range(6)]
-        ranks.append({"scratch_chunks": 6 * (1 - rank), "groups": [{"steps": steps}]})
-    channels = [{"kind": "ring", "from": rank, "to": 1 - rank, "depth": 2} for rank in range(2)]
-    plan = {"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": channels, "ranks": ranks}
-    report, bound = costs(json.dumps(plan), 2)
+    report, bound = costs(uneven_exchange(), 2)
     assert 0.5 < bound <= report["after"]["most_idle"] + 1e-4
 
 
