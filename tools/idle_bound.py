@@ -12,7 +12,8 @@ On each rank, the steps whose windows lie within some interval need at least a c
 in time at most k groups work, and no more than units have a window there. If the sum of this over time, divided by k,
 is less than the time, one of the groups is idle for at least the rest. So it is if all work of the rank is less, even
 if every transfer shares its links with as many others as there can be: one for each ring, and no more than k groups of
-the rank make. (More than k groups share links more, but divide the work by more.) A plan that takes less time has
+the rank make; or if k groups transfer whenever a link is used up that could slow them. (More than k groups share links
+more, but divide the work by more.) A plan that takes less time has
 narrower windows, so this is done for all times from the shortest that is possible to that of the given plan, in small
 intervals.
 """
@@ -116,19 +117,43 @@ class _Graph:
             return _Node(rank, step, 0.0, 0.0, [], fixed)
         return _Node(rank, step, work + max(link.values(), default=0.0), work, transfers, fixed)
 
-    def most_us(self, node: _Node, groups: int) -> float:
-        """How long a step keeps its group busy at most, if its rank has so many groups."""
+    def most_us(self, nodes: list[_Node], groups: int) -> float:
+        """How long the steps of a rank keep its groups busy at most, in total, if it has so many groups."""
+        rank = nodes[0].rank
+        slower = max(1.0, groups / self.machine["ctas"])
+        ctas = sum(node.cta_us for node in nodes) * slower
+        return float(ctas + min(self._most_of_transfers(nodes, groups), self._most_of_links(rank, groups)))
+
+    def _most_of_transfers(self, nodes: list[_Node], groups: int) -> float:
+        """If every transfer shares its links with as many as possible."""
 
         def sends(rank: int, most_groups: int, rings: int) -> int:  # at the same time, on so many rings
             return min(most_groups * self.most_targets[rank], rings)
 
-        longest = 0.0
-        for kind, receiver, microseconds in node.transfers:
-            out = sends(node.rank, groups, self.rings_out[node.rank, kind])
-            into = sum(sends(rank, groups if rank == node.rank else self.most_groups, rings)
-                       for rank, rings in self.rings_in[receiver, kind].items())  # fmt: skip
-            longest = max(longest, microseconds * self.most_responses * max(out, into))
-        return float(node.cta_us * max(1.0, groups / self.machine["ctas"]) + longest)
+        total = 0.0
+        for node in nodes:
+            longest = 0.0
+            for kind, receiver, microseconds in node.transfers:
+                out = sends(node.rank, groups, self.rings_out[node.rank, kind])
+                into = sum(sends(rank, groups if rank == node.rank else self.most_groups, rings)
+                           for rank, rings in self.rings_in[receiver, kind].items())  # fmt: skip
+                longest = max(longest, microseconds * max(out, into))
+            total += longest
+        return total * self.most_responses
+
+    def _most_of_links(self, rank: int, groups: int) -> float:
+        """If as many groups as possible transfer whenever a link is used up that could slow them.
+
+        That is the link of their rank, or that of a receiver to which others send, too. It is used up no longer than it
+        needs for all that it carries.
+        """
+        most = 0.0
+        for (receiver, kind), senders in self.rings_in.items():
+            if senders.get(rank, 0) and len(senders) > 1:
+                rings = min(groups * self.most_targets[rank], senders[rank])
+                most += rings * self.link_us[receiver, kind + " in"]
+        most += groups * sum(self.link_us[rank, kind + " out"] for kind in ("link", "network"))
+        return most * self.most_responses
 
     def responses(self) -> float:
         """By how much responses can slow a link."""
@@ -264,7 +289,7 @@ def idle_bound(
 
     plan: the lowered plan, in JSON. microseconds: how long the plan may take. groups: of a rank at most; by default, as
     many as the largest one of the plan has.
-    None: the plan has steps that the bound does not cover.
+    None: the plan has steps that the bound does not cover, or is not proved.
     """
     described = json.loads(machine)
     groups = most_groups(plan) if groups is None else groups
@@ -274,6 +299,8 @@ def idle_bound(
     given.order_rings()
     given.order_groups()
     places = {id(node): place for place, node in enumerate(_sorted(given.all_nodes()))}
+    if len(places) < len(given.all_nodes()):
+        return None  # not all steps can be executed, with rings as long as they are
     free = _Graph(_divided(plan), described, piece_bytes, groups)
     free.order_rings()
     whole = (node for node in given.all_nodes() for _ in range(node.step.get("count", 1)))
@@ -318,7 +345,7 @@ def _idle_of_rank(graph: _Graph, nodes: list[_Node], end: float, microseconds: f
         busy += (point - last) * min(groups, open_windows)
         open_windows += change
         last = point
-    busy = min(busy, sum(graph.most_us(node, groups) for node in nodes))
+    busy = min(busy, graph.most_us(nodes, groups))
     return max(0.0, 1 - busy / groups / microseconds)
 
 

@@ -53,21 +53,25 @@ def lowered(path: Path) -> tuple[str, int] | None:
     return json.dumps(document), len(plan.model.ranks)
 
 
-def bound_of(document: str, machine: str, piece_bytes: int, microseconds: float) -> float | None:
-    """How idle a group is, at least, in any schedule of a lowered plan or its replicas.
+def bound_of(document: str, machine: str, piece_bytes: int, microseconds: float) -> tuple[float | None, float | None]:
+    """How idle a group is, at least, in any schedule of a lowered plan, and in any of it or its replicas.
 
     More instances are not tried if groups may be busy enough with fewer ones.
     """
     plan = json.loads(document)
     groups = most_groups(plan)
-    least = idle_bound(plan, machine, piece_bytes, microseconds)
+    alone = least = idle_bound(plan, machine, piece_bytes, microseconds)
     for instances in range(2, MOST_INSTANCES + 1):
         if least is None or least <= MOST_IDLE:
             break
         replicated = json.loads(NativePlan.read(json.dumps(plan | {"instances": instances})).lower().write())
         found = idle_bound(replicated, machine, piece_bytes, microseconds, groups)
         least = None if found is None else min(least, found)
-    return least
+    return alone, least
+
+
+def rounded(bound: float | None) -> float | None:
+    return None if bound is None else round(bound, 4)
 
 
 def schedule(document: str, ranks: int, nbytes: int, batches: int) -> dict[str, Any]:
@@ -81,11 +85,17 @@ def schedule(document: str, ranks: int, nbytes: int, batches: int) -> dict[str, 
     merged, report = plan.schedule(machine, piece_bytes=piece_bytes, ratio=1.0, batches=batches)
     instances = json.loads(merged.write()).get("chunks", 1) // json.loads(document).get("chunks", 1)
     seconds = round(time.perf_counter() - start, 2)
-    bound = None
+    bounds: tuple[float | None, float | None] = (None, None)
     if batches == 1:
-        bound = bound_of(document, machine, piece_bytes, report["before"]["microseconds"])
-    bound = bound if bound is None else round(bound, 4)
-    return {"ranks": ranks, **report, "instances": instances, "idle_bound": bound, "seconds": seconds}
+        bounds = bound_of(document, machine, piece_bytes, report["before"]["microseconds"])
+    return {
+        "ranks": ranks,
+        **report,
+        "instances": instances,
+        "idle_bound": rounded(bounds[0]),
+        "idle_bound_of_instances": rounded(bounds[1]),
+        "seconds": seconds,
+    }
 
 
 def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -100,9 +110,13 @@ def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "longer": sum(after["microseconds"] > before["microseconds"] * (1 + 1e-6) for before, after in sides),
         "idle_at_most_22_percent_before": sum(before["most_idle"] <= MOST_IDLE for before, _ in sides),
         "idle_at_most_22_percent_after": sum(after["most_idle"] <= MOST_IDLE for _, after in sides),
-        "more_idle_bound_above_22_percent": sum(
-            row["after"]["most_idle"] > MOST_IDLE and (row["idle_bound"] or 0) > MOST_IDLE for row in rows
-        ),
+        **{
+            name: sum(row["after"]["most_idle"] > MOST_IDLE and (row[key] or 0) > MOST_IDLE for row in rows)
+            for name, key in (
+                ("more_idle_bound_above_22_percent", "idle_bound"),
+                ("more_idle_bound_of_instances_above_22_percent", "idle_bound_of_instances"),
+            )
+        },
         "replicated": sum(row["instances"] > 1 for row in rows),
     }
 
