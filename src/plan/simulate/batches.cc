@@ -13,8 +13,8 @@ double chunk_bytes_of(const Plan& plan, const Options& options) {
   return static_cast<double>(options.piece_bytes) / plan.chunks;
 }
 
-// A reduction in slots is executed in turns. Its warps, of which a CTA has 15 and one that raises flags, work in step:
-// in each turn a warp handles one block of every chunk, and there are the fewest warps that take that many turns.
+// A reduction in slots is executed in turns. In each a warp handles one block of every chunk. A CTA has 15 such warps
+// and one that raises flags. No more warps take part than the number of turns needs.
 struct Turns {
   double count;
   uint32_t workers;  // each stands for some warps of every CTA
@@ -32,7 +32,7 @@ bool has_turns(const Plan& plan, const Options& options) {
   return options.max_batches > 1 && uses_slots(plan) && reduces(plan);
 }
 
-// The most groups of a rank that send, or receive, values in slots. They share the warps.
+// How many groups of a rank send, or receive, values in slots, on the rank with the most. They share the warps.
 size_t transferring_groups(const Plan& plan) {
   size_t most = 1;
   const auto count = [&](const Rank& rank, auto operands) {

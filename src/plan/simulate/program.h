@@ -22,7 +22,7 @@ struct Load {
 struct Task {
   const Step* step = nullptr;
   uint32_t number = 0;                                  // of the step in its group
-  uint32_t stage = 0;                                   // stages_of()
+  uint32_t stage = 0;                                   // as in stages_of()
   bool is_last_part = true;                             // of a step that a loop repeats
   double fixed_us = 0;                                  // latency that no rate shortens
   double first_us = 0;                                  // in a worker's first micro-batch, in addition
@@ -44,12 +44,12 @@ class Programs {
  public:
   Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches);
 
-  // Executes the tasks in stages, if the plan can have them.
+  // Sorts the tasks of each program by stage, if the plan can have stages.
   void divide_into_stages();
 
   uint32_t stages = 1;
   std::vector<Program> all;        // of the groups that have steps, on the simulated ranks
-  std::vector<double> capacities;  // by resource, bytes per microsecond
+  std::vector<double> capacities;  // by resource: what loads can use of it in a microsecond
   std::vector<double> latencies;   // by channel, of a flight
   std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
   // Ranks and channels that stand for others are simulated for these (Options::orbits).
@@ -75,7 +75,7 @@ class Programs {
   const Machine& machine_;
   const Options& options_;
   double chunk_bytes_;  // of one micro-batch
-  bool has_turns_;
+  bool has_turns_;      // as in Batches
   double codec_share_;  // of the rates of codecs, that the warps of the plan reach
   // Of a micro-batch, by resource: what links carry, and the responses to it in the other direction.
   std::vector<double> bytes_, response_bytes_;

@@ -1,4 +1,4 @@
-// What a simulation keeps of the workers of groups, and of what they wait for.
+// State of a simulation: workers, and what they wait for.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,7 @@ namespace narrowcast::plan::simulate {
 
 inline constexpr double never = std::numeric_limits<double>::infinity();
 
-// When things arrive, or arrived, that have not been taken. Most of the very many queues of a large plan are short, or
-// not used at all.
+// A queue of the times at which things arrive. A large plan has very many; most are short, or not used at all.
 class Arrivals {
  public:
   void assign(size_t count, double time) { times_.assign(count, time); }
@@ -48,7 +47,7 @@ struct Run {
   uint32_t turns = 0;  // that it has ended, in all calls
   size_t task = 0;
   Phase phase = Phase::starting;
-  double left = 0;     // of the transfer, from 1 to 0
+  double left = 0;     // of the work or transfer, from 1 to 0
   double rate = 0;     // of progress per microsecond
   double updated = 0;  // when `left` was computed
   double begin = 0;    // of the task

@@ -74,7 +74,7 @@ class Simulation {
   }
 
  private:
-  // What the workers of one number share, who communicate with each other only.
+  // What workers of the same number share. Workers only communicate with those of their number.
   struct State {
     State(const Plan& plan, const Programs& programs)
         : messages(plan.channels.size()), credits(plan.channels.size()), in_flight(plan.channels.size()) {
@@ -101,21 +101,21 @@ class Simulation {
 
   void wake(Awaited& awaited, double time) {
     for (uint32_t index : awaited.waiting) {
-      // It can have been woken by something else, and be at work.
+      // Something else may have woken it before.
       if (runs_[index].phase != Phase::starting) continue;
       events_.set(std::max(time, now_), index);
     }
     awaited.waiting.clear();
   }
 
-  // When an arrival is there. Registers the run if it is not on its way yet.
+  // The time of an arrival. If it is not known yet, `never`, and the run is woken later.
   static double arrival(Awaited& awaited, uint32_t index, size_t number = 0) {
     if (number < awaited.arrivals.size()) return awaited.arrivals[number];
     awaited.waiting.push_back(index);
     return never;
   }
 
-  // When the current task of a run can start; `never` if something has yet to happen.
+  // When the current task of a run can start; `never` if that is not known yet.
   double ready(uint32_t index) {
     const Run& run = runs_[index];
     const Task& current = task(run);
@@ -201,7 +201,7 @@ class Simulation {
     events_.set(now_ + task(run).fixed_us + (run.turn == task(run).stage ? task(run).first_us : 0), index);
   }
 
-  // A posted transfer is a run that only transfers.
+  // A posted transfer is a run of its own, which only transfers.
   bool is_posted(uint32_t index) const { return index >= workers_end_; }
   void post(uint32_t owner) {
     if (free_.empty()) {
@@ -337,7 +337,7 @@ class Simulation {
   std::vector<Interval> timeline_;
   std::vector<uint32_t> at_work_;             // by rank, runs that have not ended their call
   std::vector<double> rank_ends_;             // by rank, of what has ended
-  double now_ = 0, end_ = 0, first_end_ = 0;  // first_end_: of the first call
+  double now_ = 0, end_ = 0, first_end_ = 0;  // ends: of all calls, and of the first one
 };
 
 }  // namespace
