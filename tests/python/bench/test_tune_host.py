@@ -13,6 +13,14 @@ from narrowcast.plan import Program, build, builders
 from thread_ranks import on_ranks, succeed
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_batch():
+    """Accurate times are not needed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune_host, "_QUICK_BATCHES", 1)
+        yield
+
+
 @pytest.fixture(scope="module")
 def times():
     measured = Times()
