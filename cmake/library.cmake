@@ -1,17 +1,16 @@
 # libnarrowcast.so: the host code, the kernels and the static CUDA runtime behind the C ABI.
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
-if(NARROWCAST_UNOPTIMIZED_KERNELS)
-  # The sources that take longest. Kernels of the store do not compile without optimization: their stack is too large.
-  set(slow_sources ${cuda_sources})
-  list(FILTER slow_sources INCLUDE REGEX "/src/(instances/(raw|window)|executor/cuda/packets/(reduce|short))\\.cu$")
-  set_source_files_properties(${slow_sources} PROPERTIES COMPILE_OPTIONS -Ofc=max)
-endif()
 set(objects $<TARGET_OBJECTS:narrowcast_host> $<TARGET_OBJECTS:narrowcast_codecs>)
 include(cmake/runtime_sources.cmake)
 if(cuda_sources)
   add_library(narrowcast_cuda OBJECT ${cuda_sources})
   target_link_libraries(narrowcast_cuda PUBLIC narrowcast_flags)
   include_runtime(narrowcast_cuda)
+  if(NARROWCAST_UNOPTIMIZED_KERNELS)
+    # Without inlining, ptxas cannot determine the sizes of some stacks, and warns.
+    target_compile_options(narrowcast_cuda PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Ofc=max;-Xptxas=-suppress-stack-size-warning>")
+  endif()
   list(APPEND objects $<TARGET_OBJECTS:narrowcast_cuda>)
 endif()
 
