@@ -50,7 +50,6 @@ set_source_files_properties(${store_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPT
 set_source_files_properties(${host_samples} PROPERTIES COMPILE_OPTIONS "-w")
 add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples} ${store_kernels})
 target_link_libraries(simt_test PRIVATE test_main)
-set_tests_properties(simt_test PROPERTIES COST 100)  # CTest begins with the longest
 
 # The batch kernels of codecs, with the same machine. Headers with inline assembly are replaced.
 set(batch_test ${tests}/codec/simt/batch_test.cc)
