@@ -1,42 +1,14 @@
 #include "plan/simulate/simulate.h"
 
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "plan/json/json.h"
+#include "predictions.h"
 
 namespace narrowcast::plan::simulate {
 namespace {
-
-// Round numbers: a link carries 100 bytes per nanosecond, and nothing else takes any time.
-constexpr std::string_view machine_text = R"({"narrowcast_machine": 1, "name": "test", "hosts": 2, "gpus_per_host": 2,
-  "link_gbps": 100, "link_packets_gbps": 50, "link_latency_us": 2, "network_gbps": 10, "network_latency_us": 5,
-  "ctas": 10, "cta_move_gbps": 1e9, "cta_reduce_gbps": 1e9, "cta_encode_gbps": 1e9, "cta_decode_gbps": 1e9,
-  "slot_latency_us": 0, "coded_latency_us": 0, "step_us": 0, "launch_us": 1})";
-
-Machine machine_of(std::string_view text) {
-  Machine machine;
-  const ncast_status status = read_machine(text, &machine);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  return machine;
-}
-
-Plan plan_of(const std::string& json) {
-  Plan plan;
-  const ncast_status status = json::read(json, &plan);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  return plan;
-}
-
-// The test's machine with other numbers, for example {"\"step_us\": 0", "\"step_us\": 7"}.
-Machine machine_with(std::initializer_list<std::pair<std::string, std::string>> changes) {
-  std::string text(machine_text);
-  for (const auto& [old, by] : changes) text.replace(text.find(old), old.size(), by);
-  return machine_of(text);
-}
 
 // A broadcast from rank 0 along `path`, for example {0, 1, 2}.
 Plan relay(const std::vector<int>& path, const std::string& ring_keys = "", const std::string& message_keys = "") {
@@ -57,15 +29,6 @@ Plan relay(const std::vector<int>& path, const std::string& ring_keys = "", cons
   return plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [)" + channels + "], \"ranks\": [" +
                  ranks + "]}");
 }
-
-Prediction predict(const Plan& plan, const Options& options, const Machine& machine = machine_of(machine_text)) {
-  Prediction prediction;
-  const ncast_status status = simulate(plan, machine, options, &prediction);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  return prediction;
-}
-
-constexpr uint64_t million = 1'000'000;
 
 TEST_CASE("a message takes its bytes over the link's rate, a flight and the launch") {
   const Prediction prediction = predict(relay({0, 1}), {.piece_bytes = million, .max_batches = 1});
@@ -400,27 +363,6 @@ TEST_CASE("a plan that cannot run is an error") {
   plan.ranks[0].groups.clear();
   CHECK(simulate(plan, machine, {.piece_bytes = 1}, &prediction) == NCAST_INVALID_ARGUMENT);
   CHECK(std::string(ncast_last_error()) == "plan: it does not complete; verify it");
-}
-
-TEST_CASE("a machine's description is checked") {
-  Machine machine;
-  const auto error_of = [&](std::string text) {
-    CHECK(read_machine(text, &machine) == NCAST_INVALID_ARGUMENT);
-    return std::string(ncast_last_error());
-  };
-  CHECK(error_of("{") == "machine: not JSON");
-  CHECK(error_of("{}") == "machine: expected an object with \"narrowcast_machine\": 1");
-  const auto changed = [](const std::string& old, const std::string& by) {
-    std::string text(machine_text);
-    return text.replace(text.find(old), old.size(), by);
-  };
-  CHECK(error_of(changed("\"ctas\": 10", "\"ctas\": 0")) == "machine: ctas must be a whole number from 1 to 1024");
-  CHECK(error_of(changed("\"link_gbps\": 100", "\"link_gbps\": 0")) ==
-        "machine: link_gbps must be a number greater than 0");
-  CHECK(error_of(changed("\"step_us\": 0", "\"steps_us\": 0")) == "machine: step_us must be a number, 0 or more");
-  CHECK(error_of(changed("\"step_us\": 0", "\"step_us\": 0, \"colour\": 1")) == "machine: unknown key 'colour'");
-  CHECK(error_of(changed("\"step_us\": 0", "\"step_us\": 0, \"link_response_share\": -1")) ==
-        "machine: link_response_share must be a number, 0 or more");
 }
 
 }  // namespace
