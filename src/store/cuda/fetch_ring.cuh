@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "../../device/ptx/async_copy.cuh"
 #include "../../device/ptx/bulk_load.cuh"
 #include "../../device/warp.cuh"
 #include "gather_arguments.h"
+#include "row_batches.cuh"
 #include "team.cuh"
 
 namespace narrowcast::store::cuda {
@@ -36,12 +38,15 @@ template <typename Team, bool has_cache>
 class FetchRing {
   // Of a request to host memory.
   static constexpr uint32_t request_bytes = Team::has_lane_rows ? 64 : line_bytes, request_parts = request_bytes / 16;
+  // With a cache, rows that are in it should be read beside others.
+  static constexpr bool has_shared_batches = Team::has_lane_rows && !has_cache;
+  using Batches = std::conditional_t<has_shared_batches, SharedBatches, OwnBatches<Team>>;
 
  public:
-  // memory: shared memory of the team, 16-byte aligned. Teams of several warps have one row in a step. Counts rows and
-  // their bytes.
-  __device__ FetchRing(const GatherArguments& arguments, uint64_t row_count, bool has_redirects, char* memory,
-                       const Team& team, int lane)
+  // taken: shared memory of the CTA, 0. memory: of the team, 16-byte aligned. Teams of several warps have one row in a
+  // step. Counts rows and their bytes.
+  __device__ FetchRing(const GatherArguments& arguments, uint64_t row_count, bool has_redirects, uint32_t* taken,
+                       char* memory, const Team& team, int lane)
       : team_(team),
         places_(arguments.places),
         selection_(arguments.selection),
@@ -51,9 +56,8 @@ class FetchRing {
         has_redirects_(has_redirects),
         memory_(memory),
         lane_(static_cast<uint32_t>(lane)),
-        count_(count_of(arguments.selection)),
-        left_(count_),
-        rows_(Team::tile_lanes != 0 ? 32 / Team::tile_lanes : arguments.shape.rows) {
+        rows_(Team::tile_lanes != 0 ? 32 / Team::tile_lanes : arguments.shape.rows),
+        batches_(count_of(arguments.selection), rows_, is_bulk(), team, lane_, taken) {
     constexpr uint32_t groups = 32 / request_parts;
     // Opaque, so that they are not computed again in each step.
     rows_at_a_time_ = device::opaque(min(rows_, groups));
@@ -61,30 +65,12 @@ class FetchRing {
     lines_at_a_time_ = device::opaque((team.warps() * groups) >> shift);
     group_row_ = device::opaque(group & (rows_at_a_time_ - 1));
     group_offset_ = device::opaque((group >> shift) * request_bytes + lane_ % request_parts * 16);
-    // Large batches cost less, but each team should have several.
-    const uint32_t teams_of_cta = blockDim.x / 32 / team.warps(), teams = gridDim.x * teams_of_cta;
-    batch_rows_ = 32;
-    batches_apart_ = batch_rows_;
-    const uint32_t number = blockIdx.x * teams_of_cta + team.number();
     if (is_bulk()) {
-      // Each team takes rows that follow each other, and as many steps as the others.
-      const uint32_t steps = (count_ + rows_ - 1) / rows_;
-      const uint32_t first = static_cast<uint32_t>(uint64_t{steps} * number / teams) * rows_;
-      count_ = min(static_cast<uint32_t>(uint64_t{steps} * (number + 1) / teams) * rows_, count_);
-      left_ = count_ - first;
       if (lane_ == 0 && team.warp() == 0)
         for (uint32_t stage = 0; stage < shape_.stages; ++stage)
           device::set_up_bulk_loads(load_barrier(stage * shape_.stage_bytes));
       team.sync();
-    } else {
-      while (batch_rows_ > rows_ && uint64_t{4} * teams * batch_rows_ > left_) batch_rows_ /= 2;
-      batches_apart_ = teams * batch_rows_;
-      // The teams of a CTA take batches that follow each other: an SM reads neighbouring pages at the same time, which
-      // shares translations, and its L1 cache has the rows that are asked for often.
-      skip(left_, number * batch_rows_);
     }
-    look_left_ = left_;
-    skip(look_left_, lane_ < batch_rows_ ? lane_ : ~0u);
     // The entries or indices are known two batches, and the places one before the fetch begins, so that none of these
     // loads is waited for.
     look_ahead();
@@ -92,7 +78,7 @@ class FetchRing {
     for (uint32_t stage = 0; stage < shape_.stages; ++stage) fetch(stage * shape_.stage_bytes);
   }
 
-  __device__ bool has_step() const { return left_ != 0; }
+  __device__ bool has_step() const { return batches_.has_step(); }
   // Waits for the current step.
   __device__ void wait() const {
     if (is_bulk())
@@ -125,13 +111,7 @@ class FetchRing {
     // The last stage is followed by the first one, whose loads have the other parity. Opaque, so that addresses are
     // derived from this one value.
     at_ = device::opaque(at() == shape_.stages * shape_.stage_bytes ? ~at_ & parity_bit : at_);
-    in_batch_ += rows_;
-    bool is_last = in_batch_ == batch_rows_;
-    // This saves the kernels of eight lanes the register of in_batch_; other kernels need fewer with it. Batches begin
-    // at multiples of their rows, unless they follow each other.
-    if constexpr (Team::tile_lanes == 8) is_last = ((count_ - left_ + rows_) & (batch_rows_ - 1)) == 0;
-    if (is_last) in_batch_ = 0;
-    skip(left_, rows_ + (is_last ? batches_apart_ - batch_rows_ : 0));
+    batches_.end_step();
   }
 
   // The payload of an existing row, without redirects. Any lane may call it.
@@ -189,11 +169,11 @@ class FetchRing {
     // The next entry or index.
     position_ = no_row;
     if constexpr (has_cache) index_ = no_entry;
-    if (look_left_ != 0) {
-      position_ = count_ - look_left_;
+    if (batches_.has_row()) {
+      position_ = batches_.position();
       index_ = has_entries ? selection_.entries[position_] : index_at(position_);
-      skip(look_left_, batches_apart_);
     }
+    batches_.take();
   }
   // A row in the cache.
   __device__ Payload cached_payload(uint32_t number) const {
@@ -210,9 +190,6 @@ class FetchRing {
     atomicAdd(&counters_.rows, static_cast<unsigned long long>(rows));
     atomicAdd(&counters_.fetched_bytes, static_cast<unsigned long long>(bytes));
   }
-  // left: of the rows, down to none.
-  __device__ static void skip(uint32_t& left, uint32_t rows) { left -= min(left, rows); }
-
   __device__ static uint32_t count_of(const Selection& selection) {
     const auto count = static_cast<uint32_t>(selection.count);
     return selection.device_count == nullptr ? count : min(count, *selection.device_count);
@@ -254,7 +231,7 @@ class FetchRing {
       copy_rows(stage);
     }
     fetched_ += rows_;
-    if (fetched_ == batch_rows_) {
+    if (fetched_ == batches_.batch_rows()) {
       fetched_ = 0;
       look_ahead();
     }
@@ -328,16 +305,11 @@ class FetchRing {
   char* memory_;
   uint32_t at_ = 0;  // the current stage, and the parity of its bulk load
   uint32_t lane_;
-  uint32_t count_;       // of the call, or up to the last row of this team
-  uint32_t left_;        // rows from the current step on, down to 0: of this team, and those of others between
-  uint32_t rows_;        // of a step
-  uint32_t batch_rows_;  // a power of two, and a multiple of it
+  uint32_t rows_;  // of a step
+  Batches batches_;
   // How lanes copy lines: rows and lines of each at a time, and where this lane begins.
   uint32_t rows_at_a_time_, lines_at_a_time_, group_row_, group_offset_;
-  uint32_t batches_apart_;  // rows from one batch of the team to the next
-  uint32_t look_left_;      // rows from this lane's in the next batch to look at
-  // Rows of the current batch, and of the one that is fetched, that come before the current and the next step.
-  uint32_t in_batch_ = 0, fetched_ = 0;
+  uint32_t fetched_ = 0;  // rows of the batch that is fetched that come before the next step
   // What is known of this lane's row in the batch after that: its place in the selection, and its entry or index.
   uint32_t position_ = no_row, next_output_ = no_row;
   uint64_t index_ = has_cache ? no_entry : 0, next_number_ = 0;

@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "../../device/copy.cuh"
-#include "../../device/ptx/system_memory.cuh"
 #include "../../device/warp.cuh"
 #include "../rows/format.h"
 #include "bit_stream.cuh"
+#include "call_words.cuh"
 #include "fetch_ring.cuh"
 #include "gather_arguments.h"
 #include "lane_row.cuh"
@@ -45,8 +45,9 @@ class Gather {
   using Team = typename Coder::Team;
 
  public:
-  // memory: of the team.
-  __device__ Gather(const GatherArguments& arguments, const TableState& state, const Team& team, char* memory, int lane)
+  // taken: of the CTA, 0. memory: of the team.
+  __device__ Gather(const GatherArguments& arguments, const TableState& state, const Team& team, uint32_t* taken,
+                    char* memory, int lane)
       : arguments_(arguments),
         format_(arguments.format),
         shape_(arguments.shape),
@@ -57,7 +58,7 @@ class Gather {
         staged_(scratch_ + tile_.number * shape_.staged_area),
         spare_(memory + team.warps() * shape_.staged_bytes + shape_.sums_bytes),
         usual_bytes_(usual_bytes(arguments)),
-        ring_(arguments, state.row_count, !Coder::has_header && has_redirects(state, arguments.selection.cached),
+        ring_(arguments, state.row_count, !Coder::has_header && has_redirects(state, arguments.selection.cached), taken,
               spare_ + shape_.spare_rows * shape_.spare_area, team_, lane) {}
 
   __device__ void run() {
@@ -374,26 +375,17 @@ class Gather {
   FetchRing<Team, has_cache> ring_;
 };
 
-// The last CTA tells the writer that the call has ended.
-__device__ inline void end_call(const CallWords& reader) {
-  if (reader.finished == nullptr) return;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  __threadfence();
-  if (atomicAdd(reader.ended_ctas, 1u) + 1 != gridDim.x) return;
-  *reader.ended_ctas = 0;
-  __threadfence();
-  device::store_release(reader.finished, static_cast<uint64_t>(*reader.calls));
-}
-
 template <typename Coder, bool has_cache>
 __device__ void gather(const GatherArguments& arguments, char* shared_memory) {
   const TableState state = arguments.reader.state != nullptr ? *arguments.reader.state : arguments.state;
   const GatherShape& shape = arguments.shape;
-  char* const memory = shared_memory + device::warp_id() / shape.team_warps * shape.team_bytes;
+  auto* const taken = reinterpret_cast<uint32_t*>(shared_memory);
+  if (threadIdx.x == 0) *taken = 0;
+  __syncthreads();
+  char* const memory = shared_memory + taken_bytes + device::warp_id() / shape.team_warps * shape.team_bytes;
   const typename Coder::Team team(shape.team_warps,
                                   reinterpret_cast<uint32_t*>(memory + shape.team_warps * shape.staged_bytes));
-  Gather<Coder, has_cache>(arguments, state, team, memory, device::lane_id()).run();
+  Gather<Coder, has_cache>(arguments, state, team, taken, memory, device::lane_id()).run();
   end_call(arguments.reader);
 }
 

@@ -138,6 +138,12 @@ struct GatherShape {
 
 inline constexpr uint32_t max_stages = 8;
 
+// Shared memory of a CTA: the number of batches that its teams have taken, and the memory of the teams.
+inline constexpr uint32_t taken_bytes = line_bytes;
+constexpr uint32_t cta_bytes(const GatherShape& shape) {
+  return taken_bytes + shape.warps / shape.team_warps * shape.team_bytes;
+}
+
 struct GatherArguments {
   RowFormat format;
   CoderFormat coder;

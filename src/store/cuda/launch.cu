@@ -33,7 +33,6 @@ cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arg
   const uint64_t rows_per_cta = uint64_t{shape.rows} * (shape.warps / shape.team_warps);
   const uint64_t useful = std::max<uint64_t>((arguments.selection.count + rows_per_cta - 1) / rows_per_cta, 1);
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(useful, sms));
-  const uint32_t teams = shape.warps / shape.team_warps;
   const auto& functions = arguments.selection.cached.slots != nullptr ? kernel.cached : kernel.uncached;
   const RowFormat& format = arguments.format;
   const bool has_eights =
@@ -42,7 +41,7 @@ cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arg
                                : shape.has_lane_rows != 0 ? functions.for_lanes
                                : has_eights               ? functions.for_eights
                                                           : functions.for_warps;
-  return device::launch(function, ctas, shape.warps, size_t{teams} * shape.team_bytes, stream, false, arguments);
+  return device::launch(function, ctas, shape.warps, cta_bytes(shape), stream, false, arguments);
 }
 
 }  // namespace narrowcast::store::cuda

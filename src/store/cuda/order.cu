@@ -1,5 +1,5 @@
 #include "device/ptx/system_memory.cuh"
-#include "store/cuda/call_start.cuh"
+#include "store/cuda/call_words.cuh"
 #include "store/cuda/order.h"
 #include "store/cuda/page_order.cuh"
 

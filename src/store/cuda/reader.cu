@@ -18,10 +18,6 @@ namespace {
 constexpr uint64_t ordered_table_bytes = uint64_t{1} << 30, page_bytes = 2 << 20;
 constexpr uint32_t ordered_row_bytes = 1440;
 constexpr uint64_t ordered_rows = 2048;  // fewer rows take less time than ordering them
-// Lanes that decode a row each wait less between requests. With fewer rows than this on a page of 2 MiB, that makes the
-// GPU translate more addresses: 1 million ordered rows of 64 bytes of a table of 8 GiB took longer, 4 million half as
-// long.
-constexpr uint64_t lane_rows_of_page = 512;
 // Kernels read host memory themselves at 0.92 of the speed of the copy engine, but start at once, so they fetch slices
 // of up to this many bytes. They are slower if slots are short, and with few SMs if nothing is decoded.
 constexpr uint64_t copied_bytes = 32 << 20, copied_short_bytes = 512 << 10;
@@ -83,9 +79,8 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   const uint64_t slot_bytes = table.stride != 0 ? (is_coded ? table.stride : format_.row_bytes) : table.typical_bytes;
   most_bytes_ = is_coded ? RowModel::raw(model.shape).bound() : format_.row_bytes;
   const uint64_t slot_alignment = table.stride != 0 ? table.stride : table.unit_bytes;
-  base_.shape = shape_of(slot_bytes, slot_alignment, false, has_lanes(), false);
-  sparse_shape_ = shape_of(slot_bytes, slot_alignment, false, false, false);
-  staged_shape_ = shape_of(slot_bytes, slot_alignment, true, false, false);
+  base_.shape = shape_of(slot_bytes, slot_alignment, false, false);
+  staged_shape_ = shape_of(slot_bytes, slot_alignment, true, false);
   if (base_.shape.warps == 0)
     return fail(NCAST_UNSUPPORTED,
                 "%s: rows of %" PRIu32 " bytes do not fit into the %zu bytes of shared memory of this GPU", function,
@@ -148,7 +143,6 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   if (table_bytes > ordered_table_bytes && slot_bytes < ordered_row_bytes && max_rows_ >= ordered_rows &&
       table.capacity <= max_ordered_rows) {
     is_ordered_ = true;
-    lane_rows_ = table_bytes / page_bytes * lane_rows_of_page;
     const uint64_t rows_per_page = std::max<uint64_t>(page_bytes / (table_bytes / table.capacity), 1);
     pages_ = pages_of(table.capacity, rows_per_page);
     RETURN_IF_CUDA_FAILED(function, allocate(&order_workspace_, order_workspace_bytes(max_rows_, pages_)));
@@ -161,12 +155,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   return NCAST_OK;
 }
 
-bool Reader::has_lanes() const {
-  return kernel_.uncached.for_lanes != nullptr && format_.has_zeros == 0 && format_.has_trim == 0;
-}
-
-GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_lanes,
-                             bool has_cache) const {
+GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_cache) const {
   ShapeInput input = {};
   input.elems = format_.elems;
   input.row_bytes = format_.row_bytes;
@@ -175,7 +164,7 @@ GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool 
   input.has_only_map = format_.has_zeros != 0 && table_.model->coder == Coder::PLAIN && table_.model->coded_bits() == 0;
   input.staged_bytes = kernel_.staged_bytes;
   input.has_teams = kernel_.uncached.for_teams != nullptr && format_.has_zeros == 0;
-  input.has_lanes = has_lanes;
+  input.has_lanes = kernel_.uncached.for_lanes != nullptr && format_.has_zeros == 0 && format_.has_trim == 0;
   input.has_cache = has_cache;
   input.slot_bytes = static_cast<uint32_t>(slot_bytes);
   input.slot_alignment = slot_alignment;
@@ -254,7 +243,6 @@ cudaError_t Reader::gather_piece(const Indices& indices, char* out, const RowTar
   call.selection.indices = indices.data;
   call.selection.index_bytes = indices.index_bytes;
   call.selection.count = indices.count;
-  if (indices.count < lane_rows_) call.shape = sparse_shape_;
   // Before the start, because writers wait for calls that have started.
   if (is_ordered_ && !indices.in_order && indices.count >= ordered_rows) {
     RETURN_CUDA_ERROR(
@@ -332,7 +320,7 @@ ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm,
     return fail(NCAST_TOO_SMALL, "%s: a cache needs at least %" PRIu64 " bytes, but may have %" PRIu64, function,
                 RowCache::set_bytes(shape), shape.bytes);
   const uint64_t slot_bytes = std::max<uint64_t>(base_.shape.slot_bytes, options.slot_bytes);
-  GatherShape gather_shape = shape_of(slot_bytes, common, false, has_lanes(), true);
+  GatherShape gather_shape = shape_of(slot_bytes, common, false, true);
   if (gather_shape.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
   auto cache = std::make_unique<RowCache>();
   const uint64_t changes =

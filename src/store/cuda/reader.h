@@ -79,12 +79,8 @@ class Reader {
  private:
   Reader() = default;
 
-  // Whether lanes can decode rows of 64 bytes each.
-  bool has_lanes() const;
-  // is_staged: for copies of slots in device memory, instead of slots in host memory or in a cache. has_lanes: whether
-  // lanes do.
-  GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_lanes,
-                       bool has_cache) const;
+  // is_staged: for copies of slots in device memory, instead of slots in host memory or in a cache.
+  GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_cache) const;
 
   ncast_status set_up(const ReaderTable& table, const ReaderOptions& options);
   // Copies the offsets of rows that were appended since the last call.
@@ -110,13 +106,12 @@ class Reader {
   uint64_t longest_chunk_ = 0;  // bytes that a buffer of the ring has room for
   uint64_t max_rows_ = 0, most_bytes_ = 0;
   bool is_ordered_ = false;
-  uint64_t lane_rows_ = 0;  // gathers of fewer rows have sparse_shape_
   Pages pages_ = {};
   IndexCopies index_copies_;
   CopyRing ring_;
   std::unique_ptr<RowCache> cache_;
   CacheCounters past_ = {};  // of caches that were replaced
-  GatherShape sparse_shape_ = {}, cached_shape_ = {}, staged_shape_ = {};
+  GatherShape cached_shape_ = {}, staged_shape_ = {};
 
   // Device memory.
   struct Words {

@@ -59,6 +59,7 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   shape.records_at = rows * shape.slot_area;
   const uint32_t stage_bytes = shape.stage_bytes =
       rounded(shape.records_at + rows * (record_bytes + (input.has_cache ? way_bytes : 0)) + load_barrier_bytes, 16);
+  const size_t teams_bytes = shared_bytes - std::min(shared_bytes, size_t{taken_bytes});
   const uint32_t most_warps = input.is_coded ? max_coded_warps : max_raw_warps;
   const uint32_t pieces = (input.elems + piece_elems - 1) / piece_elems;
   // The smallest teams that make the most warps busy.
@@ -66,7 +67,7 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
     const uint32_t sums_bytes = team == 1 ? 0 : rounded(2 * 4 * team, 16);
     const uint32_t fixed_bytes = team * shape.staged_bytes + sums_bytes + shape.spare_rows * shape.spare_area;
     for (uint32_t teams = most_warps / team; teams * team > shape.warps; --teams) {
-      const auto team_bytes = static_cast<uint32_t>(shared_bytes / teams / line_bytes * line_bytes);
+      const auto team_bytes = static_cast<uint32_t>(teams_bytes / teams / line_bytes * line_bytes);
       if (team_bytes < fixed_bytes + 2 * stage_bytes) continue;
       shape.stages = std::min((team_bytes - fixed_bytes) / stage_bytes, max_stages);
       shape.team_warps = team;

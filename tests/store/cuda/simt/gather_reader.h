@@ -293,7 +293,7 @@ class Reader {
                                     : has_eights               ? codec_.kernels.for_eights
                                                                : codec_.kernels.for_warps;
     const Kernel& kernel = arguments_.selection.cached.slots != nullptr ? variants.cached : variants.uncached;
-    machine.launch(2, teams * shape.team_warps, teams * shape.team_bytes, [&] { kernel(arguments_); });
+    machine.launch(2, teams * shape.team_warps, taken_bytes + teams * shape.team_bytes, [&] { kernel(arguments_); });
     if (call.writer) machine.launch(1, 1, 0, call.writer);
     REQUIRE_MESSAGE(machine.run(), codec_.name << " does not end");
   }
