@@ -36,7 +36,7 @@ void for_each_plan(const std::vector<int>& rank_counts, ncast_codec codec, const
 }
 
 TEST_CASE("plans of all builders have the results that the operation defines") {
-  // Enough memory for calls in one part. Allocating the default would take half of the time.
+  // Allocating the default for each of the plans would take half of the time.
   constexpr size_t scratch_bytes = 512 << 10;
   for_each_plan({2, 3, 4}, NCAST_CODEC_RAW,
                 [](const Plan& plan) { check_plan(plan, {0, 1, 7, 131, 4099}, scratch_bytes); });
