@@ -19,71 +19,83 @@ bool can_have_stages(const Plan& plan) {
          });
 }
 
+// Visits every step after those that precede it: the earlier ones of its group, those that it waits for, and the
+// senders of what it receives. Accesses to a chunk that conflict are ordered by these, so the last writer that was
+// visited is the last one that is executed.
 class StageSearch {
  public:
-  StageSearch(const Plan& plan, const Orbits* orbits) : plan_(plan), orbits_(orbits), sent_in_(plan.channels.size()) {
+  StageSearch(const Plan& plan, const Orbits* orbits)
+      : plan_(plan), orbits_(orbits), sent_in_(plan.channels.size()), received_(plan.channels.size()) {
     for (const Rank& rank : plan.ranks) {
-      stages_.emplace_back();
-      for (const Group& group : rank.groups) stages_.back().emplace_back(group.steps.size());
+      written_in_.emplace_back();
+      synchronized_.emplace_back(rank.groups.size());
+      stages_.emplace_back(rank.groups.size());
     }
   }
 
-  // Stages only grow, until all are what those before them require.
+  // Empty if steps wait for each other.
   Stages run() && {
-    do {
-      changes_ = false;
-      sent_.assign(plan_.channels.size(), 0);
-      received_.assign(plan_.channels.size(), 0);
+    bool is_complete = false, has_progress = true;
+    while (!is_complete && has_progress) {
+      is_complete = true;
+      has_progress = false;
       for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) {
-        written_in_.clear();
-        for (size_t group = 0; group < plan_.ranks[rank].groups.size(); ++group) visit(rank, group);
+        for (size_t group = 0; group < plan_.ranks[rank].groups.size(); ++group) {
+          const std::vector<Step>& steps = plan_.ranks[rank].groups[group].steps;
+          std::vector<uint32_t>& stages = stages_[rank][group];
+          for (; stages.size() < steps.size() && is_ready(rank, steps[stages.size()]); has_progress = true)
+            stages.push_back(visit(rank, group, steps[stages.size()]));
+          is_complete = is_complete && stages.size() == steps.size();
+        }
       }
-    } while (changes_);
+    }
+    if (!is_complete) return {};
     return std::move(stages_);
   }
 
  private:
-  void visit(size_t rank, size_t group) {
-    const std::vector<Step>& steps = plan_.ranks[rank].groups[group].steps;
-    uint32_t synchronized = 0;  // the stage of the syncs before
-    for (size_t i = 0; i < steps.size(); ++i) {
-      uint32_t& stage = stages_[rank][group][i];
-      uint32_t found = std::max(stage, synchronized);
-      for (const StepId& id : steps[i].after) found = std::max(found, stages_[rank][id.group][id.step]);
-      for (const Operand& operand : steps[i].from) found = std::max(found, least_stage(operand, steps[i].count));
-      for (const Operand& operand : steps[i].to) write(operand, steps[i].count, found);
-      if (steps[i].kind == StepKind::sync) synchronized = found;
-      changes_ |= found != stage;
-      stage = found;
+  bool is_ready(size_t rank, const Step& step) const {
+    for (const StepId& id : step.after)
+      if (stages_[rank][id.group].size() <= id.step) return false;
+    std::map<uint32_t, size_t> wanted;  // messages, by ring
+    for (const Operand& operand : step.from) {
+      if (operand.place != Place::message) continue;
+      const uint32_t ring = ring_of(operand);
+      if (received_[ring] + ++wanted[ring] > sent_in_[ring].size()) return false;
     }
+    return true;
   }
 
-  uint32_t least_stage(const Operand& source, uint32_t count) {
-    uint32_t stage = 0;
+  uint32_t visit(size_t rank, size_t group, const Step& step) {
+    uint32_t& synchronized = synchronized_[rank][group];
+    uint32_t stage = synchronized;
+    for (const StepId& id : step.after) stage = std::max(stage, stages_[rank][id.group][id.step]);
+    for (const Operand& operand : step.from) stage = std::max(stage, least_stage(rank, operand, step.count));
+    for (const Operand& operand : step.to) write(rank, operand, step.count, stage);
+    if (step.kind == StepKind::sync) synchronized = stage;
+    return stage;
+  }
+
+  uint32_t least_stage(size_t rank, const Operand& source, uint32_t count) {
     if (source.place == Place::message) {
       const uint32_t ring = ring_of(source);
-      const size_t number = received_[ring]++;
-      return number < sent_in_[ring].size() ? sent_in_[ring][number] + 1 : 0;
+      return sent_in_[ring][received_[ring]++] + 1;
     }
+    uint32_t stage = 0;
+    const auto& written_in = written_in_[rank];
     for (uint32_t chunk = source.chunk; chunk < source.chunk + count; ++chunk)
-      if (const auto found = written_in_.find({source.buffer, chunk}); found != written_in_.end())
+      if (const auto found = written_in.find({source.buffer, chunk}); found != written_in.end())
         stage = std::max(stage, found->second);
     return stage;
   }
 
-  void write(const Operand& destination, uint32_t count, uint32_t stage) {
+  void write(size_t rank, const Operand& destination, uint32_t count, uint32_t stage) {
     if (destination.place == Place::message) {
-      std::vector<uint32_t>& sent_in = sent_in_[ring_of(destination)];
-      const size_t number = sent_[ring_of(destination)]++;
-      if (number == sent_in.size()) {
-        sent_in.push_back(0);
-        changes_ = true;  // its receiver may have been visited before
-      }
-      sent_in[number] = stage;
+      sent_in_[ring_of(destination)].push_back(stage);
       return;
     }
     for (uint32_t chunk = destination.chunk; chunk < destination.chunk + count; ++chunk)
-      written_in_[{destination.buffer, chunk}] = stage;
+      written_in_[rank][{destination.buffer, chunk}] = stage;
   }
 
   uint32_t ring_of(const Operand& operand) const {
@@ -92,11 +104,12 @@ class StageSearch {
 
   const Plan& plan_;
   const Orbits* orbits_;
-  Stages stages_;
-  std::vector<std::vector<uint32_t>> sent_in_;                  // by channel and message, the stage of its sender
-  std::vector<size_t> sent_, received_;                         // by channel, messages in this round
-  std::map<std::pair<Buffer, uint32_t>, uint32_t> written_in_;  // by chunk of a rank, the stage of its last writer
-  bool changes_ = false;
+  Stages stages_;                                    // of the steps that have been visited
+  std::vector<std::vector<uint32_t>> synchronized_;  // by rank and group, the stage of the last sync
+  std::vector<std::vector<uint32_t>> sent_in_;       // by channel and message, the stage of its sender
+  std::vector<size_t> received_;                     // by channel, messages
+  // By rank and chunk, the stage of its last writer.
+  std::vector<std::map<std::pair<Buffer, uint32_t>, uint32_t>> written_in_;
 };
 
 }  // namespace

@@ -14,7 +14,8 @@ using Stages = std::vector<std::vector<std::vector<uint32_t>>>;
 
 // The stage of a step is the largest number of messages on a path that leads to it. In turn t kernels that reduce
 // execute the steps of stage s for their micro-batch t - s: a message has had a turn to arrive when it is received.
-// Empty if the plan has other steps than copies and reductions, or other channels than rings: it has one stage.
+// Empty if the plan has other steps than copies and reductions, or other channels than rings: it has one stage. Empty
+// also if steps wait for each other.
 // orbits: NULL, or the ranks that are simulated.
 Stages stages_of(const Plan& plan, const Orbits* orbits);
 

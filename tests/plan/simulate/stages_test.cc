@@ -68,6 +68,26 @@ TEST_CASE("steps follow those that they wait for, and those that wrote what they
         Stages{{{1, 1}, {1}}, {{0, 2}}});
 }
 
+// Two ranks exchange a chunk, which one group sends before the other one overwrites it.
+TEST_CASE("what is sent before it is overwritten does not follow its writer") {
+  const auto rank = [](int sends, int receives) {
+    return R"({"groups": [
+      {"steps": [{"step": "copy", "after": [[1, 0]], "from": [{"channel": )" +
+           std::to_string(receives) + R"(}], "to": [{"buffer": "input", "chunk": 0}]}]},
+      {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" +
+           std::to_string(sends) + "}]}]}]}";
+  };
+  CHECK(stages_of_json(R"({"narrowcast_plan": 1, "operation": "all_reduce", "in_place": "yes", "channels": [
+    {"kind": "ring", "depth": 2, "from": 0, "to": 1}, {"kind": "ring", "depth": 2, "from": 1, "to": 0}], "ranks": [)" +
+                       rank(0, 1) + ", " + rank(1, 0) + "]}") == Stages{{{1}, {0}}, {{1}, {0}}});
+}
+
+TEST_CASE("steps that wait for each other have no stages") {
+  CHECK(stages_of_json(sending_back(R"({"step": "copy", "from": [{"channel": 1}], "to": [{"channel": 0}]}, )"
+                                    R"({"step": "copy", "from": [{"channel": 1}], "to": [{"channel": 0}]})"))
+            .empty());
+}
+
 TEST_CASE("plans with semaphores or barriers have one stage") {
   const std::string memory = R"(, {"kind": "memory", "from": 0, "to": 1})";
   const std::string send = R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]})";
