@@ -188,6 +188,8 @@ class Rank:
         """Combines chunks of any ranks at this rank, in the order given, with the reduction of the call.
 
         Sources on other ranks travel by messages. The sources are arguments, or one iterable.
+
+        Raises PlanError if there are no sources, or they have different numbers of chunks.
         """
         operands: Sequence[object] = sources
         if len(sources) == 1 and not isinstance(sources[0], Chunks):
@@ -199,11 +201,18 @@ class Rank:
         return self._chunks(self._recorder.copy(self.index, self._program._range_of(source)))
 
     def send(self, source: Chunks, receiver: Rank) -> None:
-        """Sends chunks of this rank as a message, which the receiver must `receive`. Messages arrive in order."""
+        """Sends chunks of this rank as a message, which the receiver must `receive`. Messages arrive in order.
+
+        Raises PlanError if the chunks are on another rank, or the receiver is this rank.
+        """
         self._recorder.send(self._own(source), self._program._number(receiver))
 
     def receive(self, sender: Rank, chunks: int = 1) -> Chunks:
-        """The next message that a rank sends to this one, of the given number of chunks."""
+        """The next message that a rank sends to this one, of the given number of chunks.
+
+        Raises PlanError if `chunks` is not positive, or the sender is this rank. Messages that are not sent, or not
+        received, are errors of the complete program (`Program.check_form`).
+        """
         chunks = _positive("a message has a positive number of chunks", chunks)
         return self._chunks(self._recorder.receive(self.index, self._program._number(sender), chunks))
 
@@ -211,28 +220,43 @@ class Rank:
         """Stores chunks of this rank in a buffer of another rank, or in those of all ranks of a switch.
 
         The other rank knows of it by `signal` and `wait`, or because the buffer contains packets.
+
+        Raises PlanError if the source is on another rank, the destination is an input or on this rank, or they have
+        different numbers of chunks.
         """
         self._recorder.put(self.index, self._own(source), self._program._range_of(destination))
 
     def get(self, source: Chunks) -> Chunks:
-        """Reads chunks of a buffer of another rank, or the reduction of those of all ranks of a switch."""
+        """Reads chunks of a buffer of another rank, or the reduction of those of all ranks of a switch.
+
+        Raises PlanError if the chunks are on this rank.
+        """
         return self._chunks(self._recorder.get(self.index, self._program._range_of(source)))
 
     def signal(self, *peers: Rank, relaxed: bool = False) -> None:
         """Adds one to a semaphore that each peer waits for, after all earlier steps of the group.
 
         relaxed: orders no values; says only that this rank has come so far.
+
+        Raises PlanError if there are no peers, or one is this rank. `verify` finds signals without waits, and waits
+        without signals.
         """
         channels = [self._recorder.memory(self.index, self._program._number(peer)) for peer in peers]
         self._recorder.synchronize("signal", self.index, channels, relaxed)
 
     def wait(self, *peers: Rank, relaxed: bool = False) -> None:
-        """Waits for one signal of each peer. Unless relaxed, later steps of the group see what preceded it."""
+        """Waits for one signal of each peer. Unless relaxed, later steps of the group see what preceded it.
+
+        Raises PlanError as `signal` does.
+        """
         channels = [self._recorder.memory(self._program._number(peer), self.index) for peer in peers]
         self._recorder.synchronize("wait", self.index, channels, relaxed)
 
     def flush(self, *peers: Rank) -> None:
-        """Waits until what this rank has put on the peers has been stored, so that the sources can be overwritten."""
+        """Waits until what this rank has put on the peers has been stored, so that the sources can be overwritten.
+
+        Raises PlanError as `signal` does.
+        """
         channels = [self._recorder.memory(self.index, self._program._number(peer)) for peer in peers]
         self._recorder.synchronize("flush", self.index, channels)
 
