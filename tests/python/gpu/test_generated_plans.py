@@ -211,6 +211,25 @@ def finish(group: Any) -> None:
             raise error
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_plans_of_packets_run_by_packets_where_the_operation_uses_blocks(asks):
+    document = json.loads(sample_plans.two_shot(2, "raw"))
+    for channel in document["channels"]:
+        channel["packets"] = asks
+    plan = loading.read(json.dumps(document).encode(), "two shots")
+    count = 1 << 21  # 8 MiB: the packets of a call from one rank to another fit into 14 MiB
+    with sharing(2) as group:
+        assert group.comms[0].explain("all_reduce", count, dtype="int32", codec="raw").path == "blocks"
+        loaded = group.together(lambda rank: group.comms[rank].load_plan(plan, "int32"))
+        values = [np.random.default_rng(rank).integers(0, 1000, count).astype(np.int32) for rank in range(2)]
+        found, sent = run_on_gpu(group, loaded, values, [count, count])
+        assert all(np.array_equal(one, values[0] + values[1]) for one in found)
+        for one in sent:
+            assert one.raw_bytes == 4 * count
+            assert one.wire_bytes == (one.raw_bytes // 15 * 16 if asks else one.raw_bytes)
+        group.close_plans(loaded)
+
+
 class Reduction:
     """An all-reduce of the ranks of a group, and its results."""
 

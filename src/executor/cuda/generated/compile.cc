@@ -33,7 +33,7 @@ ncast_status generate(const plan::Plan& plan, const Target& target, CompiledPlan
   generate_packets(generated->program, &generated->packets);
   const std::string sources =
       generated->blocks.text + generated->packets.straight.text + generated->packets.in_phases.text;
-  generated->hash = XXH3_64bits(sources.data(), sources.size());
+  generated->hash = XXH3_64bits(sources.data(), sources.size()) + (generated->program.asks_for_packets ? 1 : 0);
   return NCAST_OK;
 }
 

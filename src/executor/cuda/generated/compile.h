@@ -28,7 +28,7 @@ struct CompiledPlan {
   Program program;
   BlockSource blocks;
   PacketSource packets;  // no texts if the plan cannot use packets
-  uint64_t hash = 0;     // of the sources
+  uint64_t hash = 0;     // of the sources, and whether the plan asks for packets
   // The kernel of the operations that `blocks` is an instance of, if the library contains it.
   const codec::Kernel* built_in = nullptr;
   std::array<std::string, compiled_kernels> cubins;  // by CompiledKernel; empty if the plan has no such kernel

@@ -100,14 +100,16 @@ uint32_t GeneratedPlan::mark_of(uint32_t mark) const {
   return 1 + static_cast<uint32_t>((mark + compiled_.hash) % ((1u << channel::call_mark_bits) - 1));
 }
 
-// Packets are used where the operation itself would use them. Lines are used for chunks as large as the pieces for
-// which it uses them, or if there is no room for the other packets. Decided only from what all ranks know.
+// Packets are used if the plan asks for them, and where the operation itself would use them. Lines are used for chunks
+// as large as the pieces for which it uses them, or if there is no room for the other packets. Decided only from what
+// all ranks know.
 PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_bytes, bool* lines) const {
   if (in_phases_.packets == nullptr || comm_.topology_.place == channel::PeerMemory::Place::host) return {};
   Decider& decider = *comm_.decider();
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const CallShape shape = decider.shape_of(call.operation, call.dtype, NCAST_CODEC_RAW, bytes);
-  if (!decider.decide(shape).runs_by_packets()) return {};
+  const bool asks = program().asks_for_packets && decider.traits().transport != select::ForcedTransport::blocks;
+  if (!asks && !decider.decide(shape).runs_by_packets()) return {};
   const uint32_t max_ctas = comm_.agreement_.max_ctas;
   const bool may_be_lines = shape.link == Link::nvlink;
   *lines = false;

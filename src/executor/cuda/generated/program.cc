@@ -33,6 +33,9 @@ class Builder {
     find_packet_writers();
     add_semaphore_words();
     find_accesses();
+    program_.asks_for_packets =
+        !program_.messages.empty() &&
+        std::ranges::all_of(program_.messages, [&](const Message& one) { return channel(one.channel).packets; });
     if (!trace_values(plan_, &program_))
       return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' does not complete", plan_.name.c_str());
     const uint32_t slots = max_slots * channel::ChannelLayout::slot_bytes / program_.block_bytes;

@@ -99,6 +99,7 @@ struct Program {
   bool accesses_peers = false;         // through memory channels
   bool accesses_peer_buffers = false;  // inputs or outputs of other ranks
   bool has_packets = false;            // scratch with packets
+  bool asks_for_packets = false;       // the messages of all its rings are packets
   uint32_t scratch_copies = 1;
 
   int rank_count() const { return static_cast<int>(ranks.size()); }

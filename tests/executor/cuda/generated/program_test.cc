@@ -218,6 +218,16 @@ TEST_CASE("failures to receive packets are attributed to the rank that writes th
   CHECK(items(program, 1)[3].from[0].rank == 0);
 }
 
+TEST_CASE("a plan asks for packets if the messages of all its rings are packets") {
+  Plan plan = test::all_reduce_plan(3, NCAST_CODEC_RAW);
+  CHECK(!program_of(plan).asks_for_packets);
+  for (plan::Channel& channel : plan.channels) channel.packets = true;
+  CHECK(program_of(plan).asks_for_packets);
+  plan.channels[1].packets = false;  // from rank 0 to rank 1
+  CHECK(!program_of(plan).asks_for_packets);
+  CHECK(!program_of(test::put_all_gather_plan(2)).asks_for_packets);
+}
+
 TEST_CASE("copies of scratch have packet flags of their own") {
   PlanLayout layout = {};
   layout.packet_chunks = 3;
