@@ -5,8 +5,8 @@
 The library is NARROWCAST_LIBRARY. Tests compare the bits of plans with those of the operations. Measurements run the
 hand-written kernels and the generated ones in the same process, in CUDA graphs, one after the other: "builtin" is what
 the library chooses for the call, "same_algorithm" the hand-written kernel with the plan's algorithm, if that is another
-one. Data travels through the GPU's L2 cache and not over NVLink. --plan restricts tests and measurements to some plans,
---codec and --bytes measurements to some cells. --compile measures how long it takes to compile each plan with nothing
+one. Data travels through the GPU's L2 cache and not over NVLink. --plan names the plans, instead of all for tests and
+those of hand-written kernels for measurements. --codec and --bytes restrict measurements to some cells. --compile measures how long it takes to compile each plan with nothing
 else running, and to find it in the cache.
 """
 
@@ -130,7 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     tested = options.plan or list(PLANS)
     cells = Cells(
-        tuple(name for name in tested if name in MEASURED),
+        tuple(options.plan or MEASURED),
         tuple(options.codec or CODECS),
         tuple(options.bytes or SIZES),
     )
