@@ -6,8 +6,8 @@ The library is NARROWCAST_LIBRARY. Tests compare the bits of plans with those of
 hand-written kernels and the generated ones in the same process, in CUDA graphs, one after the other: "builtin" is what
 the library chooses for the call, "same_algorithm" the hand-written kernel with the plan's algorithm, if that is another
 one. Data travels through the GPU's L2 cache and not over NVLink. --plan names the plans, instead of all for tests and
-those of hand-written kernels for measurements. --codec and --bytes restrict measurements to some cells. --compile measures how long it takes to compile each plan with nothing
-else running, and to find it in the cache.
+those of hand-written kernels for measurements. --codec and --bytes restrict measurements to some cells. --compile
+measures how long it takes to compile each plan with nothing else running, and to find it in the cache.
 """
 
 from __future__ import annotations
