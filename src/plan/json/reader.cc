@@ -325,9 +325,12 @@ class Reader {
   bool in_loop_ = false;
 };
 
-// Rejects objects that have a key twice, of which the parser would keep the last.
+// Rejects objects that have a key twice, of which the parser would keep the last. An object with many more keys than
+// any of a plan is rejected at once, so that the search among its keys takes constant time.
 class UniqueKeys {
  public:
+  static constexpr size_t most_keys = 32;
+
   bool operator()(int /*depth*/, Json::parse_event_t event, const Json& parsed) {
     switch (event) {
       case Json::parse_event_t::object_start: open_.emplace_back(); break;
@@ -336,6 +339,8 @@ class UniqueKeys {
         const auto& key = parsed.get_ref<const std::string&>();
         if (std::ranges::find(open_.back(), key) != open_.back().end())
           throw Fault{"", "an object has " + quoted(key) + " twice"};
+        if (open_.back().size() == most_keys)
+          throw Fault{"", "an object has more than " + std::to_string(most_keys) + " keys"};
         open_.back().push_back(key);
         break;
       }

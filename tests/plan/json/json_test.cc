@@ -145,6 +145,17 @@ TEST_CASE("hostile texts give errors") {
   CHECK(error_of(ranks + "}") == "plan: ranks[1024]: more than 1024 ranks");
 }
 
+TEST_CASE("an object with many keys is rejected after the first of them") {
+  std::string text = R"({"narrowcast_plan": 1)";
+  for (int key = 0; key < 40'000; ++key) text += ", \"" + std::to_string(key) + "\": 0";
+  // The text is cut off: if its end were read, that would be the error.
+  CHECK(error_of(text) == "plan: an object has more than 32 keys");
+  std::string ranks = R"({"narrowcast_plan": 1, "operation": "all_reduce", "ranks": [])";
+  for (int key = 3; key < 32; ++key) ranks += ", \"" + std::to_string(key) + "\": 0";
+  CHECK(error_of(ranks + "}") == "plan: unknown key '10'");
+  CHECK(error_of(ranks + ", \"32\": 0}") == "plan: an object has more than 32 keys");
+}
+
 TEST_CASE("the schema names every step, place and channel") {
   const std::string text = schema();
   for (const StepRow& row : step_rows) {
