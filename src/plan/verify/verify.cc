@@ -131,7 +131,8 @@ class Verification {
     finding = prepare(false, prepared, report_.least_depth);
     if (finding.found()) return;
     finding = check_races(prepared);
-    for (size_t i = 0; i < prepared.size() && !finding.found(); ++i)
+    for (size_t i = 0; i < prepared.size() && !finding.found(); ++i) {
+      std::vector<uint32_t> completing;  // the same in place and out of place
       for (const MemoryMap& map : memory_maps(*plans_[i], prepared[i].program.parts)) {
         Values values = compute_values(prepared[i].program, prepared[i].order, map);
         report_.roundings = std::max(report_.roundings, values.roundings);
@@ -139,13 +140,14 @@ class Verification {
         report_.rank_order &= values.rank_order;
         report_.same_everywhere &= values.same_everywhere;
         report_.can_average &= values.can_average;
-        // The same in place and out of place.
-        for (const uint32_t flat : values.completing) report_.completing.push_back(prepared[i].program.where(flat));
+        completing = std::move(values.completing);
         if (!values.finding.found()) continue;
         finding = std::move(values.finding);
         name_plan(finding, i);
         break;
       }
+      for (const uint32_t flat : completing) report_.completing.push_back(prepared[i].program.where(flat));
+    }
     has_wide_messages_ = std::any_of(prepared.begin(), prepared.end(),
                                      [](const Prepared& plan) { return plan.program.has_wide_messages; });
   }
