@@ -30,12 +30,11 @@ std::string simplified(const std::string& name) {
 }
 
 void prove(const plan::Plan& plan, plan::Proof* proof) {
-  proof->status = plan::lower::lower(plan, &proof->lowered);
+  proof->status = plan::lower::lower(plan, &proof->lowered, &proof->report);
   if (proof->status != NCAST_OK) {
     proof->message = ncast_last_error();
     return;
   }
-  proof->report = plan::verify::verify(proof->lowered);
   const plan::verify::Finding& finding = proof->report.finding;
   if (proof->report.verdict == plan::verify::Verdict::proved) return;
   const bool refuted = proof->report.verdict == plan::verify::Verdict::refuted;

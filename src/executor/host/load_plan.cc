@@ -72,7 +72,7 @@ ncast_status prepare_plan(Communicator& comm, const plan::Plan& plan, const plan
     return fail(NCAST_INVALID_ARGUMENT,
                 "the plan cannot average: one of its steps completes some of its chunks, but not all");
   }
-  *prepared = std::make_unique<HostPlan>(comm, std::make_shared<ProvedPlan>(ProvedPlan{plan, proof.completing}));
+  *prepared = std::make_unique<HostPlan>(comm, std::make_shared<ProvedPlan>(plan, proof));
   return NCAST_OK;
 }
 

@@ -1,33 +1,11 @@
 #include "executor/host/plans.h"
 
-#include <algorithm>
-
+#include "executor/host/builder_plans.h"
 #include "executor/host/schedule.h"
-#include "plan/builders/builders.h"
-#include "plan/lower/lower.h"
-#include "plan/verify/verify.h"
 #include "select/decision.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
-namespace {
-
-// In plans of the library's own calls every reduction combines the values of all ranks.
-void add_reductions(ProvedPlan* loaded, int rank) {
-  const std::vector<plan::Group>& groups = loaded->plan.ranks[static_cast<size_t>(rank)].groups;
-  for (size_t group = 0; group < groups.size(); ++group) {
-    for (size_t step = 0; step < groups[group].steps.size(); ++step) {
-      if (groups[group].steps[step].kind != plan::StepKind::reduce) continue;
-      plan::verify::Where where;
-      where.rank = rank;
-      where.group = static_cast<int>(group);
-      where.step = static_cast<int>(step);
-      loaded->completing.push_back(where);
-    }
-  }
-}
-
-}  // namespace
 
 ncast_status Plans::find(const Call& call, PlanRun** run) {
   const char* builder = builder_of(call.plan);
@@ -49,35 +27,16 @@ ncast_status Plans::find(const Call& call, PlanRun** run) {
 
 ncast_status Plans::build(const Key& key, std::unique_ptr<PlanRun>* run) {
   const auto& [operation, root, codec, builder] = key;
-  plan::builders::Request request;
-  request.operation = operation;
-  request.ranks = comm_.ranks();
-  request.root = root;
-  request.codec = codec;
-  plan::Plan plan;
-  if (ncast_status status = plan::builders::build(builder, request, &plan)) return status;
-  if (builder != select::plan_between_processes(operation)) {
-    plan::Plan lowered;
-    if (ncast_status status = plan::lower::lower(plan, &lowered)) return status;
-    const plan::verify::Report proof = plan::verify::verify(lowered);
-    if (proof.verdict != plan::verify::Verdict::proved)
-      return fail(NCAST_INTERNAL, "the plan '%s' is not proved: %s", plan.name.c_str(), proof.finding.message.c_str());
-    const uint32_t depth = std::max(proof.least_depth, proof.depth_needed_when_split);
-    return prepare(std::make_shared<ProvedPlan>(ProvedPlan{std::move(lowered), proof.completing}), depth, run);
-  }
-  auto proved = std::make_shared<ProvedPlan>(ProvedPlan{std::move(plan), {}});
-  add_reductions(proved.get(), comm_.rank());
-  auto prepared = std::make_unique<PlanRun>(comm_, std::move(proved));
-  if (ncast_status status = prepared->prepare_own()) return status;
+  std::shared_ptr<const ProvedPlan> proved;
+  if (ncast_status status = find_proved(builder, {operation, comm_.ranks(), root, codec}, &proved)) return status;
+  auto prepared = std::make_unique<PlanRun>(comm_, proved);
+  // The default shares the staging buffers, although it has several groups: only one of them needs these buffers.
+  const bool is_default = builder == select::plan_between_processes(operation);
+  const bool uses_own = is_default || prepared->can_use_own_rings(proved->least_depth);
+  // Otherwise the errors are those of Plans::load(), on all ranks.
+  if (ncast_status status = uses_own ? prepared->prepare_own() : prepared->prepare_loaded()) return status;
   *run = std::move(prepared);
   return NCAST_OK;
-}
-
-ncast_status Plans::prepare(std::shared_ptr<const ProvedPlan> plan, uint32_t depth, std::unique_ptr<PlanRun>* run) {
-  auto prepared = std::make_unique<PlanRun>(comm_, std::move(plan));
-  const ncast_status status = prepared->can_use_own_rings(depth) ? prepared->prepare_own() : prepared->prepare_loaded();
-  if (status == NCAST_OK) *run = std::move(prepared);
-  return status;
 }
 
 ncast_status Plans::load(std::shared_ptr<const ProvedPlan> plan, uint32_t* number) {

@@ -27,8 +27,6 @@ class Plans {
   using Key = std::tuple<Operation, int, ncast_codec, std::string_view>;  // operation, root, codec, builder
 
   ncast_status build(const Key& key, std::unique_ptr<PlanRun>* run);
-  // For a plan that the library chose instead of its default. Errors: as Plans::load(), on all ranks.
-  ncast_status prepare(std::shared_ptr<const ProvedPlan> plan, uint32_t depth, std::unique_ptr<PlanRun>* run);
 
   Communicator& comm_;
   std::map<Key, std::unique_ptr<PlanRun>> own_;

@@ -6,11 +6,13 @@
 
 namespace narrowcast::plan::lower {
 
-ncast_status lower(const Plan& plan, Plan* lowered) {
+ncast_status lower(const Plan& plan, Plan* lowered, verify::Report* report) {
   Plan replicated;
   if (ncast_status status = replicate(plan, &replicated)) return status;
   Plan fused = fuse(replicated);
-  const bool is_proved = verify::verify(fused).verdict == verify::Verdict::proved;
+  verify::Report found = verify::verify(fused);
+  const bool is_proved = found.verdict == verify::Verdict::proved;
+  if (report != nullptr) *report = is_proved ? std::move(found) : verify::verify(replicated);
   *lowered = std::move(is_proved ? fused : replicated);
   return NCAST_OK;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/ir.h"
+#include "plan/verify/report.h"
 
 namespace narrowcast::plan::lower {
 
@@ -18,7 +19,8 @@ ncast_status replicate(const Plan& plan, Plan* replicated);
 // sends is free, and others wait longer for it. This can cause a deadlock, so the result must be verified.
 Plan fuse(const Plan& plan);
 
-// All passes in their order. Steps stay as they are if the fused plan is not proved. Errors: as replicate().
-ncast_status lower(const Plan& plan, Plan* lowered);
+// All passes in their order. Steps stay as they are if the fused plan is not proved. report: about the lowered plan; it
+// can be refuted. Errors: as replicate().
+ncast_status lower(const Plan& plan, Plan* lowered, verify::Report* report = nullptr);
 
 }  // namespace narrowcast::plan::lower
