@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from .._native import cuda_driver
 from .._native.cuda_driver import DeviceBuffer, Stream
 from ..comm import Communicator
@@ -20,6 +18,7 @@ from .contenders import Contender, run_ours, run_plan, set_bytes
 from .harness import Harness, Schedule, set_environment, source_of
 from .launch import Emit
 from .operations import Call, barrier
+from .plan_gpu_ranks import count_wrong, run_once
 
 BUILT_IN_NAME, PLAN_NAME = "built-in", "plan"
 
@@ -163,16 +162,6 @@ def _result(count: int, candidate: str, times: dict[str, list[float]], wrong: di
 
 def _count_wrong(host: Communicator, one: Contender, call: Call, sample: Any, job: _Job) -> int:
     """The number of wrong values of one call on this rank."""
-    stream = Stream()
     one.begin(call, 1, job.in_place)
-    values, out = one.sets[0]
-    out.fill(operations.POISON)
-    values.write(np.ascontiguousarray(call.sent(sample, call.rank)).view(np.uint8))
-    cuda_driver.call("cuCtxSynchronize")
-    barrier(host)
-    one.run(call, values, out, stream)
-    stream.synchronize()
-    barrier(host)
-    if not call.has_result:
-        return 0
-    return call.count_wrong(out.read().view(call.kind.numpy), sample, exact=job.exact or one.name == BUILT_IN_NAME)
+    run_once(host, one, call, sample, Stream())
+    return count_wrong(one, call, sample, exact=job.exact or one.name == BUILT_IN_NAME)

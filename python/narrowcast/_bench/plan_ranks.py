@@ -27,6 +27,11 @@ class Outcome:
     wrong: int  #: values on all ranks
 
 
+def places_of(plan: Plan) -> tuple[bool, ...]:
+    """Whether calls of a plan can be in place: False, True or both."""
+    return {"no": (False,), "yes": (True,), "either": (False, True)}[plan.model.in_place]
+
+
 def run_plan(
     plan: Plan,
     sizes: Sequence[int],
@@ -48,7 +53,7 @@ def run_plan(
     kind = value_type(dtype)
     sample = samples.sample("normal", dtype)
     ranks, identity = len(model.ranks), unique_id()
-    places = {"no": (False,), "yes": (True,), "either": (False, True)}[model.in_place]
+    places = places_of(plan)
     together = Barrier(ranks)
 
     def measured(prepared: operations.Prepared) -> float:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from narrowcast._bench import plan_ranks
+from narrowcast._bench.plan_gpu_ranks import run_plan_on_gpus
 from narrowcast._bench.plan_ranks import run_plan
 from narrowcast.errors import InternalError
-from narrowcast.plan import load
+from narrowcast.plan import build, load
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
 # Of examples that need only messages: they run on every backend.
@@ -62,3 +64,37 @@ def test_refuted_plans_are_not_run(cli_here, tmp_path):
     assert "put.py: refuted: race: " in done.stderr
     assert cli_here("plan", "run", "put.py", "--op", "mean").returncode == 2
     assert cli_here("plan", "run", "put.py", "--dtype", "float7").returncode == 2
+
+
+@pytest.fixture
+def on_fakes(fakes, rank_jobs, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
+    return {"dtype": "bfloat16", "op": "sum", "iterations": 2, "exact": True, "job": "fake_gpu_jobs:run_plan"}
+
+
+def test_plans_run_on_a_gpu_for_each_rank(on_fakes):
+    outcomes = run_plan_on_gpus(build("all_pairs", "all_reduce", 3), [1000, 64 << 10], **on_fakes)
+    calls = [(one.nbytes, one.in_place, one.wrong) for one in outcomes]
+    assert calls == [(1000, False, 0), (1000, True, 0), (64 << 10, False, 0), (64 << 10, True, 0)]
+    assert all(one.microseconds > 0 for one in outcomes)
+    (gathered,) = run_plan_on_gpus(build("all_pairs", "gather", 3, root=1), [3 << 10], **on_fakes)[:1]
+    assert gathered.wrong == 0
+
+
+def test_wrong_results_of_gpus_are_counted(on_fakes):
+    given = {**on_fakes, "job": "fake_gpu_jobs:run_plan_wrongly"}
+    for outcome in run_plan_on_gpus(build("all_pairs", "all_gather", 2), [1000], **given):
+        assert outcome.wrong > 100
+
+
+def test_the_command_runs_plans_on_gpus(cli_here, monkeypatch, on_fakes):
+    monkeypatch.setattr("narrowcast.cli.plan._backend.device_count", lambda: 2)
+    monkeypatch.setattr("narrowcast.cli.plan.run.run_plan_on_gpus", partial(run_plan_on_gpus, job=on_fakes["job"]))
+    options = ("--ranks", 2, "--backend", "cuda", "--bytes", "1000", "-n", 1)
+    done = cli_here("plan", "run", EXAMPLES / "two_shot.py", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "bfloat16 on GPUs" in done.stdout
+    done = cli_here("plan", "run", EXAMPLES / "two_shot.py", "--ranks", 3, *options[2:])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the plan has 3 ranks, each of which needs its own GPU; number of GPUs found: 2\n" in done.stderr
+    assert cli_here("plan", "run", EXAMPLES / "two_shot.py", "--backend", "gpu").returncode == 2

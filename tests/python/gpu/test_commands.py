@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
+from narrowcast import cuda
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
 
 
 def test_bench_codec_on_the_gpu(cli, slices):
@@ -29,3 +35,15 @@ def test_bench_store_on_the_gpu(cli):
         for encoded, raw in zip(speeds["cached"], speeds["raw_cached"], strict=True):
             assert encoded["capacity"] > raw["capacity"]
     assert "fetch" in cli("store", "bench", *sizes, "--layout", "blocks").stdout
+
+
+@pytest.mark.parametrize("name", ["two_shot", "put"])
+def test_plans_run_between_gpus(cli, name):
+    if cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    options = ("--ranks", "2", "--backend", "cuda", "--bytes", "1000,1M", "-n", "2", "--json")
+    done = cli("plan", "run", EXAMPLES / f"{name}.py", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = json.loads(done.stdout)
+    assert {row["wrong"] for row in rows} == {0}
+    assert {row["nbytes"] for row in rows} == {1000, 1 << 20}

@@ -11,7 +11,7 @@ import narrowcast
 import numpy as np
 import pytest
 from narrowcast import comm
-from narrowcast._bench import cuda_ranks, harness, tune_ranks
+from narrowcast._bench import cuda_ranks, harness, plan_gpu_ranks, tune_ranks
 from narrowcast._bench.contenders import Run
 from narrowcast._native import cuda_driver
 from narrowcast.types import value_type
@@ -42,8 +42,11 @@ class GpuCommunicator:
             patch.setenv("NARROWCAST_PATH", self._path)
             return narrowcast.explain(operation, count, dtype=dtype, ranks=self.ranks)
 
-    def load_plan(self, plan: str, dtype: str) -> _LoadedPlan:
-        return _LoadedPlan(self, self._host.load_plan(plan, dtype), dtype)
+    def load_plan(self, plan: str, dtype: str, op: str = "sum") -> _LoadedPlan:
+        return _LoadedPlan(self, self._host.load_plan(plan, dtype, op=op), dtype)
+
+    def register(self, buffer: Any) -> None:
+        assert buffer.count_bytes
 
     def counters(self) -> Any:
         return self._host.counters()
@@ -150,3 +153,17 @@ def bench(**arguments: Any) -> None:
 def tune(**arguments: Any) -> None:
     tune_ranks.Communicator = _communicators(False)  # type: ignore[misc, assignment]
     tune_ranks.tune(**arguments)
+
+
+def run_plan(**arguments: Any) -> None:
+    plan_gpu_ranks.Communicator = _communicators(False)  # type: ignore[misc, assignment]
+    plan_gpu_ranks.run(**arguments)
+
+
+def run_plan_wrongly(*, rank: int, **arguments: Any) -> None:
+    """Rank 1 sends other values than it should."""
+    sent = plan_gpu_ranks.Call.sent
+    with pytest.MonkeyPatch.context() as patch:
+        if rank == 1:
+            patch.setattr(plan_gpu_ranks.Call, "sent", lambda call, sample, own: sent(call, sample, own + 1))
+        run_plan(rank=rank, **arguments)

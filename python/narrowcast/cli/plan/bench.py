@@ -12,12 +12,12 @@ from ..._bench.plan_bench_ranks import BUILT_IN_NAME, PLAN_NAME
 from ..._files.display import bytes_text
 from ..._plan.text import heading
 from ...comm import unique_id
-from ...cuda import device_count
-from ...errors import InternalError, InvalidArgumentError, UnsupportedError
+from ...errors import InternalError, InvalidArgumentError
 from ...types import REDUCTIONS, value_type
 from .._common import backend_name, comm_codec_name, dtype_name, print_json, reduction_name
 from .._sizes import parse_sizes
 from .._tables import Column, Table
+from ._backend import are_on_gpus
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
 
 _SIZES = "1K,16K,256K,4M"
@@ -60,13 +60,9 @@ def bench(
         raise InvalidArgumentError(f"{source}: {proof}")
     model = plan.model
     rank_count = len(model.ranks)
-    gpus = 0 if backend == "host" else device_count()
-    if backend == "cuda" and gpus < rank_count:
-        raise UnsupportedError(
-            f"the plan has {rank_count} ranks, each of which needs its own GPU; number of GPUs found: {gpus}. "
-            "Processes that share a GPU take turns on it, and that is what would be measured"
-        )
-    on_gpus = backend == "cuda" or (backend is None and gpus >= rank_count)
+    on_gpus = are_on_gpus(
+        backend, rank_count, ". Processes that share a GPU take turns on it, and that is what would be measured"
+    )
     counts = [operations.count_of(model.operation, one, kind, rank_count) for one in sizes]
     arguments = {
         # Created here, because this process lives as long as the ranks.

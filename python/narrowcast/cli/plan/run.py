@@ -1,4 +1,4 @@
-"""`plan run`: runs a plan between threads of this machine, and checks its results."""
+"""`plan run`: runs a plan between threads or GPUs of this machine, and checks its results."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
+from ..._bench.plan_gpu_ranks import run_plan_on_gpus
 from ..._bench.plan_ranks import run_plan
 from ..._files.display import bytes_text
 from ..._plan.text import heading
 from ...errors import InternalError, InvalidArgumentError
 from ...types import REDUCTIONS, value_type
-from .._common import dtype_name, print_json, reduction_name
+from .._common import backend_name, dtype_name, print_json, reduction_name
 from .._sizes import parse_sizes
 from .._tables import Column, Table
+from ._backend import are_on_gpus
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
 
 _SIZES = "1,1000,64K,1M"
@@ -29,14 +31,17 @@ def run(
     op: Annotated[
         str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
     ] = "sum",
+    backend: Annotated[
+        str, typer.Option(callback=backend_name, help="host (ranks are threads) or cuda (a GPU for each rank).")
+    ] = "host",
     iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls of each size.")] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")] = False,
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
-    """Run a plan on the CPUs of this machine, and check its results.
+    """Run a plan on the CPUs or the GPUs of this machine, and check its results.
 
-    Ranks are threads. Exit status: 1 if a result is wrong.
+    Times are those of the fastest call, until the host sees its end. Exit status: 1 if a result is wrong.
     """
     sizes = parse_sizes(size)
     kind = value_type(dtype)
@@ -45,12 +50,16 @@ def run(
     if not proof.proved:
         raise InvalidArgumentError(f"{source}: {proof}")
     exact = proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings
-    outcomes = run_plan(plan, sizes, dtype=kind.name, op=op, iterations=iterations, exact=exact)
+    on_gpus = are_on_gpus(backend, len(plan.model.ranks))
+    outcomes = (run_plan_on_gpus if on_gpus else run_plan)(
+        plan, sizes, dtype=kind.name, op=op, iterations=iterations, exact=exact
+    )
     if json:
         print_json([asdict(one) for one in outcomes])
     else:
         columns = [Column(name, is_number=True) for name in ("bytes", "time, us", "wrong values")]
-        table = Table(*columns[:1], "in place", *columns[1:], title=f"{heading(plan.model)}; {kind.name} on the host")
+        where = "GPUs" if on_gpus else "the host"
+        table = Table(*columns[:1], "in place", *columns[1:], title=f"{heading(plan.model)}; {kind.name} on {where}")
         for one in outcomes:
             table.add_row(
                 bytes_text(one.nbytes), "yes" if one.in_place else "no", f"{one.microseconds:.1f}", str(one.wrong)
