@@ -35,6 +35,7 @@ if(NOT NARROWCAST_SANITIZE)
   add_library(narrowcast_nccl SHARED ${nccl_cuda_backend})
   add_library(narrowcast_nccl_test SHARED ${nccl_host_backend})
   foreach(library narrowcast_nccl narrowcast_nccl_test)
+    target_sources(${library} PRIVATE ${PROJECT_SOURCE_DIR}/src/packages/python_packages.cc)
     target_link_libraries(${library} PRIVATE narrowcast_nccl_objects)
     target_link_options(${library} PRIVATE -static-libstdc++ -static-libgcc -Wl,--no-undefined
       -Wl,--version-script=${nccl_exports_map} -Wl,-soname,libnccl.so.2)

@@ -1,11 +1,8 @@
 #include "nccl/libraries/nccl_search.h"
 
 #include <dlfcn.h>
-#include <glob.h>
-#include <limits.h>
 #include <link.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,6 +10,7 @@
 
 #include "nccl/report/log.h"
 #include "nccl/settings/settings.h"
+#include "packages/python_packages.h"
 
 // Debian's library folders of this architecture.
 #if defined(__aarch64__)
@@ -46,14 +44,6 @@ void add(const std::string& path, Paths* paths) {
     paths->push_back(path);
 }
 
-// The site-packages folder that contains a path, with a trailing slash; empty: none.
-std::string packages_of(std::string_view path) {
-  for (const std::string_view folder : {"/site-packages/", "/dist-packages/"})
-    if (const size_t at = path.rfind(folder); at != std::string_view::npos)
-      return std::string(path.substr(0, at + folder.size()));
-  return "";
-}
-
 void add_loaded(Paths* paths) {
   const auto visit = [](dl_phdr_info* object, size_t, void* context) {
     const std::string path = object->dlpi_name;
@@ -61,34 +51,6 @@ void add_loaded(Paths* paths) {
     return 0;
   };
   dl_iterate_phdr(visit, paths);
-}
-
-void add_wheels_of_loaded_objects(Paths* paths) {
-  const auto visit = [](dl_phdr_info* object, size_t, void* context) {
-    const std::string packages = packages_of(object->dlpi_name);
-    if (!packages.empty()) add(packages + wheel_folder + library_name, static_cast<Paths*>(context));
-    return 0;
-  };
-  dl_iterate_phdr(visit, paths);
-}
-
-// The wheels of the virtual environment and of the running Python.
-void add_wheels_of_python(Paths* paths) {
-  Paths prefixes;
-  if (const char* const environment = std::getenv("VIRTUAL_ENV")) prefixes.emplace_back(environment);
-  char program[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
-  if (length > 0) {
-    const std::string_view path(program, static_cast<size_t>(length));
-    if (const size_t folder = path.rfind("/bin/"); folder != std::string_view::npos)
-      prefixes.emplace_back(path.substr(0, folder));
-  }
-  for (const std::string& prefix : prefixes) {
-    glob_t found;
-    if (glob((prefix + "/lib/python3*/*-packages/" + wheel_folder + library_name).c_str(), 0, nullptr, &found) == 0)
-      for (size_t i = 0; i < found.gl_pathc; ++i) add(found.gl_pathv[i], paths);
-    globfree(&found);
-  }
 }
 
 void add_system(Paths* paths) {
@@ -120,8 +82,8 @@ Paths nccl_candidates() {
   }
   Paths paths;
   add_loaded(&paths);
-  add_wheels_of_loaded_objects(&paths);
-  add_wheels_of_python(&paths);
+  for (const std::string& folder : packages::python_package_folders())
+    add(folder + wheel_folder + library_name, &paths);
   add_system(&paths);
   return paths;
 }

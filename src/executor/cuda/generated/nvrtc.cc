@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "packages/python_packages.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::cuda::generated {
@@ -51,13 +52,19 @@ std::string own_folder() {
 // Folders that may contain NVRTC, the preferred ones first.
 std::vector<std::string> folders() {
   std::vector<std::string> found;
-  // Packages are in a folder `nvidia` next to that of this package: narrowcast/lib is two folders below.
+  // NVRTC is in a package of its own, on which torch depends, too.
+  const auto add_packages = [&](const std::string& folder) {
+    for (const char* package : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}) found.push_back(folder + package);
+  };
+  // The folder `nvidia` is next to that of this package: narrowcast/lib is two folders below.
   std::string folder = own_folder();
   for (int level = 0; level < 3 && !folder.empty(); ++level) {
-    for (const char* package : {"/nvidia/cu13/lib", "/nvidia/cuda_nvrtc/lib"}) found.push_back(folder + package);
+    add_packages(folder + "/");
     const size_t end = folder.rfind('/');
     folder = end == std::string::npos ? "" : folder.substr(0, end);
   }
+  // This library may be elsewhere.
+  for (const std::string& packages : packages::python_package_folders()) add_packages(packages);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const char* const toolkit = std::getenv(variable); toolkit != nullptr && *toolkit != '\0')
       for (const char* library : {"/lib64", "/lib"}) found.push_back(toolkit + std::string(library));
