@@ -1,6 +1,7 @@
 #include "executor/cuda/generated/group_code.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "executor/cuda/generated/text.h"
@@ -19,7 +20,10 @@ struct Emitted : ItemCode {
   // Receives one message and stores it in one chunk: several of these can be received in any order.
   bool is_plain_receive = false;
   bool coded = false;
+  std::vector<uint32_t> received;  // pairs of an end and a chunk
 };
+
+constexpr const char* prefetch = "w.prefetch_next();";
 
 class GroupEmitter {
  public:
@@ -30,12 +34,10 @@ class GroupEmitter {
         ends_(ends),
         items_(program.ranks[static_cast<size_t>(rank)].groups[group].items) {}
 
-  GroupCode emit() && {
+  std::vector<ItemCode> emit() && {
     for (const Item& item : items_) add(emitted(item));
     link();
-    merge();
-    code_.items.assign(emitted_.begin(), emitted_.end());
-    return std::move(code_);
+    return {std::make_move_iterator(emitted_.begin()), std::make_move_iterator(emitted_.end())};
   }
 
  private:
@@ -60,44 +62,30 @@ class GroupEmitter {
   }
   static const char* boolean(bool value) { return value ? "true" : "false"; }
 
-  // Adds words to the item; returns the index of the first.
-  static size_t push(Emitted& to, std::initializer_list<uint32_t> words) {
-    const size_t first = to.words.size();
-    to.words.insert(to.words.end(), words);
-    return first;
-  }
-
   Emitted emitted(const Item& item) {
     Emitted to;
     to.stage = item.stage;
-    to.words = {0, 0};  // the head
     const Semaphore* const semaphore = program_.semaphores.empty() ? nullptr : &program_.semaphores[item.channel];
     switch (item.kind) {
       case Item::Kind::publish:
         to.is_transparent = true;
-        to.lines.push_back(text("w.publish(q[%zu]);", push(to, {item.point})));
+        to.add("w.publish(q[0]);", {item.point});
         return to;
-      case Item::Kind::await:
-        to.lines.push_back(text("if (!w.await(q[%zu])) return false;", push(to, {item.point})));
-        return to;
+      case Item::Kind::await: to.add("if (!w.await(q[0])) return false;", {item.point}); return to;
       case Item::Kind::signal: {
         to.is_transparent = true;
         const auto position = static_cast<uint32_t>(std::ranges::find(semaphore->signal_groups, group_) -
                                                     semaphore->signal_groups.begin());
-        const size_t at = push(to, {static_cast<uint32_t>(semaphore->to), semaphore->first_word + position,
-                                    sent_signal(item.channel) + position});
-        to.lines.push_back(
-            text("w.template signal<%s>(q[%zu], q[%zu], q[%zu]);", boolean(item.relaxed), at, at + 1, at + 2));
+        to.add(text("w.template signal<%s>(q[0], q[1], q[2]);", boolean(item.relaxed)),
+               {static_cast<uint32_t>(semaphore->to), semaphore->first_word + position,
+                sent_signal(item.channel) + position});
         return to;
       }
-      case Item::Kind::wait: {
-        const size_t at = push(
-            to, {static_cast<uint32_t>(semaphore->from), semaphore->first_word,
-                 static_cast<uint32_t>(semaphore->signal_groups.size()), semaphore->initial, waited(item.channel)});
-        to.lines.push_back(text("if (!w.wait_for_signal(q[%zu], q[%zu], q[%zu], q[%zu], q[%zu])) return false;", at,
-                                at + 1, at + 2, at + 3, at + 4));
+      case Item::Kind::wait:
+        to.add("if (!w.wait_for_signal(q[0], q[1], q[2], q[3], q[4])) return false;",
+               {static_cast<uint32_t>(semaphore->from), semaphore->first_word,
+                static_cast<uint32_t>(semaphore->signal_groups.size()), semaphore->initial, waited(item.channel)});
         return to;
-      }
       default: break;
     }
     to.settles = item.settles;
@@ -105,8 +93,7 @@ class GroupEmitter {
     for (const Place& place : item.from) {
       reads_packets = reads_packets || place.packets;
       if (!place.packets || place.coded) continue;
-      const size_t at = push_packets(to, place);
-      to.lines.push_back(text("if (!w.wait_for_packets(q[%zu], q[%zu], q[%zu])) return false;", at, at + 1, at + 2));
+      add_packets(to, "if (!w.wait_for_packets(q[0], q[1], q[2])) return false;", place);
     }
     const bool can_begin = !reads_packets && !item.settles;
     if (item.kind == Item::Kind::reduce) {
@@ -119,9 +106,9 @@ class GroupEmitter {
     return to;
   }
 
-  // Where packets that an item reads are.
-  size_t push_packets(Emitted& to, const Place& place) const {
-    return push(to, {static_cast<uint32_t>(place.rank), chunk(place), static_cast<uint32_t>(place.writer)});
+  // A line about packets that an item reads.
+  void add_packets(Emitted& to, const char* line, const Place& place) const {
+    to.add(line, {static_cast<uint32_t>(place.rank), chunk(place), static_cast<uint32_t>(place.writer)});
   }
 
   // The payload that an item copies is passed on as it is to destinations with the same codec; all others need its
@@ -135,9 +122,9 @@ class GroupEmitter {
   void add_source(const Item& item, Emitted& to) {
     const Place& from = item.from[0];
     if (from.packets && from.coded) {
-      const size_t at = push_packets(to, from);
-      to.lines.push_back(text("if (!w.template receive_packets<%s>(q[%zu], q[%zu], q[%zu])) return false;",
-                              boolean(decodes(item)), at, at + 1, at + 2));
+      add_packets(to, "if (!w.receive_packets(q[0], q[1], q[2])) return false;", from);
+      to.add(prefetch);
+      if (decodes(item)) to.add("if (!w.open_packets(q[0])) return false;", {static_cast<uint32_t>(from.writer)});
       add_destinations(item, to, &from);
       return;
     }
@@ -145,43 +132,49 @@ class GroupEmitter {
       case Place::Kind::local:
         to.first = ItemHead::chunk;
         to.first_word = chunk(from);
-        to.lines.push_back(text("w.load(q[%zu]);", push(to, {chunk(from)})));
+        add_start(to);
+        to.add("w.load();");
+        to.add(prefetch);
         add_destinations(item, to, nullptr);
         return;
-      case Place::Kind::remote: {
-        const size_t at = push(to, {static_cast<uint32_t>(from.rank), chunk(from)});
-        to.lines.push_back(text("if (!w.load_remote(q[%zu], q[%zu])) return false;", at, at + 1));
-        if (from.is_get()) to.lines.emplace_back("w.count_gets(1);");
+      case Place::Kind::remote:
+        to.add("if (!w.load_remote(q[0], q[1])) return false;", {static_cast<uint32_t>(from.rank), chunk(from)});
+        to.add(prefetch);
+        if (from.is_get()) to.add("w.count_gets(q[0]);", {1});
         add_destinations(item, to, nullptr);
         return;
-      }
-      case Place::Kind::message: {
+      case Place::Kind::message:
         to.first = ItemHead::message;
         to.first_word = 1u << receiving_end(from);
-        to.lines.push_back(text("if (!w.template receive<%s, %s>(q[%zu])) return false;", boolean(from.coded),
-                                boolean(decodes(item)), push(to, {receiving_end(from)})));
+        to.add("if (!w.receive(q[0])) return false;", {receiving_end(from)});
+        to.add(prefetch);
+        if (from.coded && decodes(item)) to.add("if (!w.open()) return false;");
         to.is_plain_receive = item.to.size() == 1 && item.to[0].kind == Place::Kind::local && !item.to[0].packets;
         to.coded = from.coded;
+        if (to.is_plain_receive) to.received = {receiving_end(from), chunk(item.to[0])};
         add_destinations(item, to, &from);
         return;
-      }
     }
   }
+  // Starts to load the chunk that the item loads first.
+  static void add_start(Emitted& to) { to.add("w.start(q[0]);", {to.first_word}); }
 
   void add_reduction(const Item& item, Emitted& to) {
     std::vector<Place> sources = item.from;
     // As in reducing_warp.cuh: nothing waits for the own values, and reduced() commutes.
     if (sources[0].kind == Place::Kind::local && sources[1].kind == Place::Kind::message)
       std::swap(sources[0], sources[1]);
-    const size_t first = to.words.size();
-    bool coded = false, packets = false;
+    Line line{"", {0}, true};
+    const auto push = [&](SourceRef source) {
+      ++line.words[0];
+      line.words.insert(line.words.end(), {source.kind_and_number, source.chunk});
+    };
+    bool coded = false;
     for (const Place& from : sources) {
       coded = coded || from.coded;
       if (from.packets && from.coded) {
-        packets = true;
-        const auto source = SourceRef::of(SourceRef::encoded_packets, static_cast<uint32_t>(from.rank), chunk(from),
-                                          static_cast<uint32_t>(from.writer));
-        push(to, {source.kind_and_number, source.chunk});
+        push(SourceRef::of(SourceRef::encoded_packets, static_cast<uint32_t>(from.rank), chunk(from),
+                           static_cast<uint32_t>(from.writer)));
         continue;
       }
       SourceRef source{};
@@ -191,6 +184,7 @@ class GroupEmitter {
           if (to.first == ItemHead::nothing) {
             to.first = ItemHead::chunk;
             to.first_word = chunk(from);
+            add_start(to);
           }
           break;
         case Place::Kind::remote:
@@ -198,15 +192,17 @@ class GroupEmitter {
           break;
         case Place::Kind::message: source = SourceRef::of(SourceRef::message, receiving_end(from), 0); break;
       }
-      push(to, {source.kind_and_number, source.chunk});
+      push(source);
     }
     // Only averages do anything else at the end.
     const bool finishes = item.finishes && program_.op == NCAST_AVG;
-    to.lines.push_back(text("if (!w.template reduce<%s, %s%s>(q + %zu, %zu)) return false;", boolean(coded),
-                            boolean(finishes), packets ? ", true" : "", first, sources.size()));
+    line.text = text("if (!w.template reduce<%s>(sums, q + 1, q[0])) return false;", boolean(coded));
+    to.lines.push_back(std::move(line));
+    to.add(prefetch);
+    to.add(text("w.template finish<%s>(sums);", boolean(finishes)));
     const auto gets = std::ranges::count_if(
         sources, [](const Place& from) { return from.is_get() && !(from.packets && from.coded); });
-    if (gets != 0) to.lines.push_back(text("w.count_gets(%td);", gets));
+    if (gets != 0) to.add("w.count_gets(q[0]);", {static_cast<uint32_t>(gets)});
     add_destinations(item, to, nullptr);
   }
 
@@ -215,8 +211,7 @@ class GroupEmitter {
     const bool stores_payload =
         std::ranges::any_of(item.to, [](const Place& place) { return place.packets && place.coded; });
     if (stores_payload)
-      to.lines.push_back(
-          text("const auto payload = w.%s();", from != nullptr && from->coded ? "received_payload" : "encoded_values"));
+      to.add(text("payload = w.%s();", from != nullptr && from->coded ? "received_payload" : "encoded_values"));
     // Rings' slots first when a message is passed on, because another rank waits for it.
     const auto add_sends = [&] {
       for (const bool coded : {false, true}) {
@@ -230,28 +225,23 @@ class GroupEmitter {
         for (const Place& place : item.to)
           if (place.kind == Place::Kind::message && place.coded == coded) masks.add(sending_end(place));
         for (const uint32_t mask : masks.masks)
-          to.lines.push_back(
-              text("if (!w.%s(q[%zu]%s)) return false;", function, push(to, {mask}), is_encoded ? ", payload" : ""));
+          to.add(text("if (!w.%s(q[0]%s)) return false;", function, is_encoded ? ", payload" : ""), {mask});
       }
     };
     if (from != nullptr) add_sends();
     for (const Place& place : item.to) {
       if (place.kind == Place::Kind::message) continue;
+      const auto rank = static_cast<uint32_t>(place.rank);
       if (place.packets && place.coded) {
-        const size_t at = push(to, {static_cast<uint32_t>(place.rank), chunk(place)});
-        to.lines.push_back(text("w.store_packets(q[%zu], q[%zu], payload);", at, at + 1));
+        to.add("w.store_packets(q[0], q[1], payload);", {rank, chunk(place)});
         continue;
       }
       if (place.kind == Place::Kind::local) {
-        to.lines.push_back(text("w.store(q[%zu]);", push(to, {chunk(place)})));
+        to.add("w.store(q[0]);", {chunk(place)});
       } else {
-        const size_t at = push(to, {static_cast<uint32_t>(place.rank), chunk(place)});
-        to.lines.push_back(text("if (!w.store_remote(q[%zu], q[%zu])) return false;", at, at + 1));
+        to.add("if (!w.store_remote(q[0], q[1])) return false;", {rank, chunk(place)});
       }
-      if (place.packets) {
-        const size_t at = push(to, {static_cast<uint32_t>(place.rank), chunk(place)});
-        to.lines.push_back(text("w.raise_packets(q[%zu], q[%zu]);", at, at + 1));
-      }
+      if (place.packets) to.add("w.raise_packets(q[0], q[1]);", {rank, chunk(place)});
     }
     if (from == nullptr) add_sends();
   }
@@ -292,10 +282,13 @@ class GroupEmitter {
       Emitted& last = emitted_.back();
       const bool is_of_other_end = (last.first_word & one.first_word) == 0;
       if (last.is_plain_receive && last.stage == one.stage && last.coded == one.coded && is_of_other_end) {
-        last.words.insert(last.words.end(), one.words.begin() + ItemHead::words, one.words.end());
         last.first_word |= one.first_word;
-        last.lines = {text("if (!w.template receive_any<%s>(q + %u, %zu)) return false;", boolean(one.coded),
-                           ItemHead::words, (last.words.size() - ItemHead::words) / 2)};
+        last.received.insert(last.received.end(), one.received.begin(), one.received.end());
+        Line line{text("if (!w.template receive_any<%s>(q + 1, q[0])) return false;", boolean(one.coded)),
+                  {static_cast<uint32_t>(last.received.size() / 2)},
+                  true};
+        line.words.insert(line.words.end(), last.received.begin(), last.received.end());
+        last.lines = {std::move(line)};
         return;
       }
     }
@@ -313,30 +306,8 @@ class GroupEmitter {
       } while (emitted_[next].is_transparent && next != i);
       const Emitted& to = emitted_[next];
       const int next_stage = to.stage - (wraps ? 1 : 0);
-      emitted_[i].words[0] = ItemHead::of(emitted_[i].stage, to.first, next_stage, emitted_[i].settles).word;
-      emitted_[i].words[1] = to.first_word;
-    }
-  }
-
-  // Items with the same text, one after another, become a loop.
-  void merge() {
-    for (size_t i = 0; i < emitted_.size();) {
-      size_t end = i + 1;
-      while (end < emitted_.size() && emitted_[end].lines == emitted_[i].lines) ++end;
-      const size_t first = code_.words.size(), width = emitted_[i].words.size();
-      for (size_t one = i; one < end; ++one)
-        code_.words.insert(code_.words.end(), emitted_[one].words.begin(), emitted_[one].words.end());
-      if (end == i + 1) {
-        code_.body += text("    if (const uint32_t* const q = p + %zu; w.begin_item(q)) {\n", first);
-      } else {
-        code_.body +=
-            text("    for (const uint32_t* q = p + %zu; q != p + %zu; q += %zu) {\n", first, code_.words.size(), width);
-        code_.body += "      if (!w.begin_item(q)) continue;\n";
-      }
-      for (const std::string& line : emitted_[i].lines) code_.body += "      " + line + "\n";
-      code_.body += "    }\n";
-      ++code_.loops;
-      i = end;
+      emitted_[i].head[0] = ItemHead::of(emitted_[i].stage, to.first, next_stage, emitted_[i].settles).word;
+      emitted_[i].head[1] = to.first_word;
     }
   }
 
@@ -346,7 +317,6 @@ class GroupEmitter {
   const Ends& ends_;
   const std::vector<Item>& items_;
   std::vector<Emitted> emitted_;
-  GroupCode code_;
 };
 
 }  // namespace
@@ -376,7 +346,7 @@ Ends find_ends(const Program& program, int rank, uint32_t group) {
   return ends;
 }
 
-GroupCode code_of_group(const Program& program, int rank, uint32_t group, const Ends& ends) {
+std::vector<ItemCode> code_of_group(const Program& program, int rank, uint32_t group, const Ends& ends) {
   return GroupEmitter(program, rank, group, ends).emit();
 }
 

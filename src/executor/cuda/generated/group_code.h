@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/cuda/generated/item_code.h"
 #include "executor/cuda/generated/program.h"
 
 namespace narrowcast::executor::cuda::generated {
@@ -18,18 +19,7 @@ struct Ends {
 // Those to the next rank are first.
 Ends find_ends(const Program& program, int rank, uint32_t group);
 
-// Items with equal text differ in their words only.
-struct ItemCode {
-  std::vector<std::string> lines;  // refer to the words as q[i]
-  std::vector<uint32_t> words;     // of the table
-};
-struct GroupCode {
-  std::vector<ItemCode> items;
-  std::string body;  // the items one after another, with a loop for consecutive ones with equal text
-  std::vector<uint32_t> words;
-  size_t loops = 0;  // in the body; an item on its own counts, too
-};
 // ends: of the group, at most 31 in each direction.
-GroupCode code_of_group(const Program& program, int rank, uint32_t group, const Ends& ends);
+std::vector<ItemCode> code_of_group(const Program& program, int rank, uint32_t group, const Ends& ends);
 
 }  // namespace narrowcast::executor::cuda::generated

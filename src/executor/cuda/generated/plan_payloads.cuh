@@ -77,7 +77,14 @@ class PlanPayloads : public PlanPlaces<Settings> {
   __device__ void start_loading(const Part& part) {
     device::order_stores_before_bulk_copies();
     loader_.start(buffer(current_ ^ 1), part.values, part.bytes);
-    loading_ = true;
+    loading_bytes_ = part.bytes;
+  }
+  // Waits for the values that are being loaded, if any. Returns their bytes.
+  __device__ uint32_t finish_loading() {
+    const uint32_t bytes = loading_bytes_;
+    if (bytes != 0) loader_.wait();
+    loading_bytes_ = 0;
+    return bytes;
   }
   // Starts to load what the item's head says, into the buffer that is not current.
   __device__ void prefetch_next() {
@@ -89,9 +96,8 @@ class PlanPayloads : public PlanPlaces<Settings> {
     const Part next = part(item_[1], block);
     if (next.bytes != 0) start_loading(next);
   }
-  // Starts to load the first local source of a reduction from source i on, unless that has been done.
+  // Starts to load the first local source of a reduction from source i on.
   __device__ void start_local_after(const uint32_t* table, uint32_t i, uint32_t count) {
-    if (loading_) return;
     for (; i < count; ++i) {
       if (source(table, i).kind() != SourceRef::local) continue;
       const Part next = part(source(table, i).chunk, block_);
@@ -255,7 +261,7 @@ class PlanPayloads : public PlanPlaces<Settings> {
   uint32_t bytes_ = 0;    // of the current values
   Message payload_{};     // that was received last
   Message arriving_{};    // that is being loaded: into the buffer that is not current, in a reduction into the current
-  bool loading_ = false;  // values into the buffer that is not current
+  uint32_t loading_bytes_ = 0;  // of values that are being loaded into the buffer that is not current
 };
 
 }  // namespace narrowcast::executor::cuda::generated

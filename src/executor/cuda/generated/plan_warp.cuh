@@ -19,6 +19,10 @@ namespace narrowcast::executor::cuda::generated {
 //   has_one_chunk      pieces have one chunk
 //   counts_calls       the numbers of calls are used
 //   announces_buffers  other ranks access this rank's input or output
+// and what reductions combine besides messages and one local chunk:
+//   reduces_locals     several local chunks
+//   reduces_remote     chunks in memory of other ranks
+//   reduces_packets    encoded packets
 template <typename Settings>
 class PlanWarp : public PlanPayloads<Settings> {
   using Base = PlanPayloads<Settings>;
@@ -29,40 +33,37 @@ class PlanWarp : public PlanPayloads<Settings> {
  public:
   using Base::Base;
 
-  // --- sources ---
+  using Sums = BlockSums<Settings::dtype, block_bytes>;
 
-  // Makes the warp's block of a local chunk the current values.
-  __device__ void load(uint32_t chunk) {
+  // --- sources; prefetch_next() follows ---
+
+  // Starts to load the warp's block of a local chunk, unless the previous item has.
+  __device__ void start(uint32_t chunk) {
+    if (loading_bytes_ != 0) return;
     const Part part = this->part(chunk, block_);
-    if (part.bytes != 0) {
-      if (!loading_) start_loading(part);
-      swap();
-      loader_.wait();
-      loading_ = false;
-    }
-    device::wait_for_store_sources(thread_);  // before prefetch_next() and the codec overwrite the other buffers
-    set_values(current_, part.bytes);
-    prefetch_next();
+    if (part.bytes != 0) start_loading(part);
   }
-  // The same for a chunk in memory of another rank.
+  // Makes the block that is being loaded the current values.
+  __device__ void load() {
+    if (loading_bytes_ != 0) swap();
+    const uint32_t bytes = finish_loading();
+    device::wait_for_store_sources(thread_);  // before prefetch_next() and the codec overwrite the other buffers
+    set_values(current_, bytes);
+  }
+  // Makes the warp's block of a chunk in memory of another rank the current values.
   __device__ bool load_remote(uint32_t rank, uint32_t chunk) {
     device::wait_for_store_sources(thread_);
     uint32_t bytes = 0;
     if (!copy_remote(rank, chunk, buffer(current_), bytes)) return false;
     set_values(current_, bytes);
-    prefetch_next();
     return true;
   }
 
-  // Makes the next message of a receiving end the current values, or, if !decodes, only the payload to forward.
-  template <bool coded, bool decodes>
-  __device__ bool receive(uint32_t end) {
-    if (!take_payload(1u << end)) return false;
-    prefetch_next();
-    return !decodes || this->template open_message<coded>();
-  }
+  // Makes the next message of a receiving end the current values; if it may be encoded, after open().
+  __device__ bool receive(uint32_t end) { return take_payload(1u << end); }
+  __device__ bool open() { return this->template open_message<true>(); }
   // Receives one message of each of `count` ends, in any order, and stores each in a chunk. table: pairs of a different
-  // end and a chunk.
+  // end and a chunk. Contains prefetch_next().
   template <bool coded>
   __device__ bool receive_any(const uint32_t* table, uint32_t count) {
     EndMask open = 0;
@@ -87,42 +88,34 @@ class PlanWarp : public PlanPayloads<Settings> {
     return true;
   }
 
-  // Makes encoded packets, which `writer` has stored in the scratch of `rank`, the current values, or, if !decodes,
-  // only the payload to pass on.
-  template <bool decodes>
+  // Makes encoded packets, which `writer` has stored in the scratch of `rank`, the current values after open_packets().
   __device__ bool receive_packets(uint32_t rank, uint32_t chunk, uint32_t writer) {
     device::wait_for_store_sources(thread_);
-    if (!take_packets(rank, chunk, writer)) return false;
-    prefetch_next();
-    return !decodes || open_packets(writer);
+    return take_packets(rank, chunk, writer);
   }
+  using Base::open_packets;
 
-  // Combines sources in their order and makes the rounded result the current values. table: SourceRefs.
-  // finishes: the result contains the values of all ranks. packets: sources may be encoded packets.
-  template <bool coded, bool finishes, bool packets = false>
-  __device__ bool reduce(const uint32_t* table, uint32_t count) {
+  // Combines sources in their order. table: SourceRefs. The load of the first local chunk has been started. finish()
+  // makes the result the current values.
+  template <bool coded>
+  __device__ bool reduce(Sums& sums, const uint32_t* table, uint32_t count) {
     device::wait_for_store_sources(thread_);
-    BlockSums<Settings::dtype, block_bytes> sums;
     uint32_t bytes = 0;
-    start_local_after(table, 0, count);
     for (uint32_t i = 0; i < count; ++i) {
       const SourceRef from = source(table, i);
       const char* term;
       if (from.kind() == SourceRef::local) {
-        const Part part = this->part(from.chunk, block_);
-        if (part.bytes != 0) loader_.wait();
-        loading_ = false;
-        bytes = part.bytes;
+        bytes = finish_loading();
         term = buffer(current_ ^ 1);
       } else {
         if (from.kind() == SourceRef::message) {
           if (!take_payload_of_reduction(static_cast<int>(from.number())) || !this->template open_message<coded>())
             return false;
           bytes = bytes_;
-        } else if (packets && from.kind() == SourceRef::encoded_packets) {
+        } else if (Settings::reduces_packets && from.kind() == SourceRef::encoded_packets) {
           if (!take_packets(from.number(), from.chunk, from.writer()) || !open_packets(from.writer())) return false;
           bytes = bytes_;
-        } else {
+        } else if constexpr (Settings::reduces_remote) {
           if (!copy_remote(from.number(), from.chunk, buffer(current_), bytes)) return false;
           values_ = current_;
         }
@@ -135,18 +128,22 @@ class PlanWarp : public PlanPayloads<Settings> {
       }
       __syncwarp();  // all lanes have read it
       if (from.kind() == SourceRef::local) {
-        start_local_after(table, i + 1, count);
+        if constexpr (Settings::reduces_locals) start_local_after(table, i + 1, count);
       } else {
         poll_next_source(table, i + 1, count);
       }
     }
     swap();
-    prefetch_next();
-    sums.finish(finishes ? Settings::op : NCAST_SUM, call_.peers.ranks, buffer(current_), thread_);
-    __syncwarp();
     set_values(current_, bytes);
     return true;
   }
+  // Rounds once. divides: the result is an average, and contains the values of all ranks.
+  template <bool divides>
+  __device__ void finish(const Sums& sums) {
+    sums.finish(divides ? NCAST_AVG : NCAST_SUM, call_.peers.ranks, buffer(values_), thread_);
+    __syncwarp();
+  }
+  using Base::prefetch_next;
 
   // Counts what as many sources in memory of other ranks as the warp has just read are long: as if it were sent.
   __device__ void count_gets(uint32_t count) {
@@ -224,15 +221,13 @@ class PlanWarp : public PlanPayloads<Settings> {
   using Base::encoded_buffer;
   using Base::ends_;
   using Base::find_remote;
-  using Base::loader_;
-  using Base::loading_;
+  using Base::finish_loading;
+  using Base::loading_bytes_;
   using Base::memory_;
-  using Base::open_packets;
   using Base::packets_at;
   using Base::payload_;
   using Base::poll_next_source;
   using Base::poll_payload;
-  using Base::prefetch_next;
   using Base::put;
   using Base::raw_size;
   using Base::receiver;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "codec/codec.h"
 #include "executor/cuda/generated/group_code.h"
+#include "executor/cuda/generated/program_loop.h"
 #include "executor/cuda/generated/text.h"
 #include "select/block_shape.h"
 #include "status/error.h"
@@ -30,49 +30,23 @@ constexpr const char* reduce_include = R"(
 #include "executor/cuda/blocks/reduce.cuh"
 )";
 
-// The programs of all groups as one loop, for plans whose programs repeat the same kinds of items many times: the code
-// of each kind exists once, and the table says of which kind an item is.
-class SharedLoop {
- public:
-  // The words of a group: each item preceded by the number of its kind.
-  std::vector<uint32_t> add(const std::vector<ItemCode>& items) {
-    std::vector<uint32_t> words;
-    for (const ItemCode& item : items) {
-      std::string code;
-      for (const std::string& line : item.lines) code += "          " + line + "\n";
-      const auto [found, is_new] = kinds_.try_emplace({code, item.words.size()}, kinds_.size());
-      words.push_back(static_cast<uint32_t>(found->second));
-      words.insert(words.end(), item.words.begin(), item.words.end());
-    }
-    words.push_back(~0u);
-    return words;
-  }
-  size_t kinds() const { return kinds_.size(); }
-  std::string body() const {
-    std::vector<std::string> cases(kinds_.size());
-    for (const auto& [kind, number] : kinds_)
-      cases[number] = text("        case %zu: {\n          p += %zu;\n          if (!w.begin_item(q)) break;\n", number,
-                           kind.second) +
-                      kind.first + "          break;\n        }\n";
-    std::string out = "    for (const uint32_t* p = items; *p != ~0u;) {\n      const uint32_t* const q = p + 1;\n";
-    out += "      switch (*p++) {\n";
-    for (const std::string& one : cases) out += one;
-    return out + "      }\n    }\n";
-  }
-
- private:
-  std::map<std::pair<std::string, size_t>, size_t> kinds_;  // number by code and words
-};
-
-// Programs with more loops than this, of all groups together, share one if that makes the code much shorter.
-constexpr size_t max_loops = 8;
-
 // Upper bounds of the sizes in plan_kernel.cuh, which asserts them.
 constexpr size_t max_scratch_bytes = 512, sender_bytes = 48, receiver_bytes = 40, queue_bytes = 8 * 16 + 8;
 size_t shared_bytes(uint32_t workers, uint32_t block_bytes, size_t senders, size_t receivers) {
   const size_t warp = 3 * size_t{block_bytes} + 128 + max_scratch_bytes;
   const size_t ends = (senders + 1) * sender_bytes + (receivers + 1) * receiver_bytes + 8;
   return workers * (warp + ends + queue_bytes) + 256;
+}
+
+bool is_payload(const Place& place) { return place.packets && place.coded; }
+// Whether a reduction has at least so many of these sources.
+template <typename IsSuch>
+bool has_reduction_of(const Program& program, std::ptrdiff_t least, IsSuch is_such) {
+  for (const RankProgram& rank : program.ranks)
+    for (const GroupProgram& group : rank.groups)
+      for (const Item& item : group.items)
+        if (item.kind == Item::Kind::reduce && std::ranges::count_if(item.from, is_such) >= least) return true;
+  return false;
 }
 
 // The struct Settings, see plan_warp.cuh, and the type of the warps.
@@ -91,40 +65,39 @@ std::string settings_text(const Program& program, uint32_t workers, size_t sende
   const auto boolean = [](bool value) { return value ? "true" : "false"; };
   out += text("  static constexpr bool has_one_chunk = %s, announces_buffers = %s, counts_calls = %s;\n",
               boolean(program.chunks == 1), boolean(program.accesses_peer_buffers), boolean(counts_calls));
+  const auto reduces = [&](std::ptrdiff_t least, auto is_such) {
+    return boolean(has_reduction_of(program, least, is_such));
+  };
+  out += text("  static constexpr bool reduces_locals = %s, reduces_remote = %s, reduces_packets = %s;\n",
+              reduces(2, [](const Place& from) { return from.kind == Place::Kind::local && !is_payload(from); }),
+              reduces(1, [](const Place& from) { return from.kind == Place::Kind::remote && !is_payload(from); }),
+              reduces(1, is_payload));
   out += "};\nusing Warp = PlanWarp<Settings>;\n";
   return out;
 }
 
-// The tables of the ranks' groups: words of all groups, the program and the first word of each group, and how many
-// groups each rank has.
-std::string tables_text(const std::vector<uint32_t>& words, const std::string& groups, const std::string& counts) {
+// The tables of the ranks' groups: words of all groups, the first word of each group, and how many groups each rank
+// has.
+std::string tables_text(const std::vector<uint32_t>& words, const std::string& first_words, const std::string& counts) {
   std::string out;
   // Tables that do not fit into constant memory are in global memory.
   const char* const space = words.size() * sizeof(uint32_t) > (size_t{32} << 10) ? "__device__ const" : "__constant__";
   out += text("%s uint32_t table[] = {", space);
   for (size_t i = 0; i < words.size(); ++i) out += text("%s0x%x,", i % 12 == 0 ? "\n  " : " ", words[i]);
-  out += "\n};\nstruct GroupOf {\n  uint32_t program, table;\n};\n";
-  out += text("%s GroupOf groups[] = {", space) + groups + "\n};\n";
+  out += text("\n};\n%s uint32_t first_words[] = {", space) + first_words + "\n};\n";
   out += "__constant__ uint32_t group_counts[] = {" + counts + "};\n\n";
   return out;
 }
 
 // The kernel: each warp runs the program of its group.
-std::string kernel_text(uint32_t threads, uint32_t groups, size_t ends, size_t programs) {
+std::string kernel_text(uint32_t threads, uint32_t groups, size_t ends) {
   std::string out;
   out += text("extern \"C\" __global__ void __launch_bounds__(%u, 1) %s(const __grid_constant__ PlanCall call) {\n",
               threads, block_kernel);
-  out += text("  const GroupOf* const of_rank = groups + call.peers.rank * %u;\n", groups);
-  out += text("  const auto ends = [&](uint32_t group) { return table + of_rank[group].table; };\n");
+  out += text("  const uint32_t* const of_rank = first_words + call.peers.rank * %u;\n", groups);
+  out += "  const auto ends = [&](uint32_t group) { return table + of_rank[group]; };\n";
   out += "  run_plan<Settings>(call, group_counts[call.peers.rank], ends, [&](Warp& w, uint32_t group) {\n";
-  out += text("    const uint32_t* const p = ends(group) + %zu;\n", ends);
-  if (programs == 1) {
-    out += "    return program_0(w, p);\n";
-  } else {
-    out += "    switch (of_rank[group].program) {\n";
-    for (size_t i = 0; i + 1 < programs; ++i) out += text("      case %zu: return program_%zu(w, p);\n", i, i);
-    out += text("      default: return program_%zu(w, p);\n    }\n", programs - 1);
-  }
+  out += text("    return program(w, ends(group) + %zu);\n", ends);
   out += "  });\n}\n\n}  // namespace narrowcast::executor::cuda::generated\n";
   return out;
 }
@@ -184,47 +157,35 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
                 "a group of the plan uses %zu rings, but a warp of a generated kernel has at most 31",
                 std::max(senders, receivers));
 
-  std::map<std::string, size_t> programs;  // number by body
-  size_t loops = 0;
-  SharedLoop shared;
-  std::vector<std::vector<GroupCode>> codes;
+  ProgramLoop loop;
+  std::vector<std::vector<std::vector<ItemCode>>> items;  // by rank and group
   for (size_t rank = 0; rank < ends.size(); ++rank) {
-    std::vector<GroupCode>& of_rank = codes.emplace_back();
+    auto& of_rank = items.emplace_back();
     for (size_t group = 0; group < ends[rank].size(); ++group) {
-      const GroupCode& code = of_rank.emplace_back(
+      of_rank.push_back(
           code_of_group(program, static_cast<int>(rank), static_cast<uint32_t>(group), ends[rank][group]));
-      shared.add(code.items);
-      if (programs.try_emplace(code.body, programs.size()).second) loops += code.loops;
+      loop.add(of_rank.back());
     }
   }
-  const bool shares_loop = loops > max_loops && loops > 2 * shared.kinds();
-  if (shares_loop) programs = {{shared.body(), 0}};
 
-  std::string group_table, counts;
+  std::string first_words, counts;
   std::vector<uint32_t> words;
   const uint32_t groups = program.groups();
-  for (size_t rank = 0; rank < codes.size(); ++rank) {
-    const std::vector<GroupCode>& of_rank = codes[rank];
-    counts += text("%s%zu", rank == 0 ? "" : ", ", of_rank.size());
-    group_table += "\n ";
+  for (size_t rank = 0; rank < items.size(); ++rank) {
+    counts += text("%s%zu", rank == 0 ? "" : ", ", items[rank].size());
+    first_words += "\n ";
     for (uint32_t group = 0; group < groups; ++group) {
-      if (group >= of_rank.size()) {
-        group_table += " {0, 0},";
-        continue;
-      }
-      const GroupCode& code = of_rank[group];
-      group_table += text(" {%zu, %zu},", shares_loop ? size_t{0} : programs.at(code.body), words.size());
+      first_words += text(" %zu,", words.size());
+      if (group >= items[rank].size()) continue;
       const auto add_ends = [&](const std::vector<std::pair<int, uint32_t>>& held, size_t count) {
         for (size_t i = 0; i < count; ++i)
           words.push_back(i < held.size() ? EndRef::of(held[i].first, held[i].second).word : EndRef::none);
       };
       add_ends(ends[rank][group].sending, senders);
       add_ends(ends[rank][group].receiving, receivers);
-      std::ranges::copy(shares_loop ? shared.add(code.items) : code.words, std::back_inserter(words));
+      std::ranges::copy(loop.words(items[rank][group]), std::back_inserter(words));
     }
   }
-  std::vector<std::string> bodies(programs.size());
-  for (const auto& [body, number] : programs) bodies[number] = body;
 
   // Without sums a thread needs fewer registers, so a CTA can have more warps; see select/block_shape.h.
   const uint32_t most_workers =
@@ -248,16 +209,12 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
   out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
   out += settings_text(program, source->workers, senders, receivers);
   out += text("static_assert(sizeof(PlanMemory<Settings>) <= %zu);\n\n", source->shared_bytes);
-  out += tables_text(words, group_table, counts);
-  for (size_t i = 0; i < bodies.size(); ++i) {
-    out += text("__device__ __forceinline__ bool program_%zu(Warp& w, const uint32_t* %s) {\n", i,
-                shares_loop ? "items" : "p");
-    out += text("  for (w.begin(); w.has_turn(%d); w.next_turn()) {\n", program.stages);
-    out += bodies[i];
-    out += "  }\n  return true;\n}\n";
-  }
+  out += tables_text(words, first_words, counts);
+  out += "__device__ __forceinline__ bool program(Warp& w, const uint32_t* items) {\n";
+  out += text("  for (w.begin(); w.has_turn(%d); w.next_turn())\n", program.stages);
+  out += indented(loop.code()) + "  return true;\n}\n";
   out += "\n}  // namespace\n\n";
-  out += kernel_text(source->warps * 32, groups, senders + receivers, bodies.size());
+  out += kernel_text(source->warps * 32, groups, senders + receivers);
   return NCAST_OK;
 }
 

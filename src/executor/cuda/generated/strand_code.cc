@@ -63,15 +63,6 @@ class StrandEmitter {
   }
 
  private:
-  // Lines of code one level deeper.
-  static std::string indented(const std::string& lines) {
-    std::string made;
-    for (const char one : lines) {
-      if (made.empty() || made.back() == '\n') made += "  ";
-      made += one;
-    }
-    return made;
-  }
   StrandCode code() { return {std::move(phases_), std::move(words_), static_cast<size_t>(arrays_)}; }
   static bool has_message(const Item& item) {
     return std::ranges::any_of(item.from, [](const Place& place) { return place.kind == Place::Kind::message; });

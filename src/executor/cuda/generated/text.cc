@@ -22,6 +22,15 @@ std::string text(const char* format, ...) {
   return made;
 }
 
+std::string indented(const std::string& lines) {
+  std::string made;
+  for (const char one : lines) {
+    if (made.empty() || made.back() == '\n') made += "  ";
+    made += one;
+  }
+  return made;
+}
+
 const char* name_of(ncast_redop op) {
   switch (op) {
     case NCAST_PROD: return "NCAST_PROD";

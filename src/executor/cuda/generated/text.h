@@ -9,6 +9,8 @@ namespace narrowcast::executor::cuda::generated {
 
 // printf to a string.
 std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
+// Lines one level deeper.
+std::string indented(const std::string& lines);
 
 // The enumerators of the C API.
 const char* name_of(ncast_redop op);

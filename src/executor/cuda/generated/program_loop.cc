@@ -1,0 +1,106 @@
+#include "executor/cuda/generated/program_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "executor/cuda/generated/plan_call.h"
+#include "executor/cuda/generated/text.h"
+
+namespace narrowcast::executor::cuda::generated {
+
+bool ProgramLoop::has(const Step& step, const Line& line) {
+  return step.text == line.text && step.is_list == line.is_list && (line.is_list || step.words == line.words.size());
+}
+
+bool ProgramLoop::find_steps(const ItemCode& item, std::vector<bool>* found) const {
+  found->assign(steps_.size(), false);
+  size_t next = 0;
+  for (const Line& line : item.lines) {
+    while (next < steps_.size() && !has(steps_[next], line)) ++next;
+    if (next == steps_.size()) return false;
+    (*found)[next++] = true;
+  }
+  return true;
+}
+
+// Makes the shortest sequence that contains both the steps and the item's lines.
+void ProgramLoop::insert_steps(const ItemCode& item) {
+  const std::vector<Line>& lines = item.lines;
+  const bool is_first = steps_.empty();
+  // common[i][j]: how many the first i steps and the first j lines have in common at most.
+  std::vector common(steps_.size() + 1, std::vector<size_t>(lines.size() + 1));
+  for (size_t i = 1; i <= steps_.size(); ++i)
+    for (size_t j = 1; j <= lines.size(); ++j)
+      common[i][j] =
+          has(steps_[i - 1], lines[j - 1]) ? common[i - 1][j - 1] + 1 : std::max(common[i - 1][j], common[i][j - 1]);
+  std::vector<Step> merged;  // from the last one
+  for (size_t i = steps_.size(), j = lines.size(); i != 0 || j != 0;) {
+    if (i != 0 && j != 0 && has(steps_[i - 1], lines[j - 1])) {
+      merged.push_back(std::move(steps_[--i]));
+      --j;
+    } else if (j == 0 || (i != 0 && common[i - 1][j] >= common[i][j - 1])) {
+      merged.push_back(std::move(steps_[--i]));
+    } else {
+      const Line& line = lines[--j];
+      merged.push_back({line.text, line.is_list ? 1 : line.words.size(), line.is_list, is_first});
+    }
+  }
+  std::ranges::reverse(merged);
+  steps_ = std::move(merged);
+}
+
+void ProgramLoop::add(const std::vector<ItemCode>& items) {
+  std::vector<bool> found;
+  for (const ItemCode& item : items) {
+    if (!find_steps(item, &found)) {
+      insert_steps(item);
+      find_steps(item, &found);
+    }
+    for (size_t i = 0; i < found.size(); ++i) steps_[i].is_in_all = steps_[i].is_in_all && found[i];
+  }
+}
+
+// An item: how many words it has, 32 steps in each of the following words, its head, and the words of its lines.
+std::vector<uint32_t> ProgramLoop::words(const std::vector<ItemCode>& items) const {
+  std::vector<uint32_t> all;
+  std::vector<bool> steps;
+  for (const ItemCode& item : items) {
+    const size_t first = all.size();
+    all.resize(first + 1 + mask_words());
+    find_steps(item, &steps);
+    for (size_t i = 0; i < steps.size(); ++i) all[first + 1 + i / 32] |= uint32_t{steps[i]} << i % 32;
+    all.insert(all.end(), std::begin(item.head), std::end(item.head));
+    for (const Line& line : item.lines) all.insert(all.end(), line.words.begin(), line.words.end());
+    all[first] = static_cast<uint32_t>(all.size() - first);
+  }
+  all.push_back(0);
+  return all;
+}
+
+std::string ProgramLoop::code() const {
+  std::string body;
+  bool has_sums = false, has_payload = false;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    has_sums = has_sums || step.text.find("sums") != std::string::npos;
+    has_payload = has_payload || step.text.find("payload") != std::string::npos;
+    const char* const indent = step.is_in_all ? "    " : "      ";
+    if (!step.is_in_all) body += text("    if ((lines_%zu >> %zu & 1) != 0) {\n", i / 32, i % 32);
+    body += indent + step.text + "\n";
+    if (step.is_list) {
+      body += std::string(indent) + "q += 1 + 2 * q[0];\n";
+    } else if (step.words != 0) {
+      body += text("%sq += %zu;\n", indent, step.words);
+    }
+    if (!step.is_in_all) body += "    }\n";
+  }
+  std::string out = "  for (const uint32_t* item = items; item[0] != 0; item += item[0]) {\n";
+  out += text("    if (!w.begin_item(item + %zu)) continue;\n", 1 + mask_words());
+  out += text("    const uint32_t* q = item + %zu;\n", 1 + mask_words() + ItemHead::words);
+  for (size_t i = 0; i < mask_words(); ++i) out += text("    const uint32_t lines_%zu = item[%zu];\n", i, 1 + i);
+  if (has_sums) out += "    Warp::Sums sums;\n";
+  if (has_payload) out += "    Warp::Payload payload;\n";
+  return out + body + "  }\n";
+}
+
+}  // namespace narrowcast::executor::cuda::generated
