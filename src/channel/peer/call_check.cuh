@@ -20,6 +20,8 @@ __device__ inline CallWords* call_words(const Peers& peers, const AnnouncedCall&
 // whose data fit into the slots learns about a mismatch later, from the receiver's failure.
 class CallCheck {
  public:
+  // Has nothing to compare.
+  CallCheck() = default;
   // Announces the call, unless the communicator was stopped before this kernel began. Only CTA 0 may construct this.
   // is_point_to_point: the marks are those of sends and receives, not of a collective.
   __device__ CallCheck(const Peers& peers, const AnnouncedCall& call, bool is_point_to_point, int thread) {

@@ -16,31 +16,36 @@ struct PlanMemory {
   Signals<Settings::workers> signals;
 };
 
-// The signal warp of CTA 0 also announces the call and this rank's buffers, and compares the call with those of the
-// peers.
+// Announces the call and this rank's buffers to the peers.
 template <typename Settings>
-__device__ __noinline__ void announce_and_raise_flags(const PlanCall& call, Signals<Settings::workers>& signals,
-                                                      int thread) {
-  constexpr uint32_t idle_between_polls = 16;
-  uint32_t raised = 0, idle = 0;
-  const auto raise_flags = [&](auto ends) {
-    channel::raise_flags(signals.queues, Settings::workers, &signals.open, thread, raised, ends);
-  };
-  channel::CallCheck check{call.peers, call.announced, false, thread};
-  if (channel::stop_word(call.peers) == 0) {
-    if (thread == 0 && call.raw_bytes != 0) atomicAdd(&call.byte_counters->raw_bytes, call.raw_bytes);
-    if (Settings::announces_buffers && thread < 2 * call.peers.ranks) {
-      const int rank = thread / 2;
-      const uint32_t buffer = static_cast<uint32_t>(thread) % 2;
-      const uint32_t number = reinterpret_cast<const uint32_t*>(call.own + call.layout.calls())[0] + 1;
-      device::store_relaxed(
-          reinterpret_cast<uint64_t*>(call.shared[rank] + call.layout.buffer_word(number, call.peers.rank, buffer)),
-          BufferWord::of(number, call.own_regions[buffer], call.own_offsets[buffer]).word);
-    }
+__device__ __forceinline__ channel::CallCheck announce(const PlanCall& call, int thread) {
+  const channel::CallCheck check{call.peers, call.announced, false, thread};
+  if (channel::stop_word(call.peers) != 0) return check;
+  if (thread == 0 && call.raw_bytes != 0) atomicAdd(&call.byte_counters->raw_bytes, call.raw_bytes);
+  if (Settings::announces_buffers && thread < 2 * call.peers.ranks) {
+    const int rank = thread / 2;
+    const uint32_t buffer = static_cast<uint32_t>(thread) % 2;
+    const uint32_t number = reinterpret_cast<const uint32_t*>(call.own + call.layout.calls())[0] + 1;
+    device::store_relaxed(
+        reinterpret_cast<uint64_t*>(call.shared[rank] + call.layout.buffer_word(number, call.peers.rank, buffer)),
+        BufferWord::of(number, call.own_regions[buffer], call.own_offsets[buffer]).word);
   }
-  raise_flags([&] { return ++idle % idle_between_polls == 0 && !check.poll(call.peers); });
-  raise_flags([] { return false; });
-  check.finish(call.peers, [] { return false; });
+  return check;
+}
+
+// What the signal warp does. That of CTA 0 also announces the call, and compares it with the calls of the peers.
+template <typename Settings>
+__device__ __noinline__ void raise_all_flags(const PlanCall& call, Signals<Settings::workers>& signals, int thread) {
+  constexpr uint32_t idle_between_polls = 16;
+  channel::CallCheck check;
+  const bool announces = blockIdx.x == 0;
+  if (announces) check = announce<Settings>(call, thread);
+  uint32_t raised = 0, idle = 0;
+  channel::raise_flags(signals.queues, Settings::workers, &signals.open, thread, raised, [&] {
+    if (announces && ++idle % idle_between_polls == 0) check.poll(call.peers);
+    return false;
+  });
+  if (announces) check.finish(call.peers, [] { return false; });
 }
 
 // All threads of the CTA call this. run(warp, group): runs the program of a group of this rank. groups: of this rank.
@@ -54,13 +59,7 @@ __device__ __forceinline__ void run_plan(const PlanCall& call, uint32_t groups, 
   memory.signals.open_all(Settings::workers);
   device::wait_for_stream();
   if (warp == Settings::workers) {
-    if (blockIdx.x == 0) {
-      announce_and_raise_flags<Settings>(call, memory.signals, thread);
-    } else {
-      uint32_t raised = 0;
-      channel::raise_flags(memory.signals.queues, Settings::workers, &memory.signals.open, thread, raised,
-                           [] { return false; });
-    }
+    raise_all_flags<Settings>(call, memory.signals, thread);
   } else {
     // Consecutive warps are on different SMs.
     const uint32_t number = warp * gridDim.x + blockIdx.x, group = number / call.warps, index = number % call.warps;
