@@ -206,31 +206,27 @@ class GroupEmitter {
     add_destinations(item, to, nullptr);
   }
 
-  // from: the message or the encoded packets that the item copies, if it does.
+  // from: the message or the encoded packets that the item copies, if it does. Bulk stores to the own memory are
+  // asynchronous, so they are first. Then rings' slots if a message is passed on, because another rank waits for it.
   void add_destinations(const Item& item, Emitted& to, const Place* from) {
-    const bool stores_payload =
-        std::ranges::any_of(item.to, [](const Place& place) { return place.packets && place.coded; });
-    if (stores_payload)
+    const auto is_stored = [](const Place& place) { return place.kind == Place::Kind::local && !place.packets; };
+    for (const Place& place : item.to)
+      if (is_stored(place)) to.add("w.store(q[0]);", {chunk(place)});
+    if (std::ranges::any_of(item.to, [](const Place& place) { return place.coded; }))
       to.add(text("payload = w.%s();", from != nullptr && from->coded ? "received_payload" : "encoded_values"));
-    // Rings' slots first when a message is passed on, because another rank waits for it.
     const auto add_sends = [&] {
       for (const bool coded : {false, true}) {
-        const bool forwards = from != nullptr && from->coded == coded;
-        const bool is_encoded = coded && stores_payload;
-        const char* const function = is_encoded ? "send_payload"
-                                     : forwards ? "forward"
-                                     : coded    ? "send_encoded"
-                                                : "send";
         EndMaskList masks;
         for (const Place& place : item.to)
           if (place.kind == Place::Kind::message && place.coded == coded) masks.add(sending_end(place));
         for (const uint32_t mask : masks.masks)
-          to.add(text("if (!w.%s(q[0]%s)) return false;", function, is_encoded ? ", payload" : ""), {mask});
+          to.add(coded ? "if (!w.send_payload(q[0], payload)) return false;" : "if (!w.send(q[0])) return false;",
+                 {mask});
       }
     };
     if (from != nullptr) add_sends();
     for (const Place& place : item.to) {
-      if (place.kind == Place::Kind::message) continue;
+      if (place.kind == Place::Kind::message || is_stored(place)) continue;
       const auto rank = static_cast<uint32_t>(place.rank);
       if (place.packets && place.coded) {
         to.add("w.store_packets(q[0], q[1], payload);", {rank, chunk(place)});

@@ -19,7 +19,8 @@ namespace narrowcast::executor::cuda::generated {
 //   has_one_chunk      pieces have one chunk
 //   counts_calls       the numbers of calls are used
 //   announces_buffers  other ranks access this rank's input or output
-// and what reductions combine besides messages and one local chunk:
+// and what reductions combine besides a message and a local chunk:
+//   reduces_messages   several messages
 //   reduces_locals     several local chunks
 //   reduces_remote     chunks in memory of other ranks
 //   reduces_packets    encoded packets
@@ -129,7 +130,7 @@ class PlanWarp : public PlanPayloads<Settings> {
       __syncwarp();  // all lanes have read it
       if (from.kind() == SourceRef::local) {
         if constexpr (Settings::reduces_locals) start_local_after(table, i + 1, count);
-      } else {
+      } else if constexpr (Settings::reduces_messages) {
         poll_next_source(table, i + 1, count);
       }
     }
@@ -185,10 +186,6 @@ class PlanWarp : public PlanPayloads<Settings> {
   // The payload of the message or the packets that were received last.
   __device__ Payload received_payload() const { return {buffer(current_), payload_.size()}; }
   __device__ bool send_payload(EndMask to, Payload payload) { return put(to, payload.data, payload.size); }
-  // Sends them encoded.
-  __device__ bool send_encoded(EndMask to) { return send_payload(to, encoded_values()); }
-  // Sends on the payload that was received last.
-  __device__ bool forward(EndMask to) { return send_payload(to, received_payload()); }
   // Stores a payload of the current values as packets in the scratch of `rank`.
   __device__ void store_packets(uint32_t rank, uint32_t chunk, Payload payload) {
     __syncwarp();

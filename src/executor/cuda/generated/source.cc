@@ -68,8 +68,10 @@ std::string settings_text(const Program& program, uint32_t workers, size_t sende
   const auto reduces = [&](std::ptrdiff_t least, auto is_such) {
     return boolean(has_reduction_of(program, least, is_such));
   };
-  out += text("  static constexpr bool reduces_locals = %s, reduces_remote = %s, reduces_packets = %s;\n",
-              reduces(2, [](const Place& from) { return from.kind == Place::Kind::local && !is_payload(from); }),
+  out += text("  static constexpr bool reduces_messages = %s, reduces_locals = %s;\n",
+              reduces(2, [](const Place& from) { return from.kind == Place::Kind::message; }),
+              reduces(2, [](const Place& from) { return from.kind == Place::Kind::local && !is_payload(from); }));
+  out += text("  static constexpr bool reduces_remote = %s, reduces_packets = %s;\n",
               reduces(1, [](const Place& from) { return from.kind == Place::Kind::remote && !is_payload(from); }),
               reduces(1, is_payload));
   out += "};\nusing Warp = PlanWarp<Settings>;\n";

@@ -54,19 +54,19 @@ TEST_CASE("the code does not grow with the number of ranks") {
 
 TEST_CASE("what items have in common is once in the code") {
   const std::string text = program_of(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW));
-  for (const char* once : {"w.start(", "w.load(", "w.receive(", "w.template reduce<", "w.prefetch_next(", "w.forward(",
-                           "w.send_encoded(", "w.store(", "w.open("})
+  for (const char* once : {"w.start(", "w.load(", "w.receive(", "w.template reduce<", "w.prefetch_next(",
+                           "w.send_payload(", "w.encoded_values(", "w.received_payload(", "w.store(", "w.open("})
     CHECK_MESSAGE(count(text, once) == 1, once);
   CHECK(count(text, "\n      w.prefetch_next();\n") == 1);  // without a condition, because every item does this
 }
 
 TEST_CASE("values are encoded once for all destinations") {
   const std::string text = program_of(test::all_reduce_plan(4, NCAST_CODEC_WINDOW));
-  CHECK(count(text, "send_encoded") == 1);
+  CHECK(count(text, "w.encoded_values()") == 1);
 }
 
 TEST_CASE("a message is passed on as it is if the next ring has its codec") {
-  CHECK(count(generated(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW)).blocks.text, "w.forward(") == 1);
+  CHECK(count(generated(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW)).blocks.text, "w.received_payload()") == 1);
   Plan plan = test::ring_all_reduce_plan(3, NCAST_CODEC_WINDOW);
   for (plan::Rank& rank : plan.ranks) {  // send the results on raw
     std::vector<plan::Step>& steps = rank.groups[0].steps;
@@ -74,7 +74,7 @@ TEST_CASE("a message is passed on as it is if the next ring has its codec") {
     steps[4].from[0].codec = NCAST_CODEC_RAW;
   }
   const std::string text = generated(plan).blocks.text;
-  CHECK(count(text, "w.forward(") == 0);
+  CHECK(count(text, "w.received_payload()") == 0);
   CHECK(count(text, "w.open()") == 1);
 }
 
@@ -91,8 +91,8 @@ TEST_CASE("packets in scratch are encoded once for all ranks, and decoded by the
 TEST_CASE("encoded packets and messages are passed on as they are") {
   const std::string text = generated(test::packets_relay_plan(NCAST_CODEC_WINDOW), NCAST_FLOAT32).blocks.text;
   CHECK(count(text, "w.encoded_values()") == 1);  // of the own input
-  CHECK(count(text, "w.forward(") == 1);
   CHECK(count(text, "w.received_payload()") == 1);
+  CHECK(count(text, "w.send_payload(") == 1);
 }
 
 TEST_CASE("a rank waits for packets in its own memory and in that of another rank") {
@@ -103,7 +103,7 @@ TEST_CASE("types without a codec are sent raw") {
   const CompiledPlan packets = generated(test::packets_all_reduce_plan(2, NCAST_CODEC_WINDOW), NCAST_INT32);
   CHECK(count(packets.blocks.text, "w.store_packets(") == 0);
   const CompiledPlan made = generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW), NCAST_INT32);
-  CHECK(count(made.blocks.text, "send_encoded") == 0);
+  CHECK(count(made.blocks.text, "w.encoded_values()") == 0);
   CHECK(count(made.blocks.text, "raw::Codec<NCAST_INT32>") == 1);
 }
 
