@@ -53,9 +53,11 @@ std::array<std::string, compiled_kernels> sources_of(const CompiledPlan& plan) {
     sources[static_cast<size_t>(number)] = std::string("#define ") + only + "\n" + source;
   };
   if (plan.built_in == nullptr) sources[static_cast<size_t>(CompiledKernel::blocks)] = plan.blocks.text;
-  if (plan.packets.straight.text.empty()) return sources;
-  add(CompiledKernel::packets, only_packets, plan.packets.straight.text);
-  add(CompiledKernel::lines, only_lines, plan.packets.straight.text);
+  if (!plan.packets.straight.text.empty()) {
+    add(CompiledKernel::packets, only_packets, plan.packets.straight.text);
+    add(CompiledKernel::lines, only_lines, plan.packets.straight.text);
+  }
+  if (plan.packets.in_phases.text.empty()) return sources;
   add(CompiledKernel::packets_in_phases, only_packets, plan.packets.in_phases.text);
   add(CompiledKernel::lines_in_phases, only_lines, plan.packets.in_phases.text);
   return sources;

@@ -136,7 +136,7 @@ cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShap
   set_tokens(program(), comm_.rank(), &params);
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(call.send) | reinterpret_cast<uintptr_t>(call.recv);
   params.is_aligned = (addresses | piece_bytes) % 8 == 0 ? 1 : 0;
-  const bool is_straight = params.is_aligned != 0 && shape.delay == 0;
+  const bool is_straight = params.is_aligned != 0 && shape.delay == 0 && straight_.packets != nullptr;
   const PacketKernels& kernels = is_straight ? compiled_.packets.straight : compiled_.packets.in_phases;
   std::ranges::transform(kernels.tables[static_cast<size_t>(comm_.rank())], params.table,
                          [&](PacketWord word) { return value_of(word, piece_bytes, chunk_bytes); });

@@ -32,6 +32,7 @@ class PacketEmitter {
       : program_(program), strands_(strands), numbers_(numbers), in_phases_(in_phases) {
     for (const RankStrands& of_rank : strands) {
       most_strands_ = std::max(most_strands_, of_rank.size());
+      if (!in_phases) continue;
       for (const auto& strand : of_rank)
         for (const Item* item : strand) phases_ = std::max(phases_, static_cast<size_t>(item->depth) + 1);
     }
@@ -56,7 +57,8 @@ class PacketEmitter {
         table.resize(end, {PacketWord::number, 0});
       }
     }
-    if (receives_ > max_packet_receives || most_strands_ * width > max_packet_words) {
+    if (receives() > (in_phases_ ? max_receives_in_phases : max_straight_receives) ||
+        most_strands_ * width > max_packet_words) {
       *kernels = {};
       return;
     }
@@ -71,7 +73,6 @@ class PacketEmitter {
                                                         : straight_code(program_, rank, numbers_, items);
       if (!code) return false;
       const auto [found, is_new] = programs_.try_emplace(code->phases, programs_.size());
-      if (is_new) receives_ += code->receives;
       auto& words = of_rank.emplace_back();
       words.push_back({PacketWord::number, static_cast<uint32_t>(found->second)});
       words.insert(words.end(), code->words.begin(), code->words.end());
@@ -90,23 +91,44 @@ class PacketEmitter {
     return programs_.size() == 1 &&
            std::ranges::all_of(strands_, [&](const RankStrands& of_rank) { return of_rank.size() == most_strands_; });
   }
-  // Calls the function of a phase for the current job.
+  // The phase after the last one of those that are a loop: all programs have the same code in them.
+  size_t end_of_loop(size_t first) const {
+    size_t end = first + 1;
+    // The CTA advances after phase 0.
+    while (
+        first != 0 && end < phases_ &&
+        std::ranges::all_of(programs_, [&](const auto& program) { return program.first[end] == program.first[first]; }))
+      ++end;
+    return end;
+  }
+  size_t receives() const {
+    size_t found = 0;
+    for (size_t phase = 0; phase < phases_; phase = end_of_loop(phase))
+      for (const auto& program : programs_) found += program.first[phase].receives;
+    return found;
+  }
+  // Calls the function of a phase, or of those of a loop from it on, for the current job.
   std::string call_of(size_t phase, const std::string& indent) const {
-    const auto call = [&](size_t program) {
-      return in_phases_ ? text("if (!program_%zu_phase_%zu(w, q)) return;", program, phase)
-                        : text("program_%zu(w, q, has_unit);", program);
+    const auto call = [&](const std::vector<StrandPhase>& code, size_t program) {
+      size_t first = 1;  // the first word is the number of the program
+      for (size_t i = 0; i < phase; ++i) first += code[i].words;
+      if (!in_phases_) return text("program_%zu(w, q + %zu, has_unit);", program, first);
+      if (end_of_loop(phase) == phase + 1)
+        return text("if (!program_%zu_phase_%zu(w, q + %zu, %zu)) return;", program, phase, first, phase);
+      return text("if (!program_%zu_phase_%zu(w, q + %zu + (phase - %zu) * %zu, phase)) return;", program, phase, first,
+                  phase, code[phase].words);
     };
-    if (is_uniform()) return indent + call(0) + "\n";
+    if (is_uniform()) return indent + call(programs_.begin()->first, 0) + "\n";
     std::string out = indent + "switch (q[0]) {\n";
     for (const auto& [code, number] : programs_)
-      if (!code[phase].empty())
+      if (!code[phase].code.empty())
         out += text("%s  case %zu:\n%s    %s\n%s    break;\n", indent.c_str(), number, indent.c_str(),
-                    call(number).c_str(), indent.c_str());
+                    call(code, number).c_str(), indent.c_str());
     if (!in_phases_) out += indent + "  default: w.advance();\n";
     return out + indent + "}\n";
   }
   bool is_used(size_t phase) const {
-    return std::ranges::any_of(programs_, [&](const auto& program) { return !program.first[phase].empty(); });
+    return std::ranges::any_of(programs_, [&](const auto& program) { return !program.first[phase].code.empty(); });
   }
 
   std::string text_of(size_t width) const {
@@ -114,12 +136,14 @@ class PacketEmitter {
     out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
     out += text("using Call = PlanPacketCallOf<%zu>;\n\n", most_strands_ * width);
     for (const auto& [code, number] : programs_) {
-      for (size_t phase = 0; phase < code.size(); ++phase) {
-        if (code[phase].empty()) continue;
+      for (size_t phase = 0; phase < code.size(); phase = end_of_loop(phase)) {
+        if (code[phase].code.empty()) continue;
         out += "template <typename Thread>\n__device__ __forceinline__ ";
-        out += in_phases_ ? text("bool program_%zu_phase_%zu(Thread& w, const uint32_t* q) {\n", number, phase)
-                          : text("void program_%zu(Thread& w, const uint32_t* q, bool has_unit) {\n", number);
-        out += "  using Unit = typename Thread::Unit;\n" + code[phase] + (in_phases_ ? "  return true;\n}\n" : "}\n");
+        out += in_phases_
+                   ? text("bool program_%zu_phase_%zu(Thread& w, const uint32_t* q, uint32_t phase) {\n", number, phase)
+                   : text("void program_%zu(Thread& w, const uint32_t* q, bool has_unit) {\n", number);
+        out +=
+            "  using Unit = typename Thread::Unit;\n" + code[phase].code + (in_phases_ ? "  return true;\n}\n" : "}\n");
       }
     }
     out += "\ntemplate <typename Packet>\n__device__ __forceinline__ void run(const Call& call) {\n";
@@ -131,10 +155,15 @@ class PacketEmitter {
       out += "  const uint32_t first = w.first_job(), warps = gridDim.x * (blockDim.x / 32);\n";
       out += "  device::wait_for_stream();\n#pragma unroll 1\n";
       out += text("  for (uint32_t job = first; w.has_turn(job, %zu) || job == first; job += warps) {\n", phases_);
-      for (size_t phase = 0; phase < phases_; ++phase) {
-        if (is_used(phase))
+      for (size_t phase = 0; phase < phases_; phase = end_of_loop(phase)) {
+        if (const size_t end = end_of_loop(phase); end != phase + 1) {
+          out += text("#pragma unroll 1\n    for (uint32_t phase = %zu; phase != %zu; ++phase) {\n", phase, end);
+          out += "      if (!w.begin_job(job - phase * call.delay)) continue;\n      ";
+          out += numbers + call_of(phase, "      ") + "    }\n";
+        } else if (is_used(phase)) {
           out += text("    if (w.begin_job(job - %zu * call.delay)) {\n      ", phase) + numbers +
                  call_of(phase, "      ") + "    }\n";
+        }
         if (phase == 0) out += "    if (job == first && !w.advance()) return;\n";
       }
       out += "  }\n";
@@ -159,8 +188,8 @@ class PacketEmitter {
   const std::vector<RankStrands>& strands_;
   const std::vector<uint32_t>& numbers_;
   bool in_phases_;
-  size_t most_strands_ = 0, phases_ = 1, receives_ = 0;
-  std::map<std::vector<std::string>, size_t> programs_;      // number by the code of all phases
+  size_t most_strands_ = 0, phases_ = 1;
+  std::map<std::vector<StrandPhase>, size_t> programs_;      // number by the code of all phases
   std::vector<std::vector<std::vector<PacketWord>>> words_;  // by rank and strand
 };
 
@@ -182,9 +211,12 @@ void generate_packets(const Program& program, PacketSource* source) {
     strands.push_back(strands_of(program, rank));
     source->strands = std::max(source->strands, static_cast<uint32_t>(strands.back().size()));
   }
-  PacketEmitter(program, strands, numbers, false).emit(&source->straight);
-  if (!source->straight.text.empty()) PacketEmitter(program, strands, numbers, true).emit(&source->in_phases);
-  if (source->in_phases.text.empty()) *source = {};
+  PacketEmitter(program, strands, numbers, true).emit(&source->in_phases);
+  if (source->in_phases.text.empty()) {
+    *source = {};
+  } else {
+    PacketEmitter(program, strands, numbers, false).emit(&source->straight);
+  }
 }
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -43,12 +43,14 @@ inline constexpr const char* only_lines = "PLAN_ONLY_LINES";
 
 // For short calls. The same program as kernels that send values as packets.
 struct PacketSource {
-  PacketKernels straight;   // for aligned whole words, if every warp has one job: all values are in registers
-  PacketKernels in_phases;  // for all calls
+  PacketKernels straight;   // for aligned whole words, if every warp has one job: all values are in registers. Short
+                            // programs only
+  PacketKernels in_phases;  // for all other calls
   uint32_t strands = 1;     // jobs of a row
   uint32_t messages = 0;    // between two ranks in one direction, at most
 };
-inline constexpr size_t max_packet_receives = 16;  // in the code: longer programs take long to compile
+// Receives in the code of all programs. Longer ones take long to compile, and their values do not fit into registers.
+inline constexpr size_t max_straight_receives = 8, max_receives_in_phases = 16;
 
 // Leaves the texts empty if the program cannot use packets, or is long.
 void generate_packets(const Program& program, PacketSource* source);

@@ -1,6 +1,7 @@
 #include "executor/cuda/generated/strand_code.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,7 +16,11 @@ using Location = Place::Location;
 class StrandEmitter {
  public:
   StrandEmitter(const Program& program, int rank, const std::vector<uint32_t>& numbers, bool in_phases)
-      : program_(program), rank_(rank), numbers_(numbers), fail_(in_phases ? "return false" : "return") {}
+      : program_(program),
+        rank_(rank),
+        numbers_(numbers),
+        in_phases_(in_phases),
+        fail_(in_phases ? "return false" : "return") {}
 
   StrandCode emit_straight(const std::vector<const Item*>& items) && {
     find_last_writes(items);
@@ -28,8 +33,8 @@ class StrandEmitter {
     std::string body = declarations_;
     if (!loads_.empty() || !sends.empty())
       body += "  if (has_unit) {\n" + indented(loads_) + "    w.begin();\n" + indented(sends) + "  }\n";
-    phases_ = {body + "  if (!w.advance() || !has_unit) return;\n" + rest};
-    return code();
+    add_phase(body + "  if (!w.advance() || !has_unit) return;\n" + rest);
+    return {std::move(phases_), std::move(words_)};
   }
 
   std::optional<StrandCode> emit_phases(const std::vector<const Item*>& items, size_t phases) && {
@@ -43,9 +48,7 @@ class StrandEmitter {
       for (const Item* item : later)
         for (const Place& place : item->from)
           if (place.kind == Place::Kind::local) keep_for_later(now, place);
-      values_.clear();
-      declarations_.clear();
-      loads_.clear();
+      phase_ = phase;
       load_all(now);
       std::string code;
       if (phase == 0) {
@@ -56,14 +59,21 @@ class StrandEmitter {
       } else {
         for (size_t i = 0; i < now.size();) i = add_received(now, i, code);
       }
-      phases_.push_back(now.empty() ? "" : declarations_ + loads_ + code);
+      add_phase(now.empty() ? "" : declarations_ + loads_ + code);
       if (uses_scratch_) return std::nullopt;
     }
-    return code();
+    return StrandCode{std::move(phases_), std::move(words_)};
   }
 
  private:
-  StrandCode code() { return {std::move(phases_), std::move(words_), static_cast<size_t>(arrays_)}; }
+  void add_phase(std::string code) {
+    phases_.push_back({std::move(code), words_.size() - first_word_, static_cast<size_t>(arrays_)});
+    first_word_ = words_.size();
+    units_ = arrays_ = 0;
+    values_.clear();
+    declarations_.clear();
+    loads_.clear();
+  }
   static bool has_message(const Item& item) {
     return std::ranges::any_of(item.from, [](const Place& place) { return place.kind == Place::Kind::message; });
   }
@@ -82,7 +92,7 @@ class StrandEmitter {
   }
   std::string word(PacketWord value) {
     words_.push_back(value);
-    return text("q[%zu]", words_.size());  // the first word is the number of the program
+    return text("q[%zu]", words_.size() - 1 - first_word_);
   }
   std::string chunk(const Place& place) {
     const uint32_t buffer = place.buffer == plan::Buffer::input ? ChunkRef::input : ChunkRef::output;
@@ -170,9 +180,16 @@ class StrandEmitter {
     }
     return true;
   }
+  // The number of a message, in phases relative to that of the phase, which it often grows with.
+  std::string number_of(const Place& place) const {
+    const uint32_t number = numbers_[place.message];
+    if (!in_phases_) return std::to_string(number);
+    const auto more = static_cast<int64_t>(number) - static_cast<int64_t>(phase_);
+    return more == 0 ? "phase" : text("phase %c %d", more < 0 ? '-' : '+', static_cast<int>(std::abs(more)));
+  }
   void receive(const std::vector<Place>& messages, std::string& out) {
     const auto from = [&](const Place& place) { return program_.messages[place.message].from; };
-    const std::string number = std::to_string(numbers_[messages[0].message]);
+    const std::string number = number_of(messages[0]);
     const std::string name = "r" + std::to_string(arrays_++);
     if (messages.size() == 1) {
       const std::string source = word({PacketWord::number, source_of(from(messages[0]))});
@@ -216,7 +233,7 @@ class StrandEmitter {
     std::string value;
     if (item.kind == Item::Kind::reduce) {
       value = declare();
-      const char* const finishes = item.finishes ? "true" : "false";
+      const char* const finishes = item.finishes && program_.op == NCAST_AVG ? "true" : "false";
       if (const Place* const own = own_in_rank_order(item)) {
         // The same code for all ranks.
         sends += text("  %s = w.template reduce_in_rank_order<%s>(%s, r%d);\n", value.c_str(), finishes,
@@ -239,7 +256,7 @@ class StrandEmitter {
       if (place.kind != Place::Kind::message) continue;
       const auto to = static_cast<uint32_t>(program_.messages[place.message].to);
       const std::string peer = word({PacketWord::number, to});
-      sends += "  w.send(" + peer + text(", %u, %s);\n", numbers_[place.message], value.c_str());
+      sends += "  w.send(" + peer + ", " + number_of(place) + ", " + value + ");\n";
     }
     for (const Place& place : item.to) {
       if (place.kind != Place::Kind::local) continue;
@@ -254,13 +271,15 @@ class StrandEmitter {
   const std::vector<uint32_t>& numbers_;  // of messages, among those between their ranks
   std::map<Location, std::string> values_;
   std::map<uint32_t, std::string> received_;
+  bool in_phases_;
   const char* fail_;  // leaves the code when the communicator is stopped
   std::map<Location, std::set<const Item*>> stored_;
   std::string declarations_, loads_;
-  std::vector<std::string> phases_;
+  std::vector<StrandPhase> phases_;
   std::vector<PacketWord> words_;
+  size_t phase_ = 0, first_word_ = 0;  // the current phase, and its first word
   bool uses_scratch_ = false;
-  int units_ = 0, arrays_ = 0;
+  int units_ = 0, arrays_ = 0;  // variables of the current phase
 };
 
 }  // namespace

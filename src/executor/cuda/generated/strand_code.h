@@ -1,6 +1,7 @@
 // The code of a strand in a kernel that works by packets.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,10 +13,17 @@
 
 namespace narrowcast::executor::cuda::generated {
 
+// What a strand does in one phase. The code refers to its words as q[0], q[1], ..., and to the number of the phase as
+// `phase`: phases with equal code differ in their words only.
+struct StrandPhase {
+  std::string code;  // empty: nothing
+  size_t words = 0;
+  size_t receives = 0;  // in the code
+  auto operator<=>(const StrandPhase&) const = default;
+};
 struct StrandCode {
-  std::vector<std::string> phases;
-  std::vector<PacketWord> words;  // numbers, such as peers and chunks; strands with equal code share it
-  size_t receives = 0;            // in the code
+  std::vector<StrandPhase> phases;
+  std::vector<PacketWord> words;  // of all phases: numbers, such as peers and chunks
 };
 // All values are in registers. There is one phase. numbers: of the program's messages, among those between their ranks.
 StrandCode straight_code(const Program& program, int rank, const std::vector<uint32_t>& numbers,

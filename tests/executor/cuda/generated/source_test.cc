@@ -212,6 +212,21 @@ TEST_CASE("the code of a reduction by packets does not depend on the rank") {
   CHECK(count(text, "reduce_in_rank_order") == 1);
 }
 
+TEST_CASE("phases that differ in numbers only have the same code") {
+  for (const uint32_t ranks : {4u, 8u}) {
+    const std::string text = generated(test::ring_all_reduce_plan(ranks, NCAST_CODEC_RAW)).packets.in_phases.text;
+    CHECK(count(text, "w.receive_one(") == 4);  // reduces, has the result, passes it on, stores it
+    CHECK(count(text, "; ++phase)") == 2);
+  }
+}
+
+TEST_CASE("only short programs by packets keep all values in registers") {
+  CHECK_FALSE(generated(test::ring_all_reduce_plan(4, NCAST_CODEC_RAW)).packets.straight.text.empty());
+  const CompiledPlan made = generated(test::ring_all_reduce_plan(8, NCAST_CODEC_RAW));
+  CHECK(made.packets.straight.text.empty());
+  CHECK_FALSE(made.packets.in_phases.text.empty());
+}
+
 TEST_CASE("rings that carry data and results use all slots") {
   const auto slots = [](const Plan& plan) {
     const CompiledPlan made = generated(plan);
