@@ -9,8 +9,8 @@
 
 namespace narrowcast::executor::host {
 
-// Builds, lowers and proves a plan. The ranks of a process share it for as long as one of them keeps it: 64 ranks on two
-// cores would take a second to prove the plan of an all-reduce 64 times. Any thread. Errors: those of the builder;
+// Builds, lowers and proves a plan. The ranks of a process share it for as long as one of them keeps it: to prove the
+// plan of an all-reduce 64 times, 64 ranks on two cores would take a second. Any thread. Errors: those of the builder;
 // INTERNAL if the plan is not proved.
 ncast_status find_proved(std::string_view builder, const plan::builders::Request& request,
                          std::shared_ptr<const ProvedPlan>* proved);
