@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_output import assert_one_line
+from narrowcast.plan import build
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
 
@@ -146,6 +147,21 @@ def test_verify_prints_an_object_for_each_file(cli_here, ring, race):
     assert (refuted["thread_block"], refuted["step"]) == (0, 0)
     assert refuted["trace"][0]["message"]
     assert (unread["verdict"], unread["message"]) == ("unsupported", "No such file or directory")
+
+
+def test_verify_prints_how_exact_results_are(cli, tmp_path, library_with_test_codecs):
+    def facts(name: str, operation: str, codec: str) -> list[object]:
+        text = build(name, operation, 3, codec="window").json()
+        (tmp_path / "plan.json").write_text(text.replace('"window"', f'"{codec}"'))
+        done = cli("plan", "verify", "--json", "plan.json", NARROWCAST_LIBRARY=str(library_with_test_codecs))
+        (found,) = json.loads(done.stdout)
+        assert found["verdict"] == "proved"
+        return [found[key] for key in ("roundings", "inexact_encodings", "rank_order", "same_everywhere")]
+
+    assert facts("ring", "all_reduce", "window") == [2, 0, False, True]
+    assert facts("all_pairs", "reduce", "uniform:bits=6") == [1, 1, True, True]
+    # Contributions and sums are encoded, but the rank that has a sum keeps it as it is.
+    assert facts("all_pairs", "all_reduce", "uniform:bits=6") == [1, 2, True, False]
 
 
 def test_verify_takes_the_depth_of_all_rings(cli_here):

@@ -74,7 +74,9 @@ def _row(source: str, report: Report) -> dict[str, Any]:
         "split": None if split is None else {"property": split.property, **_place(split.where)},
         "least_fifo_depth_when_split": report.depth_needed_when_split,
         "roundings": report.roundings,
+        "inexact_encodings": report.inexact_encodings,
         "rank_order": report.rank_order,
+        "same_everywhere": report.same_everywhere,
         "steps": report.steps,
         "seconds": report.seconds,
     }
@@ -82,7 +84,17 @@ def _row(source: str, report: Report) -> dict[str, Any]:
 
 def _unread(source: str, message: str) -> dict[str, Any]:
     """Of a file that is not a plan, or cannot be read."""
-    facts = ("least_fifo_depth", "split", "least_fifo_depth_when_split", "roundings", "rank_order", "steps", "seconds")
+    facts = (
+        "least_fifo_depth",
+        "split",
+        "least_fifo_depth_when_split",
+        "roundings",
+        "inexact_encodings",
+        "rank_order",
+        "same_everywhere",
+        "steps",
+        "seconds",
+    )
     return {
         "file": source,
         "verdict": "unsupported",
