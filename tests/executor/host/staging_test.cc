@@ -1,4 +1,4 @@
-// What the verifier does not prove: that what a codec makes of a message fits a slot. Slots are sized for the worst case.
+// What the verifier does not prove: what a codec makes of a message fits a slot. Slots have room for the worst case.
 #include "executor/host/staging.h"
 
 #include <algorithm>
