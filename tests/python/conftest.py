@@ -225,6 +225,14 @@ def nvtx_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def selector_in_c(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with a function that chooses plans, linked with the library of the tests."""
+    library, real = tmp_path_factory.mktemp("selector") / "libselector.so", library_path().absolute()
+    build("cc", "selector.c", library, f"-I{HERE.parents[1] / 'include'}", str(real), f"-Wl,-rpath,{real.parent}")
+    return library
+
+
+@pytest.fixture(scope="session")
 def codecs_library() -> Path | None:
     """The library with the codecs that exist only in tests: NARROWCAST_TEST_LIBRARY, or in build/. None: not built."""
     named = os.environ.get("NARROWCAST_TEST_LIBRARY")

@@ -47,7 +47,16 @@ def two_shot(ranks: int = RANKS) -> Plan:
     return p
 
 
+def save_gather(folder: Path) -> None:
+    document = json.loads(build("ring", "all_gather", RANKS).json())
+    (folder / "gather.json").write_text(json.dumps({**document, "name": "my gather"}))
+
+
 ALWAYS = "[[plan]]\nfile = '{}'\nuse = 'always'\ndtype = ['int32', 'bfloat16']\n"
+
+
+# Loaded for these values, but not used without a reason.
+LOADED = "[[plan]]\nfile = 'reduce.json'\ndtype = ['int32']\n"
 
 
 def test_calls_run_plans_of_the_folder(on_ranks, folder, rules):
@@ -113,6 +122,44 @@ def test_a_plan_is_used_where_it_was_measured_to_be_faster(on_ranks, folder, rul
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(tmp_path / "own.costs"))
     on_ranks("every_operation", RANKS, count=5000)
     assert on_ranks.plans() == {"all_reduce": {"my two shot": 1}}
+
+
+def test_a_function_of_the_program_chooses_plans(preloaded, folder, rules):
+    rules(LOADED)
+    on_ranks = Ranks(preloaded, "nccl_selector_jobs")
+    two_shot().save(folder / "reduce.json")
+    save_gather(folder)
+    for asked, correct in on_ranks("chooses_in_python", RANKS, count=5000):
+        assert set(correct) == OPERATIONS
+        calls = {operation: (count, dtype, ranks) for operation, count, dtype, ranks, _ in asked}
+        assert calls["all_reduce"] == (5000, "int32", RANKS)
+        assert calls["all_gather"] == (5000, "bfloat16", RANKS)
+        plans = {operation: set(names) for operation, *_, names in asked}
+        # The host backend also has the plans of several builders.
+        assert "my two shot" in plans["all_reduce"] - plans["all_gather"]
+        assert "my gather" in plans["all_gather"] - plans["all_reduce"]
+    assert on_ranks.plans() == {"all_reduce": {"my two shot": 1}, "all_gather": {"my gather": 1}}
+
+
+def test_a_function_in_c_chooses_plans(preloaded, folder, rules, selector_in_c):
+    rules(LOADED)
+    two_shot().save(folder / "reduce.json")
+    on_ranks = Ranks(preloaded, "nccl_selector_jobs")
+    for correct in on_ranks("chooses_in_c", RANKS, count=5000, selector=str(selector_in_c)):
+        assert set(correct) == OPERATIONS
+    assert on_ranks.plans() == {"all_reduce": {"my two shot": 1}}
+
+
+def test_a_chosen_plan_that_was_not_measured_leaves_its_calls_to_nccl(preloaded, folder, rules, monkeypatch):
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    two_shot().save(folder / "reduce.json")
+    save_gather(folder)
+    rules(LOADED + ALWAYS.format("gather.json"))
+    on_ranks = Ranks(preloaded, "nccl_selector_jobs")
+    for _, correct in on_ranks("chooses_in_python", RANKS, count=5000):
+        assert set(correct) == OPERATIONS
+    assert on_ranks.plans() == {"all_gather": {"my gather": 1}}
+    assert {name for name, counts in on_ranks.taken().items() if counts[0]} == {"all_gather"}
 
 
 def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tmp_path):
