@@ -202,6 +202,7 @@ abi: $(VENV)/lint.stamp
 golden: build/libnarrowcast.so
 	python tools/make_golden.py build/libnarrowcast.so
 	python tools/make_golden_rows.py
+	PYTHONPATH=python NARROWCAST_LIBRARY=$(CURDIR)/build/libnarrowcast.so python tools/make_golden_tables.py
 
 wheel: $(VENV)/build.stamp $(VENV)/nvcc
 	CUDACXX="$$(cat $(VENV)/nvcc)" $(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist . \
