@@ -9,8 +9,8 @@ from .json_document import load
 
 __all__ = ["FORMATS", "read", "recognize", "write"]
 
-#: The library's own form, and those of MSCCL (MSCCLang, TACCL, TE-CCL, RCCL) and MSCCL++ (both schemas).
-FORMATS = ("json", "msccl_xml", "mscclpp_json")
+#: The library's own form, and those of MSCCL (MSCCLang, TACCL, TE-CCL, RCCL), MSCCL++, and MSCCL++ before 0.8.
+FORMATS = ("json", "msccl_xml", "mscclpp_json", "mscclpp_json_earlier")
 
 
 def recognize(data: bytes) -> str | None:
@@ -64,4 +64,6 @@ def write(plan: Plan, form: str) -> str:
         return msccl_xml.write(plan)
     if form == "mscclpp_json":
         return mscclpp_json.write(plan)
+    if form == "mscclpp_json_earlier":
+        return mscclpp_json.write_earlier(plan)
     raise InvalidArgumentError(f"{form!r} is not a format of plans ({', '.join(FORMATS)})")
