@@ -32,6 +32,16 @@ def test_json_is_written_to_standard_output(cli_here, ring):
     assert json.loads(done.stdout) == json.loads(ring.read_text())
 
 
+def test_exports_that_are_too_large_are_warned_about(cli_here, tmp_path):
+    build("ring", "all_reduce", 8).save(tmp_path / "ring.json")
+    done = cli_here("plan", "import", "ring.json", "-f", "mscclpp_json")
+    warning = "narrowcast: warning: rank 0 thread block 0 has 95 operations; there is room in MSCCL++ for 64\n"
+    assert (done.returncode, done.stderr) == (0, warning)
+    assert json.loads(done.stdout)["collective"] == "allreduce"
+    done = cli_here("plan", "import", "ring.json", "-f", "msccl_xml", "-o", "ring.xml")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_the_earlier_schema_of_mscclpp_is_written(cli_here, tmp_path):
     build("all_pairs", "all_gather", 4).save(tmp_path / "pairs.json")
     done = cli_here("plan", "import", "pairs.json", "-f", "mscclpp_json_earlier", "-o", "earlier.json")

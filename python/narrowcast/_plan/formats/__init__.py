@@ -6,8 +6,9 @@ from ...errors import InvalidArgumentError, NarrowcastError
 from ..model import Plan
 from . import msccl_xml, mscclpp_json
 from .json_document import load
+from .limits import exceeded_limits
 
-__all__ = ["FORMATS", "read", "recognize", "write"]
+__all__ = ["FORMATS", "exceeded_limits", "read", "recognize", "write"]
 
 #: The library's own form, and those of MSCCL (MSCCLang, TACCL, TE-CCL, RCCL), MSCCL++, and MSCCL++ before 0.8.
 FORMATS = ("json", "msccl_xml", "mscclpp_json", "mscclpp_json_earlier")
@@ -56,7 +57,8 @@ def _read(data: bytes, depth: int | None) -> Plan:
 def write(plan: Plan, form: str) -> str:
     """The plan in one of FORMATS.
 
-    Raises UnsupportedError, with the rank, group and step, for what the format cannot express.
+    Raises UnsupportedError, with the rank, group and step, for what the format cannot express. `exceeded_limits` says
+    what the libraries that read the format have no room for.
     """
     if form == "json":
         return plan.to_json() + "\n"

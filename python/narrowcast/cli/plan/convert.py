@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +29,13 @@ def convert(
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
-    """Convert a plan to JSON or to another format."""
+    """Convert a plan to JSON or to another format.
+
+    A warning says what the libraries that read the format have no room for.
+    """
     text = formats.write(plan_of(source, ranks, depth).model, form)
+    for message in formats.exceeded_limits(text, form):
+        warnings.warn(message, stacklevel=1)
     if output == STANDARD_STREAM:
         print(text, end="")
     else:
