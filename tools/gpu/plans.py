@@ -1,25 +1,22 @@
 """Tests and measures generated kernels of plans, between ranks that share one GPU.
 
-    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--compile] [--test] [--measure] >FILE
+    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--test] [--measure] >FILE
 
 The library is NARROWCAST_LIBRARY. Tests compare the bits of plans with those of the operations. Measurements run the
 hand-written kernels and the generated ones in the same process, in CUDA graphs, one after the other: "builtin" is what
 the library chooses for the call, "same_algorithm" the hand-written kernel with the plan's algorithm, if that is another
 one. Data travels through the GPU's L2 cache and not over NVLink. --plan names the plans, instead of all for tests and
-those of hand-written kernels for measurements. --codec and --bytes restrict measurements to some cells. --compile
-measures how long it takes to compile each plan with nothing else running, and to find it in the cache.
+those of hand-written kernels for measurements. --codec and --bytes restrict measurements to some cells.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Container
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -57,26 +54,6 @@ def compile_all(ranks: list[int], cells: Cells, tested: Container[str]) -> dict[
         "max": max(seconds),
         "processes": processes,
     }
-
-
-def compile_alone(ranks: int, cells: Cells) -> dict[str, dict[str, float]]:
-    """Times with an empty cache, and with one that contains the kernels. NVRTC has a cache of its own, which is off."""
-    from narrowcast._native.settings import environment_of
-
-    times = {}
-    for name, codec in itertools.product(cells.plans, cells.codecs):
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            environment_of(NARROWCAST_PLAN_CACHE=folder, CUDA_CACHE_DISABLE="1"),
-            ProcessPoolExecutor(1) as pool,
-        ):
-            jobs = [(name, ranks, codec, "bfloat16", "sum")] * 5
-            cold, *warm = pool.map(compile_one, jobs)
-        times[f"{name} {codec}"] = {
-            "cold_seconds": round(cold, 2),
-            "warm_milliseconds": round(1e3 * statistics.median(warm), 2),
-        }
-    return times
 
 
 def in_process(option: str, ranks: int, *more: str) -> subprocess.CompletedProcess[str]:
@@ -122,7 +99,6 @@ def main() -> None:
     parser.add_argument("--plan", action="append", choices=list(PLANS))
     parser.add_argument("--codec", action="append", choices=CODECS)
     parser.add_argument("--bytes", type=int, action="append")
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--measure", action="store_true")
     for option in ("--test-some", "--test-abort", "--measure-ranks", "--skip"):
@@ -152,8 +128,6 @@ def main() -> None:
         "command": " ".join(["tools/gpu/plans.py", *sys.argv[1:]]),
         "commit": commit(),
     }
-    if options.compile:
-        result["compile_alone"] = compile_alone(counts[0], cells)
     result["compile_seconds"] = compile_all(counts, cells, tested if options.test else ())
     if options.test:
         result["tests"] = [test(n, tested) for n in counts]

@@ -16,15 +16,18 @@ using namespace narrowcast::executor::cuda::generated;
 namespace {
 
 std::string report_of(const CompiledPlan& compiled, double seconds) {
-  std::string text = "{\"kernels\": [{\"kernel\": \"blocks\", \"bytes\": " + std::to_string(compiled.cubins[0].size()) +
+  const auto size = [&](size_t kernel) {
+    return ", \"bytes\": " + std::to_string(compiled.cubins[kernel].size()) +
+           ", \"cpu_seconds\": " + std::to_string(compiled.cpu_seconds[kernel]);
+  };
+  std::string text = "{\"kernels\": [{\"kernel\": \"blocks\"" + size(0) +
                      ", \"built_in\": " + (compiled.built_in != nullptr ? "true" : "false") +
                      ", \"groups\": " + std::to_string(compiled.program.groups()) +
                      ", \"warps_per_cta\": " + std::to_string(compiled.blocks.warps) +
                      ", \"stages\": " + std::to_string(compiled.program.stages) + "}";
   constexpr const char* names[] = {"packets", "lines", "packets in phases", "lines in phases"};
   for (size_t i = 0; i < std::size(names); ++i)
-    if (const size_t bytes = compiled.cubins[i + 1].size(); bytes != 0)
-      text += std::string(", {\"kernel\": \"") + names[i] + "\", \"bytes\": " + std::to_string(bytes) + "}";
+    if (!compiled.cubins[i + 1].empty()) text += std::string(", {\"kernel\": \"") + names[i] + "\"" + size(i + 1) + "}";
   return text + "], \"seconds\": " + std::to_string(seconds) + "}";
 }
 

@@ -1,5 +1,7 @@
 #include "executor/cuda/generated/compile.h"
 
+#include <time.h>
+
 #include <optional>
 #include <thread>
 #include <utility>
@@ -70,6 +72,13 @@ CubinKey key_of(const std::string& source, int architecture, const std::string& 
   return {source + "\nheaders " + headers + "\nsm_" + std::to_string(architecture), compiler};
 }
 
+// CPU time of this thread.
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace
 
 ncast_status compile(const plan::Plan& plan, const Target& target, const std::string& folder, CompiledPlan* compiled) {
@@ -86,6 +95,7 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
     const std::string& source;
     CubinKey key;
     std::string* cubin;
+    double* cpu_seconds;
     ncast_status status;
     std::string message;
   };
@@ -94,12 +104,15 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
     if (sources[i].empty()) continue;
     CubinKey key = key_of(sources[i], target.architecture, compiler);
     if (!cache.find(key, &compiled->cubins[i]))
-      jobs.push_back({sources[i], std::move(key), &compiled->cubins[i], NCAST_OK, ""});
+      jobs.push_back({sources[i], std::move(key), &compiled->cubins[i], &compiled->cpu_seconds[i], NCAST_OK, ""});
   }
   const auto run = [&](Job& job) {
     job.status = guarded("compiling a plan", [&] {
       const auto make = [&](std::string* made) {
-        return compile_by_nvrtc(with_included_sources(job.source), target.architecture, made);
+        const double begin = thread_seconds();
+        const ncast_status status = compile_by_nvrtc(with_included_sources(job.source), target.architecture, made);
+        *job.cpu_seconds = thread_seconds() - begin;
+        return status;
       };
       return cache.find_or_compile(job.key, make, job.cubin);
     });

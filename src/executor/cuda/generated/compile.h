@@ -31,7 +31,8 @@ struct CompiledPlan {
   uint64_t hash = 0;     // of the sources, and whether the plan asks for packets
   // The kernel of the operations that `blocks` is an instance of, if the library contains it.
   const codec::Kernel* built_in = nullptr;
-  std::array<std::string, compiled_kernels> cubins;  // by CompiledKernel; empty if the plan has no such kernel
+  std::array<std::string, compiled_kernels> cubins;       // by CompiledKernel; empty if the plan has no such kernel
+  std::array<double, compiled_kernels> cpu_seconds = {};  // to compile them; 0 if they were in the cache
 };
 
 // Generates the sources without compiling them. Errors: those of make_program() and generate_blocks().
