@@ -196,7 +196,7 @@ class GroupEmitter {
     }
     // Only averages do anything else at the end.
     const bool finishes = item.finishes && program_.op == NCAST_AVG;
-    line.text = text("if (!w.template reduce<%s>(sums, q + 1, q[0])) return false;", boolean(coded));
+    line.text = text("if (!w.template reduce<%s>(sums, q + 1, count)) return false;", boolean(coded));
     to.lines.push_back(std::move(line));
     to.add(prefetch);
     to.add(text("w.template finish<%s>(sums);", boolean(finishes)));
@@ -280,7 +280,7 @@ class GroupEmitter {
       if (last.is_plain_receive && last.stage == one.stage && last.coded == one.coded && is_of_other_end) {
         last.first_word |= one.first_word;
         last.received.insert(last.received.end(), one.received.begin(), one.received.end());
-        Line line{text("if (!w.template receive_any<%s>(q + 1, q[0])) return false;", boolean(one.coded)),
+        Line line{text("if (!w.template receive_any<%s>(q + 1, count)) return false;", boolean(one.coded)),
                   {static_cast<uint32_t>(last.received.size() / 2)},
                   true};
         line.words.insert(line.words.end(), last.received.begin(), last.received.end());

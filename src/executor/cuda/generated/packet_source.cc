@@ -57,6 +57,7 @@ class PacketEmitter {
         table.resize(end, {PacketWord::number, 0});
       }
     }
+    has_loops_ = in_phases_ && receives() > max_straight_receives;
     if (receives() > (in_phases_ ? max_receives_in_phases : max_straight_receives) ||
         most_strands_ * width > max_packet_words) {
       *kernels = {};
@@ -91,12 +92,13 @@ class PacketEmitter {
     return programs_.size() == 1 &&
            std::ranges::all_of(strands_, [&](const RankStrands& of_rank) { return of_rank.size() == most_strands_; });
   }
-  // The phase after the last one of those that are a loop: all programs have the same code in them.
+  // The phase after the last one of those that are a loop: all programs have the same code in them. Short programs have
+  // no loops.
   size_t end_of_loop(size_t first) const {
     size_t end = first + 1;
     // The CTA advances after phase 0.
     while (
-        first != 0 && end < phases_ &&
+        has_loops_ && first != 0 && end < phases_ &&
         std::ranges::all_of(programs_, [&](const auto& program) { return program.first[end] == program.first[first]; }))
       ++end;
     return end;
@@ -187,7 +189,7 @@ class PacketEmitter {
   const Program& program_;
   const std::vector<RankStrands>& strands_;
   const std::vector<uint32_t>& numbers_;
-  bool in_phases_;
+  bool in_phases_, has_loops_ = false;
   size_t most_strands_ = 0, phases_ = 1;
   std::map<std::vector<StrandPhase>, size_t> programs_;      // number by the code of all phases
   std::vector<std::vector<std::vector<PacketWord>>> words_;  // by rank and strand

@@ -1,4 +1,4 @@
-// The programs of all groups as one loop.
+// The text of programs: of each by itself, or of all as one loop.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,23 @@
 
 namespace narrowcast::executor::cuda::generated {
 
-// Its body is a sequence of lines, of which every item executes some in order; bits in the table say which. So lines
-// that items have in common, such as those that reduce and send, exist once, and the code has the length of the longest
-// item rather than of the plan.
+// The items of a group one after another, with a loop for consecutive ones that differ in their words only.
+struct StraightProgram {
+  std::string body;
+  std::vector<uint32_t> words;  // the group's table
+  size_t lines = 0;             // of items in the body
+};
+StraightProgram straight_program(const std::vector<ItemCode>& items);
+
+// All programs as one loop. Its body is a sequence of lines, of which every item executes some in order; bits in the
+// table say which. So lines that items have in common, such as those that reduce and send, exist once. But an item
+// jumps over the others, and instructions are fetched late after each jump.
 class ProgramLoop {
  public:
   // Must be called for all groups first.
   void add(const std::vector<ItemCode>& items);
-  std::string code() const;
+  size_t lines() const { return steps_.size(); }
+  std::string body() const;
   // The table of a group.
   std::vector<uint32_t> words(const std::vector<ItemCode>& items) const;
 

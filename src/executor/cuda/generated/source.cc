@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "codec/codec.h"
@@ -78,28 +79,36 @@ std::string settings_text(const Program& program, uint32_t workers, size_t sende
   return out;
 }
 
-// The tables of the ranks' groups: words of all groups, the first word of each group, and how many groups each rank
-// has.
-std::string tables_text(const std::vector<uint32_t>& words, const std::string& first_words, const std::string& counts) {
+// The tables of the ranks' groups: words of all groups, the program and the first word of each group, and how many
+// groups each rank has.
+std::string tables_text(const std::vector<uint32_t>& words, const std::string& groups, const std::string& counts) {
   std::string out;
   // Tables that do not fit into constant memory are in global memory.
   const char* const space = words.size() * sizeof(uint32_t) > (size_t{32} << 10) ? "__device__ const" : "__constant__";
   out += text("%s uint32_t table[] = {", space);
   for (size_t i = 0; i < words.size(); ++i) out += text("%s0x%x,", i % 12 == 0 ? "\n  " : " ", words[i]);
-  out += text("\n};\n%s uint32_t first_words[] = {", space) + first_words + "\n};\n";
+  out += "\n};\nstruct GroupOf {\n  uint32_t program, table;\n};\n";
+  out += text("%s GroupOf groups[] = {", space) + groups + "\n};\n";
   out += "__constant__ uint32_t group_counts[] = {" + counts + "};\n\n";
   return out;
 }
 
 // The kernel: each warp runs the program of its group.
-std::string kernel_text(uint32_t threads, uint32_t groups, size_t ends) {
+std::string kernel_text(uint32_t threads, uint32_t groups, size_t ends, size_t programs) {
   std::string out;
   out += text("extern \"C\" __global__ void __launch_bounds__(%u, 1) %s(const __grid_constant__ PlanCall call) {\n",
               threads, block_kernel);
-  out += text("  const uint32_t* const of_rank = first_words + call.peers.rank * %u;\n", groups);
-  out += "  const auto ends = [&](uint32_t group) { return table + of_rank[group]; };\n";
+  out += text("  const GroupOf* const of_rank = groups + call.peers.rank * %u;\n", groups);
+  out += text("  const auto ends = [&](uint32_t group) { return table + of_rank[group].table; };\n");
   out += "  run_plan<Settings>(call, group_counts[call.peers.rank], ends, [&](Warp& w, uint32_t group) {\n";
-  out += text("    return program(w, ends(group) + %zu);\n", ends);
+  out += text("    const uint32_t* const p = ends(group) + %zu;\n", ends);
+  if (programs == 1) {
+    out += "    return program_0(w, p);\n";
+  } else {
+    out += "    switch (of_rank[group].program) {\n";
+    for (size_t i = 0; i + 1 < programs; ++i) out += text("      case %zu: return program_%zu(w, p);\n", i, i);
+    out += text("      default: return program_%zu(w, p);\n    }\n", programs - 1);
+  }
   out += "  });\n}\n\n}  // namespace narrowcast::executor::cuda::generated\n";
   return out;
 }
@@ -159,35 +168,50 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
                 "a group of the plan uses %zu rings, but a warp of a generated kernel has at most 31",
                 std::max(senders, receivers));
 
+  std::map<std::string, size_t> programs;  // number by body
+  size_t lines = 0;
   ProgramLoop loop;
   std::vector<std::vector<std::vector<ItemCode>>> items;  // by rank and group
+  std::vector<std::vector<StraightProgram>> straight;     // the same
   for (size_t rank = 0; rank < ends.size(); ++rank) {
     auto& of_rank = items.emplace_back();
+    straight.emplace_back();
     for (size_t group = 0; group < ends[rank].size(); ++group) {
       of_rank.push_back(
           code_of_group(program, static_cast<int>(rank), static_cast<uint32_t>(group), ends[rank][group]));
       loop.add(of_rank.back());
+      const StraightProgram& made = straight[rank].emplace_back(straight_program(of_rank.back()));
+      if (programs.try_emplace(made.body, programs.size()).second) lines += made.lines;
     }
   }
+  // Long code takes long to compile, and competes for instruction caches.
+  const bool is_loop = lines >= 2 * loop.lines();
+  if (is_loop) programs = {{loop.body(), 0}};
 
-  std::string first_words, counts;
+  std::string group_table, counts;
   std::vector<uint32_t> words;
   const uint32_t groups = program.groups();
   for (size_t rank = 0; rank < items.size(); ++rank) {
     counts += text("%s%zu", rank == 0 ? "" : ", ", items[rank].size());
-    first_words += "\n ";
+    group_table += "\n ";
     for (uint32_t group = 0; group < groups; ++group) {
-      first_words += text(" %zu,", words.size());
-      if (group >= items[rank].size()) continue;
+      if (group >= items[rank].size()) {
+        group_table += " {0, 0},";
+        continue;
+      }
+      group_table += text(" {%zu, %zu},", is_loop ? size_t{0} : programs.at(straight[rank][group].body), words.size());
       const auto add_ends = [&](const std::vector<std::pair<int, uint32_t>>& held, size_t count) {
         for (size_t i = 0; i < count; ++i)
           words.push_back(i < held.size() ? EndRef::of(held[i].first, held[i].second).word : EndRef::none);
       };
       add_ends(ends[rank][group].sending, senders);
       add_ends(ends[rank][group].receiving, receivers);
-      std::ranges::copy(loop.words(items[rank][group]), std::back_inserter(words));
+      std::ranges::copy(is_loop ? loop.words(items[rank][group]) : straight[rank][group].words,
+                        std::back_inserter(words));
     }
   }
+  std::vector<std::string> bodies(programs.size());
+  for (const auto& [body, number] : programs) bodies[number] = body;
 
   // Without sums a thread needs fewer registers, so a CTA can have more warps; see select/block_shape.h.
   const uint32_t most_workers =
@@ -211,12 +235,14 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
   out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
   out += settings_text(program, source->workers, senders, receivers);
   out += text("static_assert(sizeof(PlanMemory<Settings>) <= %zu);\n\n", source->shared_bytes);
-  out += tables_text(words, first_words, counts);
-  out += "__device__ __forceinline__ bool program(Warp& w, const uint32_t* items) {\n";
-  out += text("  for (w.begin(); w.has_turn(%d); w.next_turn())\n", program.stages);
-  out += indented(loop.code()) + "  return true;\n}\n";
+  out += tables_text(words, group_table, counts);
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    out += text("__device__ __forceinline__ bool program_%zu(Warp& w, const uint32_t* p) {\n", i);
+    out += text("  for (w.begin(); w.has_turn(%d); w.next_turn()) {\n", program.stages);
+    out += bodies[i] + "  }\n  return true;\n}\n";
+  }
   out += "\n}  // namespace\n\n";
-  out += kernel_text(source->warps * 32, groups, senders + receivers);
+  out += kernel_text(source->warps * 32, groups, senders + receivers, bodies.size());
   return NCAST_OK;
 }
 

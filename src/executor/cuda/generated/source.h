@@ -50,6 +50,7 @@ struct PacketSource {
   uint32_t messages = 0;    // between two ranks in one direction, at most
 };
 // Receives in the code of all programs. Longer ones take long to compile, and their values do not fit into registers.
+// Programs with more receives than the first number have loops of phases.
 inline constexpr size_t max_straight_receives = 8, max_receives_in_phases = 16;
 
 // Leaves the texts empty if the program cannot use packets, or is long.
