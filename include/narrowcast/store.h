@@ -14,7 +14,7 @@ extern "C" {
 typedef enum {
   NCAST_STORE_AUTO_LAYOUT = 0,  // the library chooses
   NCAST_STORE_STRIDE = 1,       // slots of equal size, exceptions in overflow entries
-  NCAST_STORE_PACKED = 2,       // payloads end to end, with an offset per row; of the codec raw: as STRIDE
+  NCAST_STORE_PACKED = 2,       // payloads end to end, with an offset per row; not with the codec raw
   NCAST_STORE_BLOCKS = 3        // frames of the flattened tensor, for slices and for rows over 64 KiB; read-only
 } ncast_store_layout;
 
@@ -69,7 +69,8 @@ NCAST_API ncast_status ncast_store_builder_add(ncast_store_builder* builder, con
 
 // Completes the file and waits until it is on the disk.
 //   report: may be NULL. A JSON object: codec, layout, rows, raw_bytes, file_bytes, stored_bytes (without header and
-//           model), stride, overflow_rows, and fit: how the codec was chosen. Destroy it with ncast_text_destroy.
+//           model), stride, overflow_rows, and fit: how codec and layout were chosen. Destroy it with
+//           ncast_text_destroy.
 NCAST_API ncast_status ncast_store_builder_finish(ncast_store_builder* builder, ncast_text** report);
 
 // NULL is allowed. Without ncast_store_builder_finish, the content of the file is unspecified.

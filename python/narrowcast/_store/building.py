@@ -42,8 +42,9 @@ def build(
         memory-mapped file) or in GPU memory (torch, CuPy, DLPack, `__cuda_array_interface__`); the path of a
         safetensors file, encoded or not, or of an npy file; or an iterable of blocks of rows in host memory. Only a
         part of it is in memory at a time, so it may be larger than memory.
-    codec: a row codec, such as "window" or "trim+window"; "auto" fits all candidates to a sample of at most 10% of the
-        rows, or to 512 rows if these are more. With layout "blocks", a codec of `narrowcast.codecs()`.
+    codec: a row codec, such as "window" or "trim+window", or "auto", which compares all of them. They are fitted to a
+        sample: at most 10% of the rows, or 512 if these are more, and 32 MiB, from all parts of the table; of an
+        iterable of blocks, from its first 32 MiB. With layout "blocks", a codec of `narrowcast.codecs()`.
     layout: "stride" (slots of one size; rows can be replaced), "packed" (smaller if sizes vary), "blocks" (for slices;
         read-only), or "auto".
     path: the table file, which is replaced only after everything has been written; None: in memory.
@@ -58,7 +59,7 @@ def build(
         fastest. The codec is fitted on the CPU, which also encodes rows of layout "blocks".
     progress: called with the number of raw bytes that were encoded since the last call.
     host: as for `open`; None: do not open the file.
-    report: called with the sizes, and with how the codec was chosen.
+    report: called with the sizes, and with how the codec and the layout were chosen.
 
     Returns the open store; None if host is None. Raises TypeError and ValueError for invalid arguments,
     UnsupportedError, CudaError if the GPU cannot be used, and OSError.

@@ -24,7 +24,7 @@ class BuildReport:
     file_bytes: int
     stride: int  #: bytes from one slot to the next; 0 for other layouts
     overflow_rows: int  #: rows that are longer than a slot
-    fit: Any  #: how the codec was chosen: candidates, ratios and the reason
+    fit: Any  #: how codec and layout were chosen: reasons, sampled rows, candidates and their ratios
 
     @property
     def ratio(self) -> float:

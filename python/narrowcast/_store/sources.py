@@ -20,8 +20,8 @@ from .gpu import gpu_view, is_on_gpu, rows_to_host, stream_of, wait_for
 from .rows import Rows, bytes_of_rows, contiguous
 
 BLOCK_BYTES = 128 << 20  # of rows that are encoded at a time
-_SAMPLE_BYTES = 32 << 20
-_SAMPLE_ROWS = 512  # at least, if there are that many and they are not larger than _SAMPLE_BYTES
+_SAMPLE_BYTES = 32 << 20  # at most, also of those of a stream from which the sample is taken
+_SAMPLE_ROWS = 512  # or a tenth of the rows if these are more
 _RUNS = 64  # places of the table from which a sample is taken
 
 Bytes = npt.NDArray[np.uint8]
@@ -106,9 +106,8 @@ def _from_gpu(array: Any, dtype: DType | None) -> Source:
     return source
 
 
-def _random_access(kind: ValueType, row_shape: tuple[int, ...], rows: int, read: Callable[[int, int], Bytes]) -> Source:
-    """A source whose rows can be read in any order, by read(first, count)."""
-    row_bytes = math.prod(row_shape) * kind.bytes
+def _sample(rows: int, row_bytes: int, read: Callable[[int, int], Bytes]) -> Bytes:
+    """Runs of adjacent rows at equal distances: a file is read in larger pieces than rows."""
     wanted = min(rows, max(_SAMPLE_ROWS, rows // 10), max(1, _SAMPLE_BYTES // row_bytes))
     runs = min(_RUNS, wanted)
     parts = []
@@ -117,14 +116,20 @@ def _random_access(kind: ValueType, row_shape: tuple[int, ...], rows: int, read:
         first = min(rows * run // runs, rows - count)
         # Copied: a slice of an array that is not contiguous exists only as long as it is used.
         parts.append(np.array(read(first, count)))
-    sample = np.concatenate(parts) if parts else np.empty((0, row_bytes), np.uint8)
+    return np.concatenate(parts) if parts else np.empty((0, row_bytes), np.uint8)
+
+
+def _random_access(kind: ValueType, row_shape: tuple[int, ...], rows: int, read: Callable[[int, int], Bytes]) -> Source:
+    """A source whose rows can be read in any order, by read(first, count)."""
+    row_bytes = math.prod(row_shape) * kind.bytes
+    sample = _sample(rows, row_bytes, read)
     step = max(1, BLOCK_BYTES // row_bytes)
     blocks = (_rows_of(read(first, min(step, rows - first))) for first in range(0, rows, step))
     return Source(kind, row_shape, rows, sample, blocks)
 
 
 def _from_blocks(given: Iterator[Any], dtype: DType | None) -> Source:
-    """A stream. The codec is fitted to its first blocks."""
+    """A stream, whose sample is taken from its first blocks."""
     first: list[Bytes] = []
     form: tuple[ValueType, tuple[int, ...]] | None = None
 
@@ -141,16 +146,20 @@ def _from_blocks(given: Iterator[Any], dtype: DType | None) -> Source:
         return content
 
     converted = (convert(block, number) for number, block in enumerate(given))
-    held_bytes = 0
-    while held_bytes < _SAMPLE_BYTES and (block := next(converted, None)) is not None:
-        first.append(block.copy())
-        held_bytes += block.nbytes
+    held_bytes, is_complete = 0, False
+    while held_bytes < _SAMPLE_BYTES and not is_complete:
+        block = next(converted, None)
+        is_complete = block is None
+        if block is not None:
+            first.append(block.copy())
+            held_bytes += block.nbytes
     if form is None:
         raise ValueError("source has no blocks")
     together = np.concatenate(first)
-    step = max(1, min(10, len(together) // _SAMPLE_ROWS))
+    rows, row_bytes = together.shape
+    sample = _sample(rows, row_bytes, lambda begin, count: together[begin : begin + count])
     blocks = map(_rows_of, itertools.chain(first, converted))
-    return Source(form[0], form[1], None, np.ascontiguousarray(together[::step]), blocks)
+    return Source(form[0], form[1], rows if is_complete else None, sample, blocks)
 
 
 def _from_file(path: Path, dtype: DType | None, tensor: str | None) -> Source:

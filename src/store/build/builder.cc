@@ -333,7 +333,9 @@ ncast_status Builder::finish(std::string* report) {
   json["stored_bytes"] = data_bytes + header.sections[file::offsets].bytes + header.sections[file::entries].bytes;
   json["stride"] = header.layout == file::stride_layout ? header.stride : 0;
   json["overflow_rows"] = header.entries;
-  json["fit"] = nlohmann::ordered_json::parse(plan_.fit);
+  auto& fit = json["fit"];
+  fit = {{"rows", rows_}, {"layout", json["layout"]}, {"layout_reason", plan_.layout_reason}};
+  fit.update(nlohmann::ordered_json::parse(plan_.fit));
   *report = json.dump();
   return NCAST_OK;
 }

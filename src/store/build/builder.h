@@ -38,7 +38,8 @@ struct TablePlan {
   std::shared_ptr<const RowModel> model;  // layouts stride and packed
   ncast_codec codec = 0;                  // layout blocks
   std::string codec_text;
-  std::string fit = "null";  // JSON
+  std::string layout_reason;
+  std::string fit;  // JSON: how the codec was chosen
 };
 
 // Chooses codec and layout for sample rows, at least one. Errors: INVALID_ARGUMENT, UNSUPPORTED.

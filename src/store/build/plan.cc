@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "codec/codec.h"
+#include "nlohmann/json.hpp"
 #include "status/error.h"
 #include "store/build/builder.h"
 #include "store/file/header.h"
@@ -15,18 +16,14 @@ constexpr uint64_t frame_raw_bytes = 256u << 10;         // of layout blocks
 constexpr uint64_t most_spare_bytes = 16u << 20;         // of the default
 constexpr uint64_t least_spare = 16, most_spare = 1024;  // of the default
 
-class SampleRows : public RowSource {
- public:
-  SampleRows(const RowBlock& rows, uint64_t row_bytes) : rows_(rows), row_bytes_(row_bytes) {}
-  void read(uint64_t first, uint64_t count, uint8_t* rows) override {
-    for (uint64_t i = 0; i < count; ++i)
-      std::memcpy(rows + i * row_bytes_, rows_.rows + (first + i) * rows_.stride, row_bytes_);
-  }
+constexpr const char* asked_for = "asked for";
 
- private:
-  RowBlock rows_;
-  uint64_t row_bytes_;
-};
+Sample sample_of(const RowBlock& rows, uint64_t row_bytes) {
+  Sample sample{row_bytes, rows.count, std::vector<uint8_t>(rows.count * row_bytes)};
+  for (uint64_t i = 0; i < rows.count; ++i)
+    std::memcpy(sample.rows.data() + i * row_bytes, rows.rows + i * rows.stride, row_bytes);
+  return sample;
+}
 
 uint64_t default_spare(uint64_t entry_stride) {
   return std::clamp(most_spare_bytes / entry_stride, least_spare, most_spare);
@@ -48,7 +45,29 @@ ncast_status plan_blocks(const BuildOptions& options, TablePlan* plan) {
   plan->codec_text = codec::describe(plan->codec);
   plan->header.layout = file::blocks_layout;
   plan->header.stride = frame_raw_bytes / ncast_dtype_bytes(options.dtype);
+
+  plan->layout_reason = options.layout == NCAST_STORE_BLOCKS ? asked_for
+                        : plan->header.row_rank == 0         ? "a row is a single value"
+                                                             : "a row has more than 64 KiB";
+  const char* const reason = options.codec != "auto"          ? asked_for
+                             : plan->codec == NCAST_CODEC_RAW ? "window does not support the type"
+                                                              : "no other codec is tried for blocks";
+  plan->fit = nlohmann::ordered_json{{"codec", plan->codec_text},
+                                     {"reason", reason},
+                                     {"sampled_rows", 0},
+                                     {"row_bytes", file::row_bytes_of(plan->header)},
+                                     {"candidates", nlohmann::ordered_json::array()}}
+                  .dump();
   return NCAST_OK;
+}
+
+// Of rows with payloads, if the layout is the library's choice.
+std::string layout_reason(double packed, double stride, uint64_t row_bytes) {
+  const std::string end_to_end = ratio_text(packed / static_cast<double>(row_bytes));
+  const std::string slots = ratio_text(stride / static_cast<double>(row_bytes));
+  return is_worth_packing(packed, stride)
+             ? "payloads end to end store " + end_to_end + " of the raw bytes, slots " + slots
+             : "slots store " + slots + " of the raw bytes; payloads end to end store " + end_to_end + ", not 5% less";
 }
 
 }  // namespace
@@ -68,16 +87,14 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
                 static_cast<unsigned long long>(max_row_bytes));
   }
 
-  SampleRows source(sample, row_bytes);
   FitOptions fit_options;
-  fit_options.whole_source = true;
   fit_options.table_rows = options.rows;
   fit_options.threads = options.threads;
   if (options.layout == NCAST_STORE_STRIDE) fit_options.layout = FitOptions::Layout::stride;
   if (options.layout == NCAST_STORE_PACKED) fit_options.layout = FitOptions::Layout::packed;
   std::string problem;
   const RowShape shape{options.dtype, header.row_elems()};
-  std::optional<RowFit> fit = fit_rows(shape, source, sample.count, options.codec, fit_options, &problem);
+  std::optional<RowFit> fit = fit_rows(shape, sample_of(sample, row_bytes), options.codec, fit_options, &problem);
   if (!fit) return fail(NCAST_INVALID_ARGUMENT, "%s: %s", builder_function, problem.c_str());
   plan->model = std::make_shared<const RowModel>(fit->model);
   plan->codec_text = fit->model.text();
@@ -90,13 +107,14 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
   if (header.uncoded != 0) {
     header.layout = file::stride_layout;
     header.stride = row_bytes;
+    plan->layout_reason = options.layout == NCAST_STORE_STRIDE ? asked_for : "raw rows have one size";
     return NCAST_OK;
   }
   const StridePlan stride = best_stride(fit->payload_bytes, fit->model.bound());
-  const bool packed = options.layout == NCAST_STORE_PACKED ||
-                      (options.layout == NCAST_STORE_AUTO_LAYOUT &&
-                       is_worth_packing(packed_row_bytes(fit->payload_bytes), stride.stored_row_bytes));
-  if (packed) {
+  const double packed_bytes = packed_row_bytes(fit->payload_bytes);
+  const bool is_chosen = options.layout == NCAST_STORE_AUTO_LAYOUT;
+  plan->layout_reason = is_chosen ? layout_reason(packed_bytes, stride.stored_row_bytes, row_bytes) : asked_for;
+  if (is_chosen ? is_worth_packing(packed_bytes, stride.stored_row_bytes) : options.layout == NCAST_STORE_PACKED) {
     header.layout = file::packed_layout;
     // Offsets of 32 bits must reach the end of the longest possible payloads.
     const uint64_t most_rows = std::max(options.rows, options.capacity);

@@ -9,7 +9,6 @@
 #include "store/rows/codec_text.h"
 #include "store/rows/fit_invariant.h"
 #include "store/rows/fit_trim.h"
-#include "store/rows/sample.h"
 #include "threads/parallel.h"
 
 namespace narrowcast::store {
@@ -104,15 +103,8 @@ Candidate predict(Candidate fitted, const Candidate& other, double seen) {
   return fitted;
 }
 
-std::string text_of(double ratio) {
-  const auto thousandths = static_cast<uint64_t>(std::llround(ratio * 1000));
-  std::string text = std::to_string(thousandths % 1000);
-  text.insert(0, 3 - text.size(), '0');
-  return std::to_string(thousandths / 1000) + "." + text;
-}
-
 std::string reason_for(const std::vector<Candidate>& fitted, const Candidate& chosen, double least, double row_bytes) {
-  const std::string ratio = "stores " + text_of(chosen.score / row_bytes) + " of the raw bytes";
+  const std::string ratio = "stores " + ratio_text(chosen.score / row_bytes) + " of the raw bytes";
   if (fitted.size() == 1) return "asked for";
   if (chosen.model.uncoded()) return "no other codec saves more than 0.5%";
   if (chosen.score > least) return ratio + ", within 0.5% of the smallest, and decodes faster";
@@ -120,17 +112,16 @@ std::string reason_for(const std::vector<Candidate>& fitted, const Candidate& ch
 }
 
 std::string report_of(const std::vector<Candidate>& fitted, const Candidate& chosen, const Sample& sample,
-                      uint64_t rows, const std::string& reason) {
+                      const std::string& reason) {
   const auto row_bytes = static_cast<double>(sample.row_bytes);
   nlohmann::ordered_json report;
   report["codec"] = chosen.model.text();
   report["reason"] = reason;
-  report["rows"] = rows;
   report["sampled_rows"] = sample.count;
   report["row_bytes"] = sample.row_bytes;
   auto& list = report["candidates"] = nlohmann::ordered_json::array();
   for (const Candidate& candidate : fitted) {
-    const auto rounded = [&](double bytes) { return std::stod(text_of(bytes / row_bytes)); };
+    const auto rounded = [&](double bytes) { return std::stod(ratio_text(bytes / row_bytes)); };
     list.push_back({{"codec", candidate.model.text()},
                     {"payload_ratio", rounded(candidate.average)},
                     {"stride_ratio", rounded(candidate.stride)},
@@ -141,12 +132,19 @@ std::string report_of(const std::vector<Candidate>& fitted, const Candidate& cho
 
 }  // namespace
 
-std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_t rows, std::string_view codec,
+std::string ratio_text(double ratio) {
+  const auto thousandths = static_cast<uint64_t>(std::llround(ratio * 1000));
+  std::string text = std::to_string(thousandths % 1000);
+  text.insert(0, 3 - text.size(), '0');
+  return std::to_string(thousandths / 1000) + "." + text;
+}
+
+std::optional<RowFit> fit_rows(const RowShape& shape, const Sample& sample, std::string_view codec,
                                const FitOptions& options, std::string* problem) {
   Model raw;
   raw.shape = shape;
   *problem = store::problem_of(raw);
-  if (problem->empty() && rows == 0) *problem = "a codec cannot be fitted to a table without rows";
+  if (problem->empty() && sample.count == 0) *problem = "a codec cannot be fitted to a table without rows";
   if (!problem->empty()) return std::nullopt;
 
   std::vector<RowCodec> wanted;
@@ -167,10 +165,9 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
     wanted.push_back(*parsed);
   }
 
-  const Sample sample = take_sample(shape, source, rows, options.whole_source);
-  const uint64_t table_rows = options.whole_source ? options.table_rows : rows;
-  const double seen =
-      table_rows == 0 ? 0 : std::min(1.0, static_cast<double>(sample.count) / static_cast<double>(table_rows));
+  const double seen = options.table_rows == 0
+                          ? 0
+                          : std::min(1.0, static_cast<double>(sample.count) / static_cast<double>(options.table_rows));
   // Models suit the rows that they are fitted to better than others: masks of many clusters above all. There are no
   // others if the sample is the table.
   const bool halved = wanted.size() > 1 && sample.count >= least_halved_rows && seen < 1;
@@ -204,8 +201,7 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
                      RowModel(std::make_shared<const Model>(fit_model(shape, codec_chosen, sample, options.threads))),
                      options.layout)
           : *chosen;
-  return RowFit{std::move(result.model), std::move(result.payload_bytes),
-                report_of(fitted, *chosen, sample, rows, reason)};
+  return RowFit{std::move(result.model), std::move(result.payload_bytes), report_of(fitted, *chosen, sample, reason)};
 }
 
 }  // namespace narrowcast::store

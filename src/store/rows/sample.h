@@ -1,10 +1,8 @@
-// A sample of a table's rows, in memory.
+// Some rows of a table, in memory.
 #pragma once
 
 #include <cstdint>
 #include <vector>
-
-#include "store/rows/fit.h"
 
 namespace narrowcast::store {
 
@@ -15,8 +13,5 @@ struct Sample {
 
   const uint8_t* row(uint64_t index) const { return rows.data() + index * row_bytes; }
 };
-
-// Takes runs of adjacent rows that are spread evenly over the table. Deterministic.
-Sample take_sample(const RowShape& shape, RowSource& source, uint64_t rows, bool whole_source);
 
 }  // namespace narrowcast::store

@@ -6,7 +6,6 @@ import narrowcast
 import numpy as np
 import pytest
 from narrowcast import store
-from narrowcast._store import sources
 from narrowcast.types import VALUE_TYPES
 from store_tables import LAYOUTS, ROWS, same, table
 
@@ -96,12 +95,6 @@ def test_bytes_are_a_source(wrap):
     values = table(shape=())
     with store.build(wrap(values.tobytes()), dtype="float32") as made:
         assert same(made[:], values)
-
-
-def test_a_sample_of_large_rows_is_as_limited_as_one_of_small_rows(monkeypatch):
-    monkeypatch.setattr(sources, "_SAMPLE_BYTES", 1 << 16)
-    assert sources.source_of(np.zeros((100, 1 << 14), np.uint8), None, None).sample.number == 4
-    assert sources.source_of(np.zeros((100, 1 << 17), np.uint8), None, None).sample.number == 1
 
 
 def test_memory_mapped_files_are_a_source(rows, tmp_path):

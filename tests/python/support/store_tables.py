@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 from narrowcast.types import VALUE_TYPES
 
@@ -26,6 +29,16 @@ def table(kind="float32", rows=ROWS, shape=(24,), seed=0) -> np.ndarray:
         flat = values[3].reshape(-1)
         flat[:] = np.frombuffer(rng.bytes(flat.nbytes), found.numpy)
     return values
+
+
+def write_safetensors(path: Path, tensors: dict[str, tuple[str, np.ndarray]]) -> None:
+    """Tensors by name, each with the name of its type in safetensors files."""
+    header, end = {}, 0
+    for name, (kind, values) in tensors.items():
+        header[name] = {"dtype": kind, "shape": values.shape, "data_offsets": [end, end := end + values.nbytes]}
+    text = json.dumps(header).encode()
+    content = [len(text).to_bytes(8, "little"), text, *(values.tobytes() for _, values in tensors.values())]
+    path.write_bytes(b"".join(content))
 
 
 def bits(array) -> np.ndarray:

@@ -31,17 +31,13 @@ inline int mantissa_bits(ncast_dtype dtype) {
 }
 
 // A table in memory.
-struct Table : store::RowSource {
+struct Table {
   store::RowShape shape{};
   uint64_t count = 0;
   Bytes bytes;
-  uint64_t rows_read = 0;
 
   const uint8_t* row(uint64_t index) const { return bytes.data() + index * shape.row_bytes(); }
-  void read(uint64_t first, uint64_t rows, uint8_t* to) override {
-    rows_read += rows;
-    std::memcpy(to, row(first), rows * shape.row_bytes());
-  }
+  store::Sample sample() const { return {shape.row_bytes(), count, {bytes.begin(), bytes.end()}}; }
 };
 
 inline Table make_table(ncast_dtype dtype, uint64_t elems, uint64_t rows, size_t kind, uint64_t seed) {
@@ -100,9 +96,10 @@ inline std::vector<std::string> codecs_of(const store::RowShape& shape) {
   return codecs;
 }
 
-inline store::RowFit fit(Table& table, const std::string& codec, const store::FitOptions& options = {}) {
+// Fitted to all rows, as if there were more of them unless the options say how many there are.
+inline store::RowFit fit(const Table& table, const std::string& codec, const store::FitOptions& options = {}) {
   std::string problem;
-  auto fitted = store::fit_rows(table.shape, table, table.count, codec, options, &problem);
+  auto fitted = store::fit_rows(table.shape, table.sample(), codec, options, &problem);
   if (!fitted) throw std::runtime_error(codec + ": " + problem);
   return *std::move(fitted);
 }

@@ -25,7 +25,7 @@ def build(
     spare: Annotated[int | None, typer.Option(min=0, help="Free overflow entries, for updates.")] = None,
     threads: Annotated[int, typer.Option(min=0, help="Threads that encode; 0: the number of CPUs.")] = 0,
     device: Annotated[str, typer.Option(help="What encodes: cpu, cuda, or cuda:N.")] = "cpu",
-    json: Annotated[bool, typer.Option("--json", help="Print the report, with how the codec was chosen.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the report, with reasons for codec and layout.")] = False,
 ) -> None:
     """Encode the rows of a tensor to a table file."""
     existing_file(source)
