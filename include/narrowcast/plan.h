@@ -34,8 +34,9 @@ typedef struct {
 //   plan: destroy it with ncast_plan_destroy.
 // Errors: INVALID_ARGUMENT, with the place in the text; UNSUPPORTED for another version of the form.
 NCAST_API ncast_status ncast_plan_read(const char* json, size_t bytes, ncast_plan** plan);
-// Writes a plan as JSON. Destroy the text with ncast_text_destroy.
+// Writes a plan as JSON. Destroy the text with ncast_text_destroy. Error: INVALID_ARGUMENT if a pointer is NULL.
 NCAST_API ncast_status ncast_plan_write(const ncast_plan* plan, ncast_text** json);
+// Error: INVALID_ARGUMENT if a pointer is NULL, or struct_bytes is not the size of the struct.
 NCAST_API ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info);
 // The plan that is verified, compiled and executed: replicated as often as `instances` says, and with adjacent steps
 // fused. Destroy it with ncast_plan_destroy. Error: INVALID_ARGUMENT if it is too large.
@@ -58,8 +59,8 @@ typedef struct {
   uint32_t max_instances;   // ncast_plan_schedule: that the plan is replicated into; default 4
 } ncast_plan_simulation;
 
-// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/guide/plans.md). The report is a
-// JSON object:
+// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Passes"). The
+// report is a JSON object:
 //   microseconds                         from the start of a call until the last rank has ended it
 //   repeated_us                          of each of many calls in a row, as benchmarks measure; shorter where ranks can
 //                                        begin the next call before others have ended this one
@@ -220,7 +221,7 @@ typedef struct {
 // name, an operation that the algorithm does not suit, and numbers out of range.
 NCAST_API ncast_status ncast_plan_build(const char* name, const ncast_plan_request* request, ncast_plan** plan);
 
-// The JSON schema of the form. Destroy the text with ncast_text_destroy.
+// The JSON schema of the form. Destroy the text with ncast_text_destroy. Error: INVALID_ARGUMENT if `schema` is NULL.
 NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);
 
 // How plans are verified. All zeros are the defaults.

@@ -184,8 +184,13 @@ TEST_CASE("the C functions read, describe and write plans") {
   CHECK(ncast_text_data(text) == write(read_plan(complete)));
   CHECK(ncast_text_bytes(text) == write(read_plan(complete)).size());
   ncast_text_destroy(text);
-  ncast_plan_destroy(plan);
 
+  CHECK(ncast_plan_write(plan, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_plan_describe(plan, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_plan_describe(nullptr, &info) == NCAST_INVALID_ARGUMENT);
+  info.struct_bytes = 0;
+  CHECK(ncast_plan_describe(plan, &info) == NCAST_INVALID_ARGUMENT);
+  ncast_plan_destroy(plan);
   CHECK(ncast_plan_read(nullptr, 0, &plan) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_plan_write(nullptr, &text) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_plan_schema(nullptr) == NCAST_INVALID_ARGUMENT);
