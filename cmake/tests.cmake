@@ -35,7 +35,7 @@ if(NARROWCAST_UNOPTIMIZED_KERNELS)
   set(test_options "$<$<COMPILE_LANGUAGE:CXX>:-O1>")
 endif()
 # CTest begins with the tests that take longest (the numbers are seconds on two cores).
-set(costs executor_test 50 store_test 35 simt_test 30 plan_test 28 comm_test 18 codec_test 14 bootstrap_test 9)
+set(costs executor_test 50 plan_test 45 store_test 35 simt_test 30 comm_test 18 codec_test 14 bootstrap_test 9)
 
 function(add_area_test name)
   add_executable(${name} ${ARGN})

@@ -1,5 +1,5 @@
-// The verifier's time for large plans. The limits have room for slow machines and sanitizers.
-#include <string>
+// The verifier's time for large plans, on one processor: machines that run tests are busy with others.
+#include <ctime>
 
 #include "doctest/doctest.h"
 #include "plan/verify/verify.h"
@@ -10,24 +10,36 @@ namespace {
 
 using namespace testing;
 
+// The aim is one second. The plans take 0.07 to 0.24 s on a busy machine with two slow cores.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr double slowness = 20;
+constexpr double most_seconds = 10;
+#elif !defined(__OPTIMIZE__)
+constexpr double most_seconds = 3;
 #else
-constexpr double slowness = 4;
+constexpr double most_seconds = 0.6;
 #endif
 
-void check_time(const Plan& plan, double seconds) {
+double processor_seconds() {
+  timespec time = {};
+  REQUIRE(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void check_time(const Plan& plan) {
+  const double begin = processor_seconds();
   const Report report = verify(plan);
-  MESSAGE(plan.name, ": ", report.steps, " steps in ", report.seconds, " s");
+  const double seconds = processor_seconds() - begin;
+  MESSAGE(plan.name, ": ", report.steps, " steps in ", seconds, " s");
   CHECK_MESSAGE(report.verdict == Verdict::proved, report.finding.message);
   CHECK(report.split_ok);
-  CHECK(report.seconds < slowness * seconds);
+  CHECK(report.steps >= 28'000);
+  CHECK(seconds < most_seconds);
 }
 
 TEST_CASE("28,000 steps at 64 ranks are proved within a second") {
-  check_time(wide_all_reduce(64, 4, 1), 1);
-  check_time(wide_all_reduce(64, 4, 2), 1);
-  check_time(wide_memory_all_gather(64, 7), 1);
+  check_time(wide_all_reduce(64, 4, 1));
+  check_time(wide_all_reduce(64, 4, 2));
+  check_time(wide_memory_all_gather(64, 7));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Faults that single changes put into correct plans are found.
 #include <algorithm>
-#include <string>
 
 #include "doctest/doctest.h"
 #include "plan/verify/model_checker.h"
@@ -13,13 +12,19 @@ namespace {
 
 using namespace testing;
 
-// oracle_test.cc has the plans of two ranks, and compares every verdict with the model checker's. Here it confirms
-// those mutants that are proved. The exception are changes of an order, which have too many states: the ones that are
-// proved exchange steps that do not depend on each other, or sources of a sum.
+// oracle_test.cc compares every verdict about plans of two ranks with the model checker's. Here it explores those
+// mutants that are proved, except those of two plans that have millions of states: steps or sources exchanged in two
+// shots by packets, and relaxed signals in a pipelined all-gather. The same changes of the same plans of two ranks are
+// explored there, and the verifier has no rule that depends on the number of ranks.
+bool is_explored(const Plan& plan) {
+  return !plan.name.starts_with("two-shot all-reduce by packets") && !plan.name.starts_with("pipelined");
+}
+
 TEST_CASE("single changes of plans of three ranks are refuted if they matter") {
-  size_t mutants = 0, refuted = 0, exchanges = 0;
+  size_t mutants = 0, refuted = 0, equivalent = 0;
   for (const Plan& plan : correct_plans()) {
     if (plan.rank_count() != 3) continue;
+    const int calls = plan.scratch_copies == 2 ? 3 : 2;
     size_t index = 0;
     for (const Mutant& mutant : mutants_of(plan)) {
       if (index++ % sample != 0) continue;
@@ -31,15 +36,17 @@ TEST_CASE("single changes of plans of three ranks are refuted if they matter") {
         CHECK(!report.finding.message.empty());
         continue;
       }
-      const bool is_exchange = mutant.change.find("exchanged") != std::string::npos;
-      exchanges += is_exchange ? 1 : 0;
-      if (is_exchange) continue;
-      const Exploration exploration = explore(has_loop(plan) ? unrolled(mutant.plan, 2) : mutant.plan);
-      CHECK_MESSAGE(exploration.outcome != Outcome::incorrect, plan.name, "; ", mutant.change, ": ", exploration.fault);
+      if (!is_explored(plan)) continue;
+      const Exploration exploration = explore(has_loop(plan) ? unrolled(mutant.plan, 2) : mutant.plan, calls, 500'000);
+      CHECK_MESSAGE(exploration.outcome == Outcome::correct, plan.name, "; ", mutant.change, ": ", exploration.fault);
+      ++equivalent;
     }
   }
-  MESSAGE(mutants, " mutants, ", refuted, " refuted, ", exchanges, " proved exchanges");
-  CHECK(refuted > 90 * mutants / 100);
+  const size_t unexplored = mutants - refuted - equivalent;
+  MESSAGE(mutants, " mutants, ", refuted, " refuted, ", equivalent, " proved and correct, ", unexplored, " unexplored");
+  CHECK(equivalent != 0);
+  // As if all mutants that are not explored changed what the plan does.
+  if (sample == 1) CHECK(refuted * 100 >= 99 * (mutants - equivalent));
 }
 
 TEST_CASE("a ring needs the least depth that is reported, and no more") {
