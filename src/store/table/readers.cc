@@ -5,14 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "bootstrap/deadline.h"
 #include "bootstrap/interrupt.h"
 #include "status/error.h"
 
 namespace narrowcast::store {
 namespace {
 
-constexpr bootstrap::Limit grace_limit{60};
 constexpr int spins = 200;  // before a wait sleeps
 
 std::atomic_ref<uint64_t> atomic(uint64_t& word) { return std::atomic_ref<uint64_t>(word); }
@@ -138,8 +136,9 @@ ncast_status Readers::wait_for_grace() {
     checked = bootstrap::Clock::now();
     free_dead();
     if (bootstrap::is_interrupted()) return bootstrap::interrupted();
-    if (grace_limit.passed(begin))
-      return fail(NCAST_TIMEOUT, "%zu readers have been inside a call for 60 seconds", inside.size());
+    if (grace_limit_.passed(begin))
+      return fail(NCAST_TIMEOUT, "%zu readers have been inside a call for %g seconds", inside.size(),
+                  grace_limit_.seconds);
   }
 }
 

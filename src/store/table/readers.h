@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "bootstrap/deadline.h"
 #include "bootstrap/shared_memory.h"
 #include "store/table/control.h"
 
@@ -28,8 +29,9 @@ class Readers {
   void release(uint32_t reader);
 
   // Waits until every reader, of any process, that is inside a call now has left it. Contexts of processes that have
-  // ended are freed. Errors: TIMEOUT after 60 seconds, ABORTED.
+  // ended are freed. Errors: TIMEOUT after 60 seconds, or the limit for tests; ABORTED.
   ncast_status wait_for_grace();
+  void limit_grace(double seconds) { grace_limit_.seconds = seconds; }
   uint64_t grace_waits() const { return grace_waits_; }
 
  private:
@@ -43,6 +45,7 @@ class Readers {
   std::atomic<uint32_t> count_{0};  // contexts in claimed_
   std::array<uint32_t, max_readers> claimed_ = {};
   std::array<std::atomic<bool>, max_readers> busy_ = {};  // by number of the context
+  bootstrap::Limit grace_limit_{60};
   std::atomic<uint64_t> grace_waits_{0};
 };
 

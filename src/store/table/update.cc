@@ -267,21 +267,21 @@ ncast_status update_rows(Table& table, const RowList& list, uint64_t count, cons
   }
   change.begin();
   uint64_t changed = 0;
+  ncast_status status = NCAST_OK;
   for (const auto* rows_of_kind : {&fitting, &keeping, &growing}) {
     for (uint64_t at = 0; at < rows_of_kind->size();) {
       const uint64_t batch = std::min<uint64_t>(change.free_entries(), rows_of_kind->size() - at);
       const auto first = rows_of_kind->begin() + static_cast<std::ptrdiff_t>(at);
-      const ncast_status status = change.replace({first, first + static_cast<std::ptrdiff_t>(batch)}, &changed);
+      status = change.replace({first, first + static_cast<std::ptrdiff_t>(batch)}, &changed);
       at += batch;
-      if (status == NCAST_OK) continue;
+      if (status == NCAST_OK || (status == NCAST_TIMEOUT && changed == distinct)) continue;
       table.counters.rows_updated += changed;
-      // All rows have changed: the next change cleans up.
-      if (changed == distinct && status == NCAST_TIMEOUT) return NCAST_OK;
       return fail(status, "%s: %s, after %" PRIu64 " of %" PRIu64 " rows have changed", function,
                   std::string(ncast_last_error()).c_str(), changed, distinct);
     }
   }
-  change.end();
+  // After a timeout, the next change cleans up.
+  if (status == NCAST_OK) change.end();
   ++table.counters.updates;
   table.counters.rows_updated += changed;
   return NCAST_OK;

@@ -167,6 +167,40 @@ TEST_CASE("an update that does not fit changes nothing") {
   }
 }
 
+TEST_CASE("an update that could not clean up is complete and counted, unless rows have not changed") {
+  const MemoryFile file;
+  build(file, options_of(updatable[0]), first_versions(), row_bytes);
+  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 8);
+  auto& readers = store->table->readers;
+  readers.limit_grace(0.01);
+  const uint32_t reader = readers.enter();
+  const auto counters = [&] {
+    ncast_store_counters counted = {};
+    counted.struct_bytes = sizeof counted;
+    REQUIRE(ncast_store_get_counters(store.get(), &counted) == NCAST_OK);
+    return std::pair(counted.updates, counted.rows_updated);
+  };
+  CHECK(update(store, {3, 5}, 2) == NCAST_OK);
+  CHECK(counters() == std::pair(uint64_t{1}, uint64_t{2}));
+  for (const uint64_t row : {uint64_t{3}, uint64_t{5}})
+    CHECK(std::memcmp(content_of(store).data() + row * row_bytes, versioned(row, 2).data(), row_bytes) == 0);
+  // The entries of these rows are in use while the reader is inside its call.
+  CHECK(update(store, all_rows(20), 4) == NCAST_TIMEOUT);
+  CHECK(counters() == std::pair(uint64_t{1}, uint64_t{2}));
+
+  readers.leave(reader);
+  const uint32_t other = readers.enter();
+  std::thread leaves([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    readers.leave(other);
+  });
+  readers.limit_grace(60);
+  CHECK(update(store, all_rows(20), 4) == NCAST_OK);
+  leaves.join();
+  CHECK(counters() == std::pair(uint64_t{2}, uint64_t{22}));
+  CHECK(info_of(store).free_entries == info_of(store).entries);
+}
+
 TEST_CASE("append adds rows up to the capacity, and readers see whole rows") {
   for (const Coding& one : updatable) {
     const MemoryFile file;
