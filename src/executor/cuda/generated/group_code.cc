@@ -206,12 +206,15 @@ class GroupEmitter {
     add_destinations(item, to, nullptr);
   }
 
-  // from: the message or the encoded packets that the item copies, if it does. Bulk stores to the own memory are
-  // asynchronous, so they are first. Then rings' slots if a message is passed on, because another rank waits for it.
+  // from: the message or the encoded packets that the item copies, if it does. Then rings' slots are first, because
+  // another rank waits for them. Otherwise the stores to the own memory are, which are asynchronous.
   void add_destinations(const Item& item, Emitted& to, const Place* from) {
     const auto is_stored = [](const Place& place) { return place.kind == Place::Kind::local && !place.packets; };
-    for (const Place& place : item.to)
-      if (is_stored(place)) to.add("w.store(q[0]);", {chunk(place)});
+    const auto add_stores = [&] {
+      for (const Place& place : item.to)
+        if (is_stored(place)) to.add("w.store(q[0]);", {chunk(place)});
+    };
+    if (from == nullptr) add_stores();
     if (std::ranges::any_of(item.to, [](const Place& place) { return place.coded; }))
       to.add(text("payload = w.%s();", from != nullptr && from->coded ? "received_payload" : "encoded_values"));
     const auto add_sends = [&] {
@@ -224,7 +227,10 @@ class GroupEmitter {
                  {mask});
       }
     };
-    if (from != nullptr) add_sends();
+    if (from != nullptr) {
+      add_sends();
+      add_stores();
+    }
     for (const Place& place : item.to) {
       if (place.kind == Place::Kind::message || is_stored(place)) continue;
       const auto rank = static_cast<uint32_t>(place.rank);
