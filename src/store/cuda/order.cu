@@ -38,21 +38,18 @@ cudaError_t start_call(const CallWords& reader, const TableWords& table, TableSt
 }
 
 size_t order_workspace_bytes(uint64_t count, const Pages& pages) {
-  return aligned(count * sizeof(uint64_t)) + 2 * pages.count * sizeof(uint32_t);
+  return aligned(count * sizeof(uint64_t)) + order_ctas(count, max_order_ctas) * pages.count * sizeof(uint32_t);
 }
 
 cudaError_t order_by_page(const void* indices, uint32_t index_bytes, uint64_t count, const Pages& pages,
-                          void* workspace, cudaStream_t stream) {
+                          void* workspace, uint32_t sms, cudaStream_t stream) {
   auto* const counts = reinterpret_cast<uint32_t*>(static_cast<char*>(workspace) + aligned(count * sizeof(uint64_t)));
-  OrderArguments arguments = {indices, index_bytes, count, pages, static_cast<uint64_t*>(workspace), counts};
-  const size_t page_bytes = pages.count * sizeof(uint32_t);
-  const auto ctas = static_cast<uint32_t>((count + order_tile - 1) / order_tile);
-  cudaError_t error = cudaMemsetAsync(arguments.counts, 0, 2 * page_bytes, stream);
-  if (error == cudaSuccess) error = launch(count_pages_kernel, ctas, order_threads, page_bytes, stream, arguments);
-  if (error == cudaSuccess)
-    error =
-        launch(place_entries_kernel, ctas, order_threads, 2 * page_bytes + 32 * sizeof(uint32_t), stream, arguments);
-  return error;
+  const OrderArguments arguments = {indices, index_bytes, count, pages, static_cast<uint64_t*>(workspace), counts};
+  const size_t shared_bytes = (pages.count + 32) * sizeof(uint32_t);
+  const uint32_t ctas = order_ctas(count, sms);
+  const cudaError_t error = launch(count_pages_kernel, ctas, order_threads, shared_bytes, stream, arguments);
+  if (error != cudaSuccess) return error;
+  return launch(place_entries_kernel, ctas, order_threads, shared_bytes, stream, arguments);
 }
 
 }  // namespace narrowcast::store::cuda

@@ -1,6 +1,7 @@
 // The arguments of the kernels that order rows: plain structs, shared by host and device code.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace narrowcast::store::cuda {
@@ -22,13 +23,23 @@ constexpr Pages pages_of(uint64_t rows, uint64_t page_rows) {
   return {shift, static_cast<uint32_t>(rows >> shift) + 1};
 }
 
+// Threads and indices of a CTA. Two kernels of as many CTAs first count the indices of each page, then place them.
+inline constexpr uint32_t order_threads = 1024, order_tile = 4 * order_threads;
+// More than this many would take longer to sum up what all of them have counted than they save.
+inline constexpr uint32_t max_order_ctas = 64;
+
+constexpr uint32_t order_ctas(uint64_t count, uint32_t sms) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>((count + order_tile - 1) / order_tile, std::min(sms, max_order_ctas)));
+}
+
 struct OrderArguments {
   const void* indices;  // device memory
   uint32_t index_bytes;
   uint64_t count;
   Pages pages;
   uint64_t* entries;  // the result (Selection::entries)
-  uint32_t* counts;   // two words for each page, 0 before
+  uint32_t* counts;   // a word for each page and CTA
 };
 
 }  // namespace narrowcast::store::cuda

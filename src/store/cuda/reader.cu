@@ -245,8 +245,8 @@ cudaError_t Reader::gather_piece(const Indices& indices, char* out, const RowTar
   call.selection.count = indices.count;
   // Before the start, because writers wait for calls that have started.
   if (is_ordered_ && !indices.in_order && indices.count >= ordered_rows) {
-    RETURN_CUDA_ERROR(
-        order_by_page(indices.data, indices.index_bytes, indices.count, pages_, order_workspace_, target.stream));
+    RETURN_CUDA_ERROR(order_by_page(indices.data, indices.index_bytes, indices.count, pages_, order_workspace_,
+                                    sms_of(target), target.stream));
     call.selection.entries = reinterpret_cast<const uint64_t*>(order_workspace_);
   }
   RETURN_CUDA_ERROR(start(target.stream));

@@ -46,7 +46,8 @@ class DeviceArray {
 // A table in registered memory, whose reader announces its calls.
 class Fixture {
  public:
-  Fixture(const Model& model, const std::vector<Bytes>& samples, size_t count, bool is_packed)
+  // capacity: rows that are reserved; 0: none.
+  Fixture(const Model& model, const std::vector<Bytes>& samples, size_t count, bool is_packed, uint64_t capacity = 0)
       : model_(std::make_shared<Model>(model)), random_(29), table_(make(samples, count, is_packed)) {
     auto* const words = reinterpret_cast<uint64_t*>(words_.at());
     words[0] = table_.rows.size();
@@ -64,7 +65,8 @@ class Fixture {
     view.entry_stride = table_.entry_stride;
     view.entry_count = table_.entry_count;
     view.typical_bytes = table_.slot_bytes();
-    view.capacity = view.rows = table_.rows.size();
+    view.rows = table_.rows.size();
+    view.capacity = std::max(capacity, view.rows);
     view.row_count = &words[0];
     view.redirects = table_.is_coded ? nullptr : reinterpret_cast<const uint32_t*>(&words[3]);
     view.started = &words[1];
@@ -274,6 +276,55 @@ TEST_CASE("captured gathers and fetches read the table again in every replay") {
   cudaGraphDestroy(graph);
 }
 
+// Kernels in a graph have at most `sms` CTAs, and memory is not set: that is a kernel of the driver.
+void check_ctas(cudaGraph_t graph, uint32_t sms, size_t least_kernels) {
+  size_t count = 0, kernels = 0;
+  CHECK_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  CHECK_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+    CHECK_CUDA(cudaGraphNodeGetType(node, &type));
+    CHECK(type != cudaGraphNodeTypeMemset);
+    if (type != cudaGraphNodeTypeKernel) continue;
+    cudaKernelNodeParams kernel = {};
+    CHECK_CUDA(cudaGraphKernelNodeGetParams(node, &kernel));
+    CHECK(kernel.gridDim.x * kernel.gridDim.y * kernel.gridDim.z <= sms);
+    ++kernels;
+  }
+  CHECK(kernels >= least_kernels);
+}
+
+TEST_CASE("calls have no more CTAs than the SMs that they may use") {
+  constexpr uint32_t sms = 2;
+  constexpr size_t row_bytes = 512, count = 9000;  // indices: several tiles of those that order them
+  std::mt19937_64 random(47);
+  for (const bool is_coded : {false, true})
+    for (const bool has_cache : {false, true}) {
+      CAPTURE(is_coded);
+      CAPTURE(has_cache);
+      const Model model = is_coded ? window_model(NCAST_BFLOAT16, 256, {}, false) : raw_model(NCAST_BFLOAT16, 256);
+      // So many rows are reserved that indices are ordered.
+      Fixture table(model, rows_of(model.shape, 10, floats(NCAST_BFLOAT16, {}), random), 3000, false, 8 << 20);
+      if (has_cache)
+        CHECK_OK(table.reader().set_cache({CachePolicy::lru, 1 << 20, row_bytes}, {}, table.rows(), table.stream()));
+      DeviceArray<int64_t> indices(count);
+      DeviceArray<char> out(count * row_bytes);
+      const RowTarget target = {out.data(), row_bytes, sms, table.stream()};
+      cudaGraph_t gather = nullptr, fetch = nullptr;
+      CHECK_CUDA(cudaStreamBeginCapture(table.stream(), cudaStreamCaptureModeThreadLocal));
+      CHECK_OK(table.reader().gather({indices.data(), 8, count, false, false}, table.rows(), target));
+      CHECK_CUDA(cudaStreamEndCapture(table.stream(), &gather));
+      CHECK_CUDA(cudaStreamBeginCapture(table.stream(), cudaStreamCaptureModeThreadLocal));
+      CHECK_OK(table.reader().fetch(0, table.rows(), 1, table.rows(), target));
+      CHECK_CUDA(cudaStreamEndCapture(table.stream(), &fetch));
+      check_ctas(gather, sms, has_cache ? 10 : 4);  // two order the indices, one starts the call
+      check_ctas(fetch, sms, 2);
+      cudaGraphDestroy(gather);
+      cudaGraphDestroy(fetch);
+    }
+}
+
 TEST_CASE("readers of more rows than a gather can have are rejected") {
   std::unique_ptr<Reader> reader;
   CHECK(Reader::create(ReaderTable{}, {uint64_t{1} << 32, 0}, &reader) == NCAST_INVALID_ARGUMENT);
@@ -291,7 +342,7 @@ TEST_CASE("indices that are ordered by page are those that were given") {
   DeviceArray<int64_t> on_device(count);
   DeviceArray<char> workspace(order_workspace_bytes(count, pages));
   CHECK_CUDA(cudaMemcpy(on_device.data(), indices.data(), count * 8, cudaMemcpyHostToDevice));
-  CHECK_CUDA(order_by_page(on_device.data(), 8, count, pages, workspace.data(), nullptr));
+  CHECK_CUDA(order_by_page(on_device.data(), 8, count, pages, workspace.data(), 2, nullptr));
   std::vector<uint64_t> entries(count);
   CHECK_CUDA(cudaMemcpy(entries.data(), workspace.data(), count * sizeof entries[0], cudaMemcpyDeviceToHost));
   const auto page = [&](uint32_t position) {
