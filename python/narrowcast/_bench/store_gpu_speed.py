@@ -117,16 +117,16 @@ class _Bench:
             table.gather(self.indices[i], self.out, stream=self.stream, sms=sms, in_order=in_order)
 
         found = self.speed(run, out_bytes)
-        self.compare(run)
+        self.compare(run, self.drawn[0])
         return found
 
-    def compare(self, run: Callable[[int], object]) -> None:
+    def compare(self, run: Callable[[int], object], expected: npt.NDArray[np.int64]) -> None:
         """Compares the rows that a gather of the first batch yields with those that it should."""
         self.out.fill(0xA5)
         run(0)
         self.stream.synchronize()
-        found = self.out.read().reshape(len(self.drawn[0]), -1)
-        self.exact = self.exact and np.array_equal(found, self.rows[self.drawn[0]])
+        found = self.out.read().reshape(len(expected), -1)
+        self.exact = self.exact and np.array_equal(found, self.rows[expected])
 
     def fetch(self, table: Store, count: int, sms: int, in_a_row: int = 0) -> float:
         """GB/s of slices of `count` rows at different places, which are compared."""
@@ -158,7 +158,7 @@ class _Bench:
         # Every batch once: the cache has not seen it before.
         speed = self.out.count_bytes / median_seconds(run, self.stream, 0, _BATCHES, held=False) / 1e9
         after = table.cache_info(stream=self.stream)
-        self.compare(run)
+        self.compare(run, self.drawn[0])
         table.cache(stream=self.stream)
         hits, misses = after.hits - before.hits, after.misses - before.misses
         return {
@@ -188,8 +188,11 @@ class _Bench:
 
         return self.speed(run, count, in_a_row)
 
-    def index_select(self) -> float | None:
-        """GB/s of torch.index_select from registered memory (UVA); None without torch."""
+    def index_select(self, *, ascending: bool) -> float | None:
+        """GB/s of torch.index_select from registered memory (UVA); None without torch.
+
+        ascending: the indices were sorted before, as gathers of a store sort them while they are measured.
+        """
         try:
             import torch
         except ImportError:
@@ -201,26 +204,28 @@ class _Bench:
         out = torch.as_tensor(_Array(self.out.pointer, (len(self.drawn[0]), shape[1]), "|u1", self.out), device="cuda")
         if shape[1] % 8 == 0:
             table, out = table.view(torch.int64), out.view(torch.int64)
-        indices = [torch.as_tensor(one, device="cuda") for one in self.indices]
+        drawn = [np.sort(one) if ascending else one for one in self.drawn[:_BATCHES]]
+        indices = [torch.as_tensor(one, device="cuda") for one in drawn]
 
         def run(i: int) -> None:
             with torch.cuda.stream(torch.cuda.ExternalStream(self.stream.handle)):
                 torch.index_select(table, 0, indices[i], out=out)
 
         found = self.speed(run, self.out.count_bytes)
-        self.compare(run)
+        self.compare(run, drawn[0])
         return found
 
-    def gather_on_host(self, table: Store) -> float:
-        """GB/s of gathers on the CPUs to registered memory, and a copy from there."""
+    def gather_on_host(self, plain: Store) -> float:
+        """GB/s of gathers of raw rows by all CPUs to registered memory, and a copy from there."""
         host = np.empty((len(self.drawn[0]), self.rows.shape[1] // self.kind.bytes), self.kind.numpy)
         times = []
         with _registered(host):
             for i in range(3):
                 begin = time.perf_counter()
-                table.gather(self.drawn[i], host)
+                plain.gather(self.drawn[i], host)
                 self.out.write(host)
                 times.append(time.perf_counter() - begin)
+        self.compare(lambda i: self.out.write(plain.gather(self.drawn[i], host)), self.drawn[0])
         return host.nbytes / sorted(times)[1] / 1e9
 
 
@@ -288,13 +293,14 @@ def measure(
                 speeds["cached"] = [bench.cached(table, one, size, order, limit) for one in POLICIES]
                 speeds["raw_cached"] = [bench.cached(plain, one, size, order, limit) for one in POLICIES]
             result["speeds"].append(speeds)
-        result["host_gather_and_copy_gb_per_s"] = bench.gather_on_host(table) if gathers else None
+        result["host_gather_and_copy_gb_per_s"] = bench.gather_on_host(plain) if gathers else None
         table.check()
         plain.check()
     with _registered(rows):
         result["copy_gb_per_s"] = bench.copy_to_gpu(256 << 20)
         result["copy_4_mib_gb_per_s"] = bench.copy_to_gpu(_SLICE_BYTES)
         result["copy_4_mib_in_a_row_gb_per_s"] = bench.copy_to_gpu(_SLICE_BYTES, _IN_A_ROW)
-        result["index_select_gb_per_s"] = bench.index_select()
+        result["index_select_gb_per_s"] = bench.index_select(ascending=False)
+        result["index_select_sorted_gb_per_s"] = bench.index_select(ascending=True)
     result["exact"] = bench.exact
     return result

@@ -89,9 +89,19 @@ def test_the_benchmark_compares_rows(cli_here):
     assert row["gather_gb_per_s"] > 0
 
 
+@pytest.mark.parametrize(("dtype", "name"), [([], "bfloat16"), (["--dtype", "fp32"], "float32")])
+def test_the_benchmark_has_rows_that_do_not_shrink(cli_here, dtype, name):
+    sizes = ["--table", "4M", "--rows", "50", "--row-bytes", "512", "-n", "1", "--threads", "1"]
+    result = cli_here("store", "bench", "--tensor", "random", *dtype, *sizes, "--json")
+    (row,) = json.loads(result.stdout)["rows"]
+    assert (row["tensor"], row["dtype"], row["codec"], row["ratio"], row["exact"]) == ("random", name, "raw", 1.0, True)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--tensor", "randm"], "there is no tensor 'randm'"),
+        (["--tensor", "random", "--dtype", "zip"], "zip"),
         (["--device", "tpu"], "'tpu' is not a device"),
         (["--device", "cuda", "--sms", "0"], "--sms must be positive"),
         (["--device", "cuda", "--sms", "a"], "--sms a is not a list of numbers"),

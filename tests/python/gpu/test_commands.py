@@ -34,7 +34,16 @@ def test_bench_store_on_the_gpu(cli):
         assert [one["policy"] for one in speeds["cached"]] == ["static", "lru", "lfu"]
         for encoded, raw in zip(speeds["cached"], speeds["raw_cached"], strict=True):
             assert encoded["capacity"] > raw["capacity"]
+    assert row["host_gather_and_copy_gb_per_s"] > 0
+    selects = [row["index_select_gb_per_s"], row["index_select_sorted_gb_per_s"]]
+    assert selects == [None, None] or min(selects) > 0  # without torch there are none
     assert "fetch" in cli("store", "bench", *sizes, "--layout", "blocks").stdout
+
+
+def test_random_bytes_are_gathered_as_raw_rows_are(cli):
+    sizes = ["--row-bytes", "512", "--table", "64M", "--rows", "5000", "-n", "2", "--device", "cuda"]
+    (row,) = json.loads(cli("store", "bench", "--tensor", "random", *sizes, "--json").stdout)["rows"]
+    assert (row["codec"], row["ratio"], row["exact"]) == ("raw", 1.0, True)
 
 
 @pytest.mark.parametrize("name", ["two_shot", "put"])

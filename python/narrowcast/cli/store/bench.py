@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 import typer
 
 from ..._bench import samples
@@ -14,11 +16,13 @@ from ..._files.display import printable
 from ..._native.library import library_version
 from ..._native.store_structures import STORE_LAYOUTS
 from ...errors import InternalError, UnsupportedError
-from ...types import ValueType
+from ...types import ValueType, value_type
 from .._common import BadUse, DtypeOption, dtype_errors_as_bad_use, existing_file, print_json, write_json
 from .._provenance import command_line, commit, machine, processor
 from .._sizes import parse_size, parse_sizes
 from ..bench.options import OutputFile
+
+Tensors = dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]
 
 _LINE = "{:20} {:11} {:>6} {:>7} {:14} {:7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>9} {:>5}"
 
@@ -29,7 +33,7 @@ def bench(
         Path | None, typer.Argument(metavar="[FILE]", help="safetensors or npy; default: tensors of the package.")
     ] = None,
     dtype: DtypeOption = None,
-    tensor: Annotated[str | None, typer.Option(help="Only this tensor.")] = None,
+    tensor: Annotated[str | None, typer.Option(help="Only this tensor; without a file, also: normal, random.")] = None,
     row_bytes: Annotated[str, typer.Option(metavar="SIZES", help="Bytes of a row, separated by commas.")] = "512,2K",
     table: Annotated[str, typer.Option(metavar="SIZE", help="The tensor is repeated to this size.")] = "256M",
     rows: Annotated[int, typer.Option(min=1, help="Rows of a gather.")] = 100_000,
@@ -55,7 +59,8 @@ def bench(
     """Measure the store in GB/s of raw bytes, and compare its rows.
 
     On the host: build, gather, fetch and update, next to numpy.take. On a GPU: gather and fetch, next to the same rows
-    stored raw, to copies by the copy engine, torch.index_select from host memory, and gathers by the CPUs.
+    stored raw, to copies by the copy engine, torch.index_select from host memory, with indices as they are and sorted,
+    and gathers of raw rows by the CPUs that are then copied.
     """
     if device not in ("host", "cuda"):
         raise BadUse(f"{device!r} is not a device (known: host, cuda)")
@@ -70,7 +75,7 @@ def bench(
     if output_file is not None:
         check_writable(output_file)
     with dtype_errors_as_bad_use():
-        tensors = samples.packaged() if source is None else samples.tensors(existing_file(source), dtype)
+        tensors = _samples(tensor, dtype) if source is None else samples.tensors(existing_file(source), dtype)
     chosen = {name: entry for name, entry in tensors.items() if entry[1].size and tensor in (None, name)}
     if not chosen:
         raise BadUse(f"there is no tensor {tensor!r} (known: {', '.join(tensors)})")
@@ -126,6 +131,14 @@ def bench(
     _finish(command_line(context), report, json, output_file)
 
 
+def _samples(tensor: str | None, dtype: str | None) -> Tensors:
+    """The tensors of the package, or a synthetic one, of bfloat16 if no type is given."""
+    if tensor not in samples.SYNTHETIC:
+        return samples.packaged()
+    kind = value_type(dtype or "bfloat16")
+    return {tensor: (kind, samples.sample(tensor, kind.name).view(np.uint8))}
+
+
 def _numbers(text: str, option: str, least: int) -> list[int]:
     try:
         numbers = [int(one) for one in text.split(",")]
@@ -144,7 +157,7 @@ def _check_row_bytes(size: int, kind: ValueType, table_bytes: int) -> None:
 
 
 def _on_gpu(
-    tensors: dict[str, Any], sizes: list[int], *, quiet: bool, table_bytes: int, iterations: int, **options: Any
+    tensors: Tensors, sizes: list[int], *, quiet: bool, table_bytes: int, iterations: int, **options: Any
 ) -> dict[str, Any]:
     """The report of a GPU. Prints a line for each measurement unless `quiet`."""
     from ..._bench import store_gpu_speed
@@ -181,7 +194,14 @@ def _print_gpu_rows(row: dict[str, Any]) -> None:
     table = f"rows of {row['row_bytes']}, {row['codec']}, {row['layout']}"
     print(f"{printable(row['tensor'])} {row['dtype']}, {table}{exact}")
     print(f"  ratio {row['ratio']:.4f}; for comparison:", end="")
-    for name in ("copy", "copy_4_mib", "copy_4_mib_in_a_row", "index_select", "host_gather_and_copy"):
+    for name in (
+        "copy",
+        "copy_4_mib",
+        "copy_4_mib_in_a_row",
+        "index_select",
+        "index_select_sorted",
+        "host_gather_and_copy",
+    ):
         speed = row[f"{name}_gb_per_s"]
         print(f" {name.replace('_', ' ')} {'-' if speed is None else f'{speed:.1f}'}", end="")
     print()
