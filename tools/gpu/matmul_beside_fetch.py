@@ -3,7 +3,8 @@
     matmul_beside_fetch.py --json matmul_beside_fetch.json
 
 The rows are 2 KiB of bfloat16, fetched in slices of 128 MiB on a stream of their own; next to them, the same tensor is
-copied by cudaMemcpy. Needs torch.
+copied by cudaMemcpy. Clocks drift by more than a fetch costs, so each multiplication beside something is compared with
+one alone before and one after it. Needs torch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from narrowcast import store
 SIZE = 8192
 ROWS, VALUES = 1 << 16, 1024
 CALLS, WARM_UP = 30, 3
-ROUNDS = 15
+ROUNDS, WARM_UP_ROUNDS = 15, 2
 
 
 class Bench:
@@ -80,7 +81,7 @@ class Bench:
 
 
 def measure() -> dict[str, Any]:
-    """Slow-downs by what runs beside the multiplication."""
+    """Slow-downs by what runs beside the multiplication; by "nothing", what the clock alone makes of them."""
     torch.manual_seed(0)
     bench = Bench()
     source = (torch.randn(ROWS, VALUES) * 0.02).to(torch.bfloat16)
@@ -99,18 +100,22 @@ def measure() -> dict[str, Any]:
     calls: dict[str, Callable[[], object] | None] = {"nothing": None, "cudaMemcpy": copy}
     calls |= {f"fetch on {sms} SMs": fetch(sms) for sms in (2, 4, 8)}
     times: dict[str, list[float]] = {name: [] for name in calls}
-    # In turns, because clocks change; the first rounds warm up.
-    for i in range(2 + ROUNDS):
+    ratios: dict[str, list[float]] = {name: [] for name in calls}
+    for i in range(WARM_UP_ROUNDS + ROUNDS):
+        before = bench.multiply(None)
         for name, call in calls.items():
             time = bench.multiply(call)
-            if i >= 2:
+            after = bench.multiply(None)
+            if i >= WARM_UP_ROUNDS:
                 times[name].append(time)
-    alone = statistics.median(times["nothing"])
+                ratios[name].append(2 * time / (before + after))
+            before = after
     rows = []
     for name, call in calls.items():
-        time = statistics.median(times[name])
-        row: dict[str, Any] = {"beside": name, "ms": time, "slow_down": time / alone}
-        row |= {"lowest_ms": min(times[name]), "highest_ms": max(times[name])}
+        lowest, _, highest = statistics.quantiles(ratios[name], n=4)
+        row: dict[str, Any] = {"beside": name, "ms": statistics.median(times[name])}
+        row |= {"slow_down": statistics.median(ratios[name]), "slow_down_quartiles": [lowest, highest]}
+        row["slow_down_range"] = [min(ratios[name]), max(ratios[name])]
         if call is not None:
             row["gb_per_s_alone"] = bench.speed(call, out.nbytes)
             out.zero_()
