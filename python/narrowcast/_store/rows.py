@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .._arrays.view import View, byte_array, host_view
 from ..errors import CorruptError
-from ..types import DType, ValueType
+from ..types import MOVED_TYPES, DType, ValueType
 
 # Types that NumPy lacks: their names in ml_dtypes.
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
@@ -165,11 +165,19 @@ def index_array(indices: Any, name: str = "indices") -> npt.NDArray[Any]:
     return np.ascontiguousarray(array, wanted).reshape(array.shape)
 
 
+def stored_type(kind: ValueType, name: str) -> ValueType:
+    """The type. Raises TypeError if tables do not have it."""
+    if kind in MOVED_TYPES:
+        raise TypeError(f"{name} holds {kind.name} values, which tables do not have: view it as uint8")
+    return kind
+
+
 def bytes_of_rows(
     array: Any, name: str, dtype: DType | None
 ) -> tuple[ValueType, tuple[int, ...], npt.NDArray[np.uint8]]:
     """The value type, the shape and the bytes, one row each, of a contiguous array in host memory."""
-    view = host_view(_detached(array), name, dtype=dtype)
+    view = host_view(_detached(array), name, dtype=dtype, moved=True)
+    stored_type(view.dtype, name)
     if not view.shape:
         raise ValueError(f"{name} is a single value, not rows")
     row_bytes = math.prod(view.shape[1:]) * view.dtype.bytes

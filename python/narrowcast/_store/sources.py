@@ -17,7 +17,7 @@ from .._files.segment import StatedTypeError
 from ..files import TensorFile
 from ..types import DType, ValueType, value_type
 from .gpu import gpu_view, is_on_gpu, rows_to_host, stream_of, wait_for
-from .rows import Rows, bytes_of_rows, contiguous
+from .rows import Rows, bytes_of_rows, contiguous, stored_type
 
 BLOCK_BYTES = 128 << 20  # of rows that are encoded at a time
 _SAMPLE_BYTES = 32 << 20  # at most, also of those of a stream from which the sample is taken
@@ -85,7 +85,8 @@ def _from_array(array: Any, dtype: DType | None) -> Source:
 
 def _from_gpu(array: Any, dtype: DType | None) -> Source:
     """An array in GPU memory. Waits for the GPU, so that the array is complete."""
-    found = gpu_view(contiguous(array), "source", stream_of(None, array), dtype=dtype)
+    found = gpu_view(contiguous(array), "source", stream_of(None, array), dtype=dtype, moved=True)
+    stored_type(found.dtype, "source")
     if not found.shape:
         raise ValueError("source is a single value, not rows")
     row_bytes = math.prod(found.shape[1:]) * found.dtype.bytes
@@ -187,5 +188,5 @@ def _from_file(path: Path, dtype: DType | None, tensor: str | None) -> Source:
     def read(first: int, count: int) -> Bytes:
         return bytes_of_rows(chosen[first : first + count], f"tensor {tensor!r}", chosen.dtype)[2]
 
-    kind = value_type(chosen.dtype)
+    kind = stored_type(value_type(chosen.dtype, moved=True), f"tensor {tensor!r}")
     return _random_access(kind, chosen.shape[1:], chosen.shape[0], read)
