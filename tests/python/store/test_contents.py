@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import narrowcast
 import numpy as np
 import pytest
 from narrowcast import store
+from narrowcast._store import sources
+from narrowcast.files import encode_file
 from narrowcast.types import VALUE_TYPES
-from store_tables import LAYOUTS, ROWS, same, table
+from store_tables import LAYOUTS, ROWS, same, table, write_safetensors
 
 CODECS = ["auto", "raw", "window", "zeros+trim", "zeros+trim+window", "trim+window", "invariant"]
 
@@ -109,10 +113,16 @@ def test_transposed_and_strided_arrays_are_sources(rows):
             assert same(made[:], values)
 
 
-def test_progress_is_reported():
-    values, seen = table(rows=3000, shape=(64,)), []
-    store.build(values, progress=lambda done, *_: seen.append(done)).close()
-    assert seen
+@pytest.mark.parametrize("layout", ["stride", "packed", "blocks"])
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_progress_reports_all_raw_bytes(is_stream, layout, monkeypatch):
+    values, seen = table(rows=3001, shape=(64,)), []
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 1 << 16)
+    source = iter(np.array_split(values, 7)) if is_stream else values
+    store.build(source, layout=layout, progress=seen.append).close()
+    assert sum(seen) == values.nbytes
+    assert len(seen) == (7 if is_stream else 12)
+    assert min(seen) > 0
 
 
 def test_a_failing_source_leaves_no_file(rows, tmp_path):
@@ -123,6 +133,64 @@ def test_a_failing_source_leaves_no_file(rows, tmp_path):
     with pytest.raises(RuntimeError, match="the source ends"):
         store.build(blocks(), path=tmp_path / "table")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [("bool", "BOOL"), ("int16", "I16"), ("uint16", "U16")])
+def test_types_that_tables_do_not_have_are_viewed_as_bytes(kind, name, tmp_path):
+    values = np.arange(64).reshape(16, 4).astype(kind)
+    path = tmp_path / "rows.safetensors"
+    write_safetensors(path, {"rows": (name, values)})
+    for source, dtype, what in ((values, kind, "source"), (path, None, "tensor 'rows'")):
+        with pytest.raises(TypeError, match=f"{what} holds {kind} values, which tables do not have: view it as uint8"):
+            store.build(source, dtype=dtype)
+    with store.build(values.view(np.uint8)) as made:
+        assert same(made[:].view(kind), values)
+
+
+@pytest.mark.parametrize("is_encoded", [False, True])
+def test_a_tensor_of_a_safetensors_file_is_a_source(is_encoded, tmp_path):
+    path, rows = tmp_path / "model.safetensors", table(rows=1000)
+    bits = table("bfloat16", shape=(6, 4))
+    write_safetensors(path, {"a": ("F32", rows), "b": ("BF16", bits)})
+    if is_encoded:
+        encoded = tmp_path / "encoded.safetensors"
+        encode_file(path, encoded)
+        path = encoded
+    with store.build(path, tensor="a") as made:
+        assert same(made[:], rows)
+    with store.build(path, tensor="b") as made:
+        assert (made.dtype, made.row_shape) == ("bfloat16", (6, 4))
+        assert same(made[:].view(np.uint16), bits)
+    with pytest.raises(ValueError, match=r"2 tensors: name one \(a, b\)"):
+        store.build(path)
+    with pytest.raises(ValueError, match="no tensor 'c'"):
+        store.build(path, tensor="c")
+
+
+@pytest.mark.parametrize("host", ["pinned", "shared"])
+def test_a_numa_node_can_be_chosen(rows, host, tmp_path):
+    path = tmp_path / "table"
+    store.build(rows, path=path, host=None)
+    try:
+        made = store.open(path, host, numa=0)
+    except OSError as error:
+        pytest.skip(f"this system does not let memory be bound to a node: {error}")
+    with made:
+        assert same(made[:], rows)
+        # The kernel lists the policy of each mapping: that of the rows is bound to node 0.
+        assert any(line.split()[1] == "bind:0" for line in Path("/proc/self/numa_maps").read_text().splitlines())
+
+
+def test_numa_nodes_that_do_not_exist_are_errors(rows, tmp_path):
+    path = tmp_path / "table"
+    store.build(rows, path=path, host=None)
+    for node in (900, 1 << 20):
+        with pytest.raises(narrowcast.InvalidArgumentError, match=f"there is no node {node}"):
+            store.open(path, numa=node)
+    with pytest.raises(narrowcast.NarrowcastError, match="numa"):
+        store.open(path, "mmap", numa=0)
+    with pytest.raises(ValueError, match="numa"):
+        store.open(path, numa=-1)
 
 
 @pytest.mark.parametrize(
