@@ -25,6 +25,7 @@ from .host_memory import ALIGNMENT_BYTES, HostMemory, aligned
 _PIECES = 3
 _PIECE_BYTES = 16 << 20
 _PIECE_FRAMES = 1024
+_PIECES_AHEAD = 2  # that are copied before the host prepares to decode them, which can take longer than one copy
 _Numbers = npt.NDArray[np.int64]
 _COLUMNS = 4  # of the table for a batch: addresses and sizes of the frames and of their values; then the numbers
 
@@ -159,7 +160,7 @@ class FrameReader:
 
         pointers, wire_bytes: where the frames are in host memory, and their sizes.
         codec: of the frames that are not raw.
-        prepare: returns what else is needed. It is called when the first copy has been enqueued.
+        prepare: returns what else is needed. It is called when the first copies have been enqueued.
         """
         held, total = Frames(pointers, wire_bytes), len(pointers)
         number = workspace_bytes = table = sizes = 0
@@ -215,7 +216,7 @@ class FrameReader:
     ) -> None:
         """Copies pieces, and calls `decode` for each, with its stream.
 
-        copy_table: called once, when the copies of the first piece have been enqueued. It returns what is to be called
+        copy_table: called once, when the copies of the first pieces have been enqueued. It returns what is to be called
         with the stream at the end.
         """
         if not len(frames.wire_bytes):
@@ -239,14 +240,15 @@ class FrameReader:
                     cuda_driver.copy_from_host(staging + one.offset, one.pointer, one.count_bytes, copies)
 
             pieces = frames.pieces(self._piece_bytes)
-            first = next(pieces)
-            copy(self._slots[self._next], first)
-            planned = [first, *pieces]
+            ahead = list(itertools.islice(pieces, _PIECES_AHEAD if copy_table else 1))
+            for number, piece in enumerate(ahead):
+                copy(self._slots[(self._next + number) % _PIECES], piece)
+            planned = [*ahead, *pieces]
             slots = [self._slots[(self._next + number) % _PIECES] for number in range(len(planned))]
             self._next = (self._next + len(planned)) % _PIECES
             finish = copy_table(planned, slots) if copy_table else None
-            for piece, slot in zip(planned, slots, strict=True):
-                if piece is not first:
+            for number, (piece, slot) in enumerate(zip(planned, slots, strict=True)):
+                if number >= len(ahead):
                     copy(slot, piece)
                 slot.copied.record(self._stream)
                 current.wait_event(slot.copied)
