@@ -41,26 +41,26 @@ TEST_CASE("ranks with the same program share its code") {
 }
 
 // The first program of a kernel that works by blocks.
-std::string program_of(const Plan& plan) {
+std::string program_text(const Plan& plan) {
   const std::string text = generated(plan).blocks.text;
   const size_t begin = text.find("bool program_0(");
   return text.substr(begin, text.find("}  // namespace") - begin);
 }
 
 TEST_CASE("the code does not grow with the number of ranks") {
-  const auto lines = [](const Plan& plan) { return count(program_of(plan), "\n"); };
+  const auto lines = [](const Plan& plan) { return count(program_text(plan), "\n"); };
   CHECK(lines(test::all_reduce_plan(3, NCAST_CODEC_RAW)) == lines(test::all_reduce_plan(8, NCAST_CODEC_RAW)));
   for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW})
     CHECK(lines(test::ring_all_reduce_plan(4, codec)) == lines(test::ring_all_reduce_plan(8, codec)));
 }
 
 TEST_CASE("short programs execute no line that they do not need") {
-  CHECK(count(program_of(test::all_reduce_plan(4, NCAST_CODEC_RAW)), "lines_0") == 0);
-  CHECK(count(program_of(test::put_all_gather_plan(2)), "lines_0") == 0);
+  CHECK(count(program_text(test::all_reduce_plan(4, NCAST_CODEC_RAW)), "lines_0") == 0);
+  CHECK(count(program_text(test::put_all_gather_plan(2)), "lines_0") == 0);
 }
 
 TEST_CASE("what the items of a long program have in common is once in the code") {
-  const std::string text = program_of(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW));
+  const std::string text = program_text(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW));
   CHECK(count(text, "lines_0 >> ") == 11);     // of 12 lines
   CHECK(count(text, "w.send_payload(") == 2);  // messages that are passed on come before stores, other values after
   for (const char* once : {"w.start(", "w.load(", "w.receive(", "w.template reduce<", "w.prefetch_next(", "w.open(",
