@@ -2,7 +2,8 @@
 
     fit_machine.py FILE... [--predict FILE]... [--start DESCRIPTION] -o RESULT
 
-FILE is a report of `narrowcast bench` or a cost model of `narrowcast tune`. The search begins with rounded numbers of
+FILE is a report of `narrowcast bench`, a cost model of `narrowcast tune`, or a report of `narrowcast plan bench` for
+plans of tools/gpu/sample_plans.py. The search begins with rounded numbers of
 an earlier one. It minimizes the errors of the predictions (fourth powers, so that large errors count) of all calls of
 at least 1 MiB that plans describe. Predictions are not smooth, so it goes on from places around the best one
 (--restarts), and at last tries random changes of a few numbers (--changes), which are kept if they make errors smaller
@@ -30,6 +31,9 @@ from narrowcast._native.operations import describe
 from narrowcast._native.plan import NativePlan
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tools" / "gpu"))
+import sample_plans  # noqa: E402
+
 SMALLEST_BYTES = 1 << 20  # of the larger buffer
 MOST_CTAS = 64
 MOST_ERROR = 0.15
@@ -56,17 +60,22 @@ class Case(NamedTuple):
     nbytes: int  #: of the larger buffer
     ratio: float  #: wire bytes / raw bytes
     measured_us: float
+    is_one_shot: bool = False  #: a generated kernel runs the plan of tools/gpu/sample_plans.py
 
     def lowered(self) -> NativePlan:
-        """The plan that the hand-written kernel implements, in the form in which it runs it."""
+        """The plan that the kernel implements, in the form in which it runs it."""
         codec = "window" if self.way == "window" else "raw"
         by_blocks = self.way != "packets"
         reduces = self.operation in ("reduce", "reduce_scatter", "all_reduce")
         relays = by_blocks and (self.operation == "reduce" or (self.operation == "broadcast" and self.ranks > 2))
-        name = "relay" if relays else "all_pairs"
-        model = json.loads(plan.build(name, self.operation, self.ranks, codec=codec, depth=8).json())
+        if self.is_one_shot:
+            model = json.loads(sample_plans.one_shot(self.ranks, codec))
+        else:
+            name = "relay" if relays else "all_pairs"
+            model = json.loads(plan.build(name, self.operation, self.ranks, codec=codec).json())
         for channel in model["channels"]:
             channel["packets"] = not by_blocks
+            channel["depth"] = 8
         if by_blocks and reduces:  # every warp does everything
             for rank in model["ranks"]:
                 rank["groups"] = [{"steps": [step for group in rank["groups"] for step in group["steps"]]}]
@@ -101,6 +110,20 @@ def cases_of_report(name: str, report: dict[str, Any]) -> Iterable[Case]:
                            row["ratio"], row["time_us"])  # fmt: skip
 
 
+def cases_of_plan_report(name: str, report: dict[str, Any]) -> Iterable[Case]:
+    ranks = int(Path(name).parent.name[0])
+    for measured in report["plans"]:
+        built, _, codec = measured["plan"].rpartition("_")
+        operation = "all_gather" if built == "all_gather" else "all_reduce"
+        for row in measured["rows"]:
+            way = "packets" if row["built_in"] == "packets" else codec
+            ratio = CURVES_RATIO if way == "window" else 1.0
+            case = Case(name, operation, ranks, way, MOST_CTAS, row["bytes"], ratio, row["built_in_microseconds"])
+            yield case
+            # The kernels of these operations implement the other plans.
+            yield case._replace(measured_us=row["plan_microseconds"], is_one_shot=built == "one_shot")
+
+
 def cases_of_costs(name: str, text: str) -> Iterable[Case]:
     ways = {"packets": "packets", "blocks:raw": "raw", "blocks:window": "window"}
     for line in text.splitlines():
@@ -119,7 +142,11 @@ def cases_of(path: Path) -> list[tuple[Case, NativePlan]]:
     """The calls of a file that are long enough, with their plans."""
     text = path.read_text()
     name = str(path.resolve().relative_to(ROOT)) if path.resolve().is_relative_to(ROOT) else path.name
-    found = cases_of_costs(name, text) if path.suffix == ".costs" else cases_of_report(name, json.loads(text))
+    if path.suffix == ".costs":
+        found = cases_of_costs(name, text)
+    else:
+        report = json.loads(text)
+        found = cases_of_plan_report(name, report) if "plans" in report else cases_of_report(name, report)
     return [(case, case.lowered()) for case in found if case.nbytes >= SMALLEST_BYTES]
 
 

@@ -29,6 +29,7 @@ FITTED = {
 }
 HELD_OUT = {
     "2xh100/2026-11-25_collectives_normal.json": (80, 80, 0.15, 0),
+    "2xh100/2026-11-25_plan_bench.json": (46, 48, 0.18, 0),
     "2xh100/2026-11-25_two_commits.json": (253, 256, 0.16, 0),
     "2xh100/2026-11-26_collectives.json": (47, 48, 0.16, 0),
     "2xh200/2026-11-23_collectives.json": (55, 58, 0.18, 0),
@@ -36,6 +37,7 @@ HELD_OUT = {
     "2xh200/2026-11-26_clusters.json": (129, 132, 0.19, 0),
     "4xh100/2026-11-26_collectives.json": (46, 48, 0.18, 0),
     "4xh200/2026-11-22_collectives.json": (62, 68, 0.21, 0),
+    "4xh200/2026-11-26_plan_bench.json": (37, 40, 0.20, 0),
 }
 MEASURED = FITTED | HELD_OUT
 
