@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .encoded import EncodedTensors, reject_special, supported_codec, supported_device
+from .releases import Releases
 from .units import Released, Slot, Stored, Unit, parameters_of, unit_modules
 
 # Smaller parameters stay on the device: a frame has a header, and every fetch a latency.
@@ -271,19 +272,14 @@ class _GpuFetcher:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        self._left: list[Any] = []  # events of units that have run, or will
+        self._releases = Releases()
 
     def left(self) -> None:
         """To be called when the forward of a unit was enqueued."""
-        event = torch.cuda.Event()
-        event.record(torch.cuda.current_stream(self._device))
-        self._left.append(event)
+        self._releases.add(self._device)
 
     def start(self, unit: Unit) -> tuple[list[torch.Tensor], Any]:
-        # The host may be far ahead of the GPU, and memory is not free before the GPU has used it: without waiting, the
-        # whole module would be allocated. The last unit may still run, so that the GPU does not wait for the host.
-        while len(self._left) > 1:
-            self._left.pop(0).synchronize()
+        self._releases.wait()
         with torch.cuda.stream(self._stream):
             tensors = unit.read(self._device)
             done = torch.cuda.Event()

@@ -15,6 +15,7 @@ from diffusers.hooks.group_offloading import GroupOffloadingHook
 from torch import nn
 
 from .._torch.encoded import EncodedTensors, supported_device
+from .._torch.releases import Releases
 
 __all__ = ["EncodedGroups", "encode_groups"]
 
@@ -43,7 +44,10 @@ def encode_groups(module: nn.Module, *, codec: str = "window", threads: int = 0)
             raise ValueError(f"the group of {name!r} is encoded already")
         if group.offload_to_disk_path is not None:
             raise ValueError(f"the group of {name!r} is offloaded to a disk")
-    return EncodedGroups([_Group(name, group, codec, threads) for name, group in reversed(groups.values())])
+        if any(one.device.type != group.offload_device.type for one in _tensors(group)):
+            raise ValueError(f"the group of {name!r} is loaded: call encode_groups before or after a forward")
+    releases = Releases()
+    return EncodedGroups([_Group(group, codec, threads, releases) for _, group in reversed(groups.values())])
 
 
 def _hooks(module: nn.Module) -> Iterator[tuple[str, GroupOffloadingHook]]:
@@ -52,6 +56,12 @@ def _hooks(module: nn.Module) -> Iterator[tuple[str, GroupOffloadingHook]]:
         for hook in registry.hooks.values() if registry is not None else ():
             if isinstance(hook, GroupOffloadingHook):
                 yield name, hook
+
+
+def _tensors(group: Any) -> list[torch.Tensor]:
+    """The weights of a group, without duplicates, such as tied ones."""
+    own = [tensor for module in group.modules for tensor in (*module.parameters(), *module.buffers())]
+    return list({id(one): one for one in (*own, *group.parameters, *group.buffers)}.values())
 
 
 class EncodedGroups:
@@ -88,45 +98,50 @@ class EncodedGroups:
 
 
 class _Group:
-    def __init__(self, name: str, group: Any, codec: str, threads: int) -> None:
-        self._group = group
+    def __init__(self, group: Any, codec: str, threads: int, releases: Releases) -> None:
+        self._group, self._releases = group, releases
         self._device = supported_device(group.onload_device)
-        tensors = [tensor for module in group.modules for tensor in (*module.parameters(), *module.buffers())]
-        # Without duplicates, such as tied weights.
-        self._tensors = list({id(one): one for one in (*tensors, *group.parameters, *group.buffers)}.values())
-        names = [str(number) for number in range(len(self._tensors))]
+        self._tensors = _tensors(group)
+        self._names = [str(number) for number in range(len(self._tensors))]
         self.encoded = EncodedTensors(
-            dict(zip(names, (one.data for one in self._tensors), strict=True)),
+            dict(zip(self._names, (one.data for one in self._tensors), strict=True)),
             device=self._device,
             codec=codec,
             threads=threads,
         )
-        self._names = names
         self._placeholders = [_placeholder(one.data, group.offload_device) for one in self._tensors]
         group.onload_, group.offload_ = _Bound(self.onload), _Bound(self.offload)
         # Pinned copies, which the encoded weights replace.
         group.cpu_param_dict = {}
-        self.offload()
+        self._install(self._placeholders)
 
     def onload(self) -> None:
-        group = self._group
-        stream = group.stream
-        if stream is None:
-            tensors = self.encoded.read(self._names, device=self._device)
-        else:
-            using = group._torch_accelerator_module.current_stream()
-            stream.synchronize()
-            with group._torch_accelerator_module.stream(stream):
-                tensors = self.encoded.read(self._names, device=self._device)
-            for one in tensors:
-                # Released tensors are not overwritten before the model is done with them.
-                one.record_stream(using)
-        for old, new in zip(self._tensors, tensors, strict=True):
-            old.data = new
+        stream = self._group.stream
+        self._install(self.encoded.read(self._names) if stream is None else self._read_on(stream))
 
     def offload(self) -> None:
-        for tensor, placeholder in zip(self._tensors, self._placeholders, strict=True):
-            tensor.data = placeholder
+        self._install(self._placeholders)
+        if self._group.stream is not None:
+            self._releases.add(self._device)
+
+    def _read_on(self, stream: Any) -> list[torch.Tensor]:
+        using = torch.cuda.current_stream(self._device)
+        # diffusers relies on it: when a group fetches the next one, its own weights, fetched on this stream, are used.
+        stream.synchronize()
+        self._releases.wait()
+        with torch.cuda.stream(stream):
+            tensors = self.encoded.read(self._names)
+        for one in tensors:
+            # Released memory is not used again before the model is done with it.
+            one.record_stream(using)
+        if self._group.onload_self:
+            # Not fetched ahead, as in the first forward: diffusers copies without waiting for the stream afterwards.
+            using.wait_stream(stream)
+        return tensors
+
+    def _install(self, tensors: list[torch.Tensor]) -> None:
+        for old, new in zip(self._tensors, tensors, strict=True):
+            old.data = new
 
 
 class _Bound:

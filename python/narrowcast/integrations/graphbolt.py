@@ -38,10 +38,13 @@ class _Enqueued:
 
     def __init__(self, rows: torch.Tensor) -> None:
         self._rows, self._done = rows, torch.cuda.Event()
-        self._done.record()
+        self._done.record(torch.cuda.current_stream(rows.device))
 
     def wait(self) -> torch.Tensor:
-        self._done.wait()
+        stream = torch.cuda.current_stream(self._rows.device)
+        stream.wait_event(self._done)
+        # The memory is of the stream that reads, and is not used again before this one is done with it.
+        self._rows.record_stream(stream)
         return self._rows
 
 

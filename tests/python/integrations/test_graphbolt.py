@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 graphbolt = pytest.importorskip("dgl.graphbolt", reason="dgl is not installed", exc_type=ImportError)
 
 from narrowcast import store  # noqa: E402
+from narrowcast.integrations import graphbolt as ours  # noqa: E402
 from narrowcast.integrations.graphbolt import StoreFeature  # noqa: E402
+from simulated_streams import simulate  # noqa: E402
 
 ROWS = 40
 
@@ -40,6 +44,28 @@ def test_reads_run_in_the_background(feature, x):
     (bad,) = feature.read_async(torch.tensor([ROWS]))
     with pytest.raises(IndexError):
         bad.wait()
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["same stream", "other stream"])
+def test_reads_of_a_gpu_are_awaited_by_streams(monkeypatch, feature, x, other):
+    streams, recorded, found = simulate(monkeypatch), [], []
+
+    def gather(_, ids):
+        out = torch.zeros(len(ids.numbers), 12)
+        streams.current.enqueue(lambda: out.copy_(x[ids.numbers]))
+        return out
+
+    monkeypatch.setattr(ours, "gather", gather)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: recorded.append(stream))
+    ids = types.SimpleNamespace(is_cuda=True, numbers=torch.tensor([3, 1]))
+    reading = torch.cuda.Stream() if other else streams.main
+    with torch.cuda.stream(reading):
+        (read,) = feature.read_async(ids)
+    rows = read.wait()
+    streams.main.enqueue(lambda: found.append(rows.clone()))
+    streams.run()
+    assert torch.equal(found[0], x[[3, 1]])
+    assert recorded == [streams.main]
 
 
 def test_updates_are_those_of_a_tensor(feature, x):

@@ -12,12 +12,10 @@ prefetch = pytest.importorskip(
     "vllm.model_executor.offloader.prefetch", reason="vllm is not installed", exc_type=ImportError
 )
 
-from narrowcast._torch import encoded as encoded_tensors  # noqa: E402
-from narrowcast._torch import frame_reader  # noqa: E402
 from narrowcast._torch.frame_reader import FrameReader  # noqa: E402
 from narrowcast.integrations import vllm_weights  # noqa: E402
 from narrowcast.integrations.vllm_weights import EncodedOffloadWorker, EncodedPrefetchOffloader  # noqa: E402
-from simulated_streams import simulate  # noqa: E402
+from simulated_streams import simulate_encoded_tensors  # noqa: E402
 from torch import nn  # noqa: E402
 from vllm.model_executor.offloader import NoopOffloader, get_offloader, set_offloader  # noqa: E402
 from vllm.v1.worker.gpu_worker import Worker  # noqa: E402
@@ -47,21 +45,12 @@ class Layer(nn.Module):
 
 @pytest.fixture
 def streams(monkeypatch):
-    found = simulate(monkeypatch)
+    found = simulate_encoded_tensors(monkeypatch)
     real = prefetch.StaticBufferPool
     monkeypatch.setattr(
         prefetch, "StaticBufferPool", lambda param_infos, slot_capacity, device: real(param_infos, slot_capacity, CPU)
     )
-    # On the GPU the status word is there, too.
-    on_gpu = encoded_tensors.EncodedTensors._decode_on_gpu
-    monkeypatch.setattr(
-        encoded_tensors.EncodedTensors,
-        "_decode",
-        lambda self, entries, outs, device, reader: on_gpu(self, entries, outs, CPU, reader),
-    )
-    monkeypatch.setattr(encoded_tensors, "supported_device", lambda device: CPU)
     monkeypatch.setattr(vllm_weights, "FrameReader", lambda device, **options: FrameReader(CPU, **options))
-    monkeypatch.setattr(frame_reader, "_PIECE_BYTES", 20_000)
     # Without a dispatcher for CPUs, the operations of vLLM are called directly.
     operations = types.SimpleNamespace(
         wait_prefetch=lambda _, index: get_offloader()._wait_for_layer(index),

@@ -14,7 +14,7 @@ import narrowcast
 import numpy as np
 import torch
 from narrowcast._native import cuda_driver
-from narrowcast._torch import frame_reader, gpu_batches, kv_blocks
+from narrowcast._torch import encoded, frame_reader, gpu_batches, kv_blocks
 from narrowcast.types import BY_NUMBER
 
 
@@ -27,14 +27,14 @@ class Streams:
         self.kept = []  #: memory that enqueued work uses
         self.main_is_late = False  #: whether it goes on only when the others wait for it, instead of before them
 
-    def run(self):
-        """Runs everything. Raises if streams wait for each other."""
+    def run(self, until=lambda: False):
+        """Runs everything, or less if something has happened. Raises if streams wait for each other."""
         others = [one for one in self.all if one is not self.main]
-        while any(one.work for one in self.all):
+        while any(one.work for one in self.all) and not until():
             if self.main_is_late:
                 while sum(one.run() for one in others):
                     pass
-                ran = self.main.step() or not any(one.work for one in self.all)
+                ran = until() or self.main.step() or not any(one.work for one in self.all)
             else:
                 ran = any([self.main.run(), *(one.step() for one in others)])
             assert ran, "the streams wait for each other"
@@ -62,7 +62,7 @@ class Stream:
         event.record(self)
 
     def synchronize(self):
-        self.streams.run()
+        self.streams.run(until=lambda: not self.work)
 
     def step(self):
         """Runs the next work, if it can run."""
@@ -98,7 +98,7 @@ class Event:
 
     def synchronize(self):
         if self.recorded:
-            self.streams.run()
+            self.streams.run(until=self.query)
 
     def query(self):
         return self.recorded is None or self.recorded["done"]
@@ -227,4 +227,20 @@ def simulate(monkeypatch):
     )
     for module in (frame_reader, gpu_batches, kv_blocks):
         monkeypatch.setattr(module, "library", lambda: functions)
+    return streams
+
+
+def simulate_encoded_tensors(monkeypatch):
+    """As `simulate`, for tensors that are encoded in host memory: all of them are read as on a GPU, in many pieces."""
+    streams, cpu = simulate(monkeypatch), torch.device("cpu")
+    on_gpu = encoded.EncodedTensors._decode_on_gpu
+    reader = frame_reader.FrameReader(cpu)
+
+    # On the GPU the status word is there, too.
+    def decode(self, entries, outs, device, given):
+        on_gpu(self, entries, outs, cpu, given or reader)
+
+    monkeypatch.setattr(encoded.EncodedTensors, "_decode", decode)
+    monkeypatch.setattr(encoded, "supported_device", lambda device: cpu)
+    monkeypatch.setattr(frame_reader, "_PIECE_BYTES", 20_000)
     return streams
