@@ -23,7 +23,7 @@ StraightProgram straight_program(const std::vector<ItemCode>& items);
 // jumps over the others, and instructions are fetched late after each jump.
 class ProgramLoop {
  public:
-  // Must be called for all groups first.
+  // Must be called first, for all groups whose straight programs differ.
   void add(const std::vector<ItemCode>& items);
   size_t lines() const { return steps_.size(); }
   std::string body() const;

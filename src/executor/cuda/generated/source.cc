@@ -179,9 +179,10 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
     for (size_t group = 0; group < ends[rank].size(); ++group) {
       of_rank.push_back(
           code_of_group(program, static_cast<int>(rank), static_cast<uint32_t>(group), ends[rank][group]));
-      loop.add(of_rank.back());
       const StraightProgram& made = straight[rank].emplace_back(straight_program(of_rank.back()));
-      if (programs.try_emplace(made.body, programs.size()).second) lines += made.lines;
+      if (!programs.try_emplace(made.body, programs.size()).second) continue;
+      lines += made.lines;
+      loop.add(of_rank.back());
     }
   }
   // Long code takes long to compile, and competes for instruction caches.
