@@ -10,8 +10,20 @@
 
 #include "plan/simulate/agenda.h"
 #include "plan/simulate/batches.h"
+#include "plan/simulate/program.h"
+#include "plan/simulate/run.h"
+#include "plan/simulate/sharing.h"
 
 namespace narrowcast::plan::schedule {
+
+struct StepGraph::Model {
+  Model(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation)
+      : options(simulation), programs(plan, machine, options, simulate::batches_of(plan, machine, options)) {}
+
+  const simulate::Options options;
+  const simulate::Programs programs;
+};
+
 namespace {
 
 // Events that are less apart are simultaneous, and differ by rounding only.
@@ -19,86 +31,24 @@ constexpr double simultaneous_us = 1e-6;
 
 constexpr uint32_t no_group = std::numeric_limits<uint32_t>::max();
 
-// Transfers of steps over links, which share these equally.
-class Transfers {
- public:
-  Transfers(const std::vector<Node>& nodes, const std::vector<double>& capacities, simulate::Agenda* events)
-      : nodes_(nodes),
-        active_(capacities.size()),
-        sharing_(capacities.size()),
-        is_changed_(capacities.size()),
-        flows_(nodes.size()),
-        events_(events) {}
-
-  // The node has an event when its transfer ends, after the next call of share().
-  void begin(uint32_t index, double now) {
-    flows_[index] = {1, -1, now};
-    for (const simulate::Load& load : nodes_[index].transfer) {
-      active_[load.resource].push_back(index);
-      sharing_[load.resource] += load.times;
-      change(load.resource);
-    }
-  }
-  void end(uint32_t index) {
-    for (const simulate::Load& load : nodes_[index].transfer) {
-      std::vector<uint32_t>& active = active_[load.resource];
-      *std::ranges::find(active, index) = active.back();
-      active.pop_back();
-      sharing_[load.resource] -= load.times;
-      change(load.resource);
-    }
-  }
-
-  // Divides the links again whose transfers have changed. Very many of these changes are simultaneous.
-  void share(double now) {
-    for (uint32_t resource : changed_) {
-      is_changed_[resource] = false;
-      for (uint32_t index : active_[resource]) {
-        double microseconds = 0;  // of the whole transfer
-        for (const simulate::Load& one : nodes_[index].transfer)
-          microseconds = std::max(microseconds, one.amount * sharing_[one.resource]);
-        Flow& flow = flows_[index];
-        if (microseconds == flow.microseconds) continue;
-        if (flow.microseconds > 0) flow.left = std::max(0.0, flow.left - (now - flow.updated) / flow.microseconds);
-        flow.microseconds = microseconds;
-        flow.updated = now;
-        events_->set(now + flow.left * microseconds, index);
-      }
-    }
-    changed_.clear();
-  }
-
- private:
-  struct Flow {
-    double left = 0;           // of the transfer, from 1 to 0, at `updated`
-    double microseconds = -1;  // that the whole transfer would take from then on
-    double updated = 0;
-  };
-
-  void change(uint32_t resource) {
-    if (!std::exchange(is_changed_[resource], true)) changed_.push_back(resource);
-  }
-
-  const std::vector<Node>& nodes_;
-  std::vector<std::vector<uint32_t>> active_;  // by resource, the nodes that use it
-  std::vector<uint32_t> sharing_;              // by resource, the loads of these
-  std::vector<uint32_t> changed_;              // resources
-  std::vector<char> is_changed_;               // by resource
-  std::vector<Flow> flows_;                    // by node
-  simulate::Agenda* events_;
-};
-
 // Simulates the steps, and decides at every event which of them begin.
 class ListScheduler {
  public:
-  ListScheduler(const std::vector<Node>& nodes, const std::vector<double>& capacities,
+  ListScheduler(const std::vector<Node>& nodes, const simulate::Programs& programs,
                 const std::vector<std::vector<uint32_t>>& first, const StepGraph::Rules& rules)
       : nodes_(nodes),
+        programs_(programs),
         rules_(rules),
-        runs_(nodes.size()),
+        states_(nodes.size()),
+        runs_(programs.all.size()),
         unassigned_(first.size()),
-        events_(nodes.size()),
-        transfers_(nodes, capacities, &events_) {
+        events_(programs.all.size()),
+        sharing_(programs, runs_, events_) {
+    for (uint32_t program = 0; program < runs_.size(); ++program) {
+      const auto [rank, group] = std::pair(programs.all[program].rank, programs.all[program].group);
+      runs_[program].program = runs_[program].owner = program;
+      first_.push_back(first[rank][group]);
+    }
     for (const std::vector<uint32_t>& groups : first) {
       groups_.emplace_back(groups.size());
       result_.assignments.emplace_back(groups.size(), no_group);
@@ -110,8 +60,8 @@ class ListScheduler {
       ++groups_[node.rank][node.group].steps;
       result_.order[node.rank][node.group].begin.push_back(0);
       longest_ = std::max(longest_, node.tail);
-      runs_[i].before = node.before;
-      if (node.before == 0) events_.set(0, i);
+      states_[i].before = node.before;
+      if (node.before == 0) events_.set(0, node.program);
     }
     result_.durations.resize(nodes.size());
   }
@@ -124,23 +74,21 @@ class ListScheduler {
       const double now = events_.first_time();
       std::set<uint32_t> changed;  // ranks
       while (!events_.empty() && events_.first_time() <= now + simultaneous_us) {
-        const uint32_t index = events_.next().run;
-        if (go_on(index, now)) changed.insert(nodes_[index].rank);
+        const uint32_t program = events_.next().run;
+        if (go_on(program, now)) changed.insert(programs_.all[program].rank);
       }
       for (uint32_t rank : changed) begin_steps(rank, now);
-      transfers_.share(now);
+      sharing_.share(now);
       result_.microseconds = now;
     }
     return std::move(result_);
   }
 
  private:
-  enum class Phase : uint8_t { waiting, working, transferring, ending };
-  struct Run {  // of a node
-    Phase phase = Phase::waiting;
+  using Phase = simulate::Phase;
+  struct State {          // of a node
     uint32_t before = 0;  // steps for which it still waits
     double possible = 0;  // when it can begin at the earliest
-    double begin = 0;
   };
   struct GroupOfSteps {
     double load_us = 0;
@@ -183,39 +131,52 @@ class ListScheduler {
     return {-tail, 0, node.distance, index};
   }
 
-  // The next phase of a step. Returns whether steps of its rank could begin now.
-  bool go_on(uint32_t index, double now) {
-    const Node& node = nodes_[index];
-    Run& run = runs_[index];
-    switch (run.phase) {
-      case Phase::waiting: {
-        const uint32_t assigned = result_.assignments[node.rank][node.group];
-        (assigned == no_group ? unassigned_[node.rank] : workers_[node.rank][assigned].ready).insert(key(index));
-        return true;
-      }
+  uint32_t node_of(uint32_t program) const { return first_[program] + static_cast<uint32_t>(runs_[program].task); }
+
+  // The next phase of a group's step. Returns whether steps of its rank could begin now.
+  bool go_on(uint32_t program, double now) {
+    switch (runs_[program].phase) {
       case Phase::working:
-        run.phase = Phase::transferring;
-        if (node.transfer.empty())
-          events_.set(now, index);
-        else
-          transfers_.begin(index, now);
-        return false;
       case Phase::transferring:
-        if (!node.transfer.empty()) transfers_.end(index);
-        run.phase = Phase::ending;
-        events_.set(now + node.fixed_us, index);
+        sharing_.end(program);
+        end_phase(program, now);
         return false;
-      case Phase::ending: break;
+      case Phase::ending: complete(program, now); return true;
+      case Phase::starting:
+      case Phase::done: break;
     }
+    const uint32_t index = node_of(program);
+    const Node& node = nodes_[index];
+    const uint32_t assigned = result_.assignments[node.rank][node.group];
+    (assigned == no_group ? unassigned_[node.rank] : workers_[node.rank][assigned].ready).insert(key(index));
+    return true;
+  }
+
+  void begin_phase(uint32_t program, Phase phase, double now) {
+    runs_[program].phase = phase;
+    if (simulate::loads_of(programs_, runs_[program]).empty()) return end_phase(program, now);
+    sharing_.begin(program, now);
+  }
+  void end_phase(uint32_t program, double now) {
+    if (runs_[program].phase == Phase::working) return begin_phase(program, Phase::transferring, now);
+    runs_[program].phase = Phase::ending;
+    events_.set(now + nodes_[node_of(program)].fixed_us, program);
+  }
+  void complete(uint32_t program, double now) {
+    simulate::Run& run = runs_[program];
+    const uint32_t index = node_of(program);
+    const Node& node = nodes_[index];
     const uint32_t worker = result_.assignments[node.rank][node.group];
     workers_[node.rank][worker].is_free = true;
     result_.busy_us[node.rank][worker] += now - run.begin - node.fixed_us;
     result_.durations[index] = now - run.begin;
+    ++run.task;
+    run.phase = Phase::starting;
     for (const auto& [later, delay] : node.after) {
-      runs_[later].possible = std::max(runs_[later].possible, now + delay);
-      if (--runs_[later].before == 0) events_.set(runs_[later].possible, later);
+      State& state = states_[later];
+      state.possible = std::max(state.possible, now + delay);
+      if (--state.before == 0) events_.set(state.possible, nodes_[later].program);
     }
-    return true;
   }
 
   // Begins steps until no free merged group has one that could begin.
@@ -248,29 +209,31 @@ class ListScheduler {
   void begin_step(uint32_t index, double now) {
     const Node& node = nodes_[index];
     result_.order[node.rank][node.group].begin[node.step] = begun_++;
-    runs_[index].phase = Phase::working;
-    runs_[index].begin = now;
-    events_.set(now + node.work_us, index);
+    runs_[node.program].begin = now;
+    begin_phase(node.program, Phase::working, now);
   }
 
   const std::vector<Node>& nodes_;
+  const simulate::Programs& programs_;
   const StepGraph::Rules& rules_;
-  double longest_ = 0;  // path
-  std::vector<Run> runs_;
+  double longest_ = 0;                             // path
+  std::vector<State> states_;                      // by node
+  std::vector<simulate::Run> runs_;                // by program
+  std::vector<uint32_t> first_;                    // by program, its first node
   std::vector<std::vector<GroupOfSteps>> groups_;  // by rank
   std::vector<std::vector<Worker>> workers_;       // by rank
   std::vector<std::set<Key>> unassigned_;          // by rank, steps that could begin, of groups without a merged one
   simulate::Agenda events_;
-  Transfers transfers_;
+  simulate::Sharing sharing_;
   uint32_t begun_ = 0;  // steps
   StepGraph::Schedule result_;
 };
 
 }  // namespace
 
-StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation) {
-  const simulate::Programs programs(plan, machine, simulation, simulate::batches_of(plan, machine, simulation));
-  capacities_ = programs.capacities;
+StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation)
+    : model_(std::make_shared<Model>(plan, machine, simulation)) {
+  const simulate::Programs& programs = model_->programs;
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     first_.emplace_back();
     if (programs.rank_for(rank) != rank) continue;
@@ -280,18 +243,16 @@ StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const s
       for (uint32_t step = 0; step < steps.size(); ++step) {
         Node& node = nodes_.emplace_back();
         std::tie(node.rank, node.group, node.step) = std::tuple(rank, group, step);
-        const simulate::Task& task = programs.all[programs.program_of()[rank][group]].tasks[step];
+        node.program = programs.program_of()[rank][group];
+        const simulate::Task& task = programs.all[node.program].tasks[step];
         const auto longest = [&](const std::vector<simulate::Load>& loads) {
           double microseconds = 0;
           for (const simulate::Load& load : loads)
-            microseconds = std::max(microseconds, load.times * load.amount / capacities_[load.resource]);
+            microseconds = std::max(microseconds, load.times * load.amount / programs.capacities[load.resource]);
           return microseconds;
         };
-        node.work_us = longest(task.work);
-        node.transfer = task.transfer;
-        for (simulate::Load& load : node.transfer) load.amount /= capacities_[load.resource];
         node.fixed_us = task.fixed_us;
-        node.duration = node.work_us + longest(task.transfer) + node.fixed_us;
+        node.duration = longest(task.work) + longest(task.transfer) + node.fixed_us;
       }
     }
   }
@@ -393,7 +354,7 @@ void StepGraph::set_turns(const Plan& plan) {
 }
 
 StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, const Rules& rules) const {
-  return ListScheduler(nodes_, capacities_, first_, rules).run(groups);
+  return ListScheduler(nodes_, model_->programs, first_, rules).run(groups);
 }
 
 }  // namespace narrowcast::plan::schedule

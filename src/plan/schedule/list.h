@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,8 @@ namespace narrowcast::plan::schedule {
 // A step of a plan of split(), with what it takes of a machine.
 struct Node {
   uint32_t rank = 0, group = 0, step = 0;
-  double work_us = 0;                              // first: work of its group's CTAs
-  std::vector<simulate::Load> transfer;            // then: transfers, in microseconds of idle links
-  double fixed_us = 0;                             // at last: time until it ends
+  uint32_t program = 0;                            // of its group, in the simulation
+  double fixed_us = 0;                             // from the end of its work and transfers to its own
   uint32_t distance = 0;                           // to the rank that it sends to
   uint32_t chunk = 0;                              // of the result, the first one that needs the step
   uint32_t turn = 0;                               // of that chunk, if ranks begin with different ones
@@ -30,7 +30,8 @@ struct Node {
 // The steps of a plan and their order.
 class StepGraph {
  public:
-  // simulation: of calls, of which one micro-batch is scheduled. Of ranks that do the same, one is scheduled.
+  // simulation: of calls, of which one micro-batch is scheduled. Of ranks that do the same, one is scheduled. `plan` and
+  // `machine` must outlive the graph and its copies.
   StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation);
 
   // Which step begins first if several could.
@@ -72,11 +73,13 @@ class StepGraph {
   void set_tails();
   void set_turns(const Plan& plan);
 
+  struct Model;  // of what steps take
+
+  std::shared_ptr<const Model> model_;
   std::vector<Node> nodes_;
   std::vector<std::vector<uint32_t>> first_;  // by rank and group, the node of the first step
   std::vector<double> held_us_;               // by rank, for which steps hold merged groups at least
   double longest_us_ = 0;                     // path
-  std::vector<double> capacities_;            // of links, by resource
 };
 
 }  // namespace narrowcast::plan::schedule
