@@ -56,7 +56,7 @@ typedef struct {
                             // ncast_plan_schedule
   uint32_t max_groups;      // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
   int timeline;             // ncast_plan_simulate: 1: the report has the steps of all micro-batches
-  uint32_t max_instances;   // ncast_plan_schedule: that the plan is replicated into; default 4
+  uint32_t max_instances;   // ncast_plan_schedule: that the plan is replicated into; default 16
 } ncast_plan_simulation;
 
 // Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Passes"). The

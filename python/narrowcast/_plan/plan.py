@@ -109,7 +109,8 @@ class Plan:
 
         nbytes, machine, ratio: as for `simulate`.
         max_groups: of each rank, even if calls then take longer; 0: no limit.
-        max_instances: how often a plan of rings may be replicated, to divide its work more evenly; 1: not at all; 0: 4.
+        max_instances: how often a plan of rings may be replicated, to divide its work more evenly; 1: not at all;
+            0: up to 16 times.
 
         Raises the errors of `simulate`, and UnsupportedError if there cannot be so few groups.
         """

@@ -20,9 +20,9 @@ double most_busy(const Trial& trial) {
 }  // namespace
 
 std::optional<std::vector<uint32_t>> CountSearch::next() {
-  constexpr double ratio = 0.97;    // of times that are tried
-  constexpr int times = 46;         // down to a quarter of the limit
-  constexpr double distrust = 0.3;  // of predictions for other times, and from trials with idle groups
+  constexpr double ratio = 0.98;    // of times that are tried
+  constexpr int times = 120;        // down to a tenth of the limit
+  constexpr double distrust = 0.5;  // of predictions for other times
   double least = infinite_cost;
   std::optional<std::vector<uint32_t>> best;
   const auto consider = [&](std::vector<uint32_t> groups, double cost) {
@@ -33,18 +33,19 @@ std::optional<std::vector<uint32_t>> CountSearch::next() {
   for (const Trial& trial : trials_) {
     consider(trial.groups, trial.most_idle);
     const double reached = most_busy(trial);
-    for (const double busy : {reached, (reached + 1) / 2})
+    for (const double busy : {reached, (reached + 1) / 2, 0.86, 0.9, 0.94, 0.97})
       for (int time = 0; time < times; ++time) {
         const double us = limit_us_ * std::pow(ratio, time);
+        const double change = std::abs(std::log(us / trial.microseconds));
+        if (1 - busy + distrust * change >= least) continue;
         std::vector<uint32_t> groups;
-        double idle = 0;
+        double idle = 1 - busy;
         for (const double work_us : trial.busy_us) {
           const double needed = std::ceil(work_us / (us * busy) * (1 - 1e-9));
           groups.push_back(static_cast<uint32_t>(std::clamp<double>(needed, 1, most_)));
           idle = std::max(idle, needed <= most_ ? 1 - work_us / (us * groups.back()) : infinite_cost);
         }
-        const double change = std::abs(std::log(us / trial.microseconds)) + std::log(busy / reached);
-        consider(std::move(groups), idle + distrust * (change + trial.most_idle));
+        consider(std::move(groups), idle + distrust * change);
       }
   }
   if (best) seen_.insert(*best);

@@ -15,6 +15,7 @@ struct Trial {
   std::vector<double> busy_us;   // by rank, of all its groups
   double microseconds = 0;
   double most_idle = 1;  // share of the time in which the idlest group does not work
+  uint32_t used = 0;     // groups that have steps
 };
 
 // Chooses numbers of groups for which no group may be idle for long.

@@ -25,16 +25,25 @@ Trial Divided::trial_of(const std::vector<uint32_t>& groups, const StepGraph::Sc
     const std::vector<double>& own_us = schedule.busy_us[symmetry_.orbits.ranks[rank]];
     trial.busy_us.push_back(std::accumulate(own_us.begin(), own_us.end(), 0.0));
     for (double us : own_us)
-      if (us > 0) trial.most_idle = std::max(trial.most_idle, 1 - us / schedule.microseconds);
+      if (us > 0) {
+        ++trial.used;
+        trial.most_idle = std::max(trial.most_idle, 1 - us / schedule.microseconds);
+      }
   }
   return trial;
 }
 
-StepGraph Divided::graph_of(const simulate::Machine& machine, simulate::Options simulation) {
+uint32_t Divided::least_groups(double microseconds) const {
+  uint32_t groups = 0;
+  for (const uint32_t simulated : symmetry_.orbits.ranks) groups += graph_.least_groups(simulated, microseconds);
+  return groups;
+}
+
+StepGraph Divided::graph_of(const simulate::Machine& machine, simulate::Options simulation, uint32_t replicas) {
   for (size_t rank = 0; rank < plan_.ranks.size(); ++rank)
     if (!symmetry_.orbits.is_simulated(rank)) simulated_.ranks[rank].groups.clear();
   simulation.orbits = &symmetry_.orbits;
-  return {simulated_, machine, simulation};
+  return {simulated_, machine, simulation, replicas};
 }
 
 }  // namespace narrowcast::plan::schedule

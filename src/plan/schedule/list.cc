@@ -18,10 +18,13 @@ namespace narrowcast::plan::schedule {
 
 struct StepGraph::Model {
   Model(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation)
-      : options(simulation), programs(plan, machine, options, simulate::batches_of(plan, machine, options)) {}
+      : options(simulation),
+        programs(plan, machine, options, simulate::batches_of(plan, machine, options)),
+        launch_us(simulate::launch_us_of(plan, machine)) {}
 
   const simulate::Options options;
   const simulate::Programs programs;
+  const double launch_us;
 };
 
 namespace {
@@ -29,16 +32,21 @@ namespace {
 // Events that are less apart are simultaneous, and differ by rounding only.
 constexpr double simultaneous_us = 1e-6;
 
+constexpr double rounding = 1e-9;
+
 constexpr uint32_t no_group = std::numeric_limits<uint32_t>::max();
 
 // Simulates the steps, and decides at every event which of them begin.
 class ListScheduler {
  public:
   ListScheduler(const std::vector<Node>& nodes, const simulate::Programs& programs,
-                const std::vector<std::vector<uint32_t>>& first, const StepGraph::Rules& rules)
+                const std::vector<std::vector<uint32_t>>& first, const StepGraph::Rules& rules, uint32_t replicas,
+                double interval_us)
       : nodes_(nodes),
         programs_(programs),
         rules_(rules),
+        replicas_(replicas),
+        interval_us_(interval_us),
         states_(nodes.size()),
         runs_(programs.all.size()),
         unassigned_(first.size()),
@@ -122,10 +130,16 @@ class ListScheduler {
   Key key(uint32_t index) const {
     constexpr double classes = 256;
     const Node& node = nodes_[index];
-    const auto tail = longest_ > 0 ? static_cast<int64_t>(node.tail / longest_ * classes) : 0;
+    const auto class_of = [&](double us) { return longest_ > 0 ? static_cast<int64_t>(us / longest_ * classes) : 0; };
+    const int64_t tail = class_of(node.tail);
     switch (rules_.priority) {
       case StepGraph::Priority::shortest_path: return {tail, node.turn, node.distance, index};
       case StepGraph::Priority::earliest_chunk: return {node.chunk, 0, node.distance, index};
+      case StepGraph::Priority::staggered: {
+        // Replicas have parts of each chunk, one after another.
+        const double begin_us = node.chunk % replicas_ * interval_us_;
+        return {class_of(begin_us - node.tail), 0, node.distance, index};
+      }
       case StepGraph::Priority::longest_path: break;
     }
     return {-tail, 0, node.distance, index};
@@ -216,6 +230,8 @@ class ListScheduler {
   const std::vector<Node>& nodes_;
   const simulate::Programs& programs_;
   const StepGraph::Rules& rules_;
+  const uint32_t replicas_;
+  const double interval_us_;                       // between their first steps
   double longest_ = 0;                             // path
   std::vector<State> states_;                      // by node
   std::vector<simulate::Run> runs_;                // by program
@@ -231,8 +247,9 @@ class ListScheduler {
 
 }  // namespace
 
-StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation)
-    : model_(std::make_shared<Model>(plan, machine, simulation)) {
+StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation,
+                     uint32_t replicas)
+    : model_(std::make_shared<Model>(plan, machine, simulation)), replicas_(replicas) {
   const simulate::Programs& programs = model_->programs;
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     first_.emplace_back();
@@ -305,6 +322,10 @@ double StepGraph::least_us(const std::vector<uint32_t>& groups) const {
   return least;
 }
 
+uint32_t StepGraph::least_groups(uint32_t rank, double microseconds) const {
+  return static_cast<uint32_t>(std::ceil(held_us_[rank] / microseconds * (1 - rounding)));
+}
+
 std::vector<uint32_t> StepGraph::sorted() const {
   std::vector<uint32_t> before, result;
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
@@ -354,7 +375,10 @@ void StepGraph::set_turns(const Plan& plan) {
 }
 
 StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, const Rules& rules) const {
-  return ListScheduler(nodes_, model_->programs, first_, rules).run(groups);
+  const double interval_us = rules.interval * least_us(groups) / replicas_;
+  Schedule result = ListScheduler(nodes_, model_->programs, first_, rules, replicas_, interval_us).run(groups);
+  result.microseconds += model_->launch_us;
+  return result;
 }
 
 }  // namespace narrowcast::plan::schedule

@@ -30,28 +30,31 @@ struct Node {
 // The steps of a plan and their order.
 class StepGraph {
  public:
-  // simulation: of calls, of which one micro-batch is scheduled. Of ranks that do the same, one is scheduled. `plan` and
-  // `machine` must outlive the graph and its copies.
-  StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation);
+  // simulation: of calls, of which one micro-batch is scheduled. Of ranks that do the same, one is scheduled.
+  // replicas: how many the plan consists of. `plan` and `machine` must outlive the graph and its copies.
+  StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation, uint32_t replicas);
 
   // Which step begins first if several could.
   enum class Priority : uint8_t {
-    longest_path,   // the one with the longest path after it
-    shortest_path,  // the one with the shortest path after it; if paths are about equal, the one for the earlier chunk
-    earliest_chunk  // the one that the first chunk of the result needs
+    longest_path,    // the one with the longest path after it
+    shortest_path,   // the one with the shortest path after it; if paths are about equal, the one for the earlier chunk
+    earliest_chunk,  // the one that the first chunk of the result needs
+    staggered  // the one with the longest path after it, but replicas of the plan one after another, in some interval
   };
   struct Rules {
     Priority priority = Priority::longest_path;
     // Whether groups of several steps are divided evenly among the merged groups before any step begins. Otherwise a
     // merged group takes one when its first step can begin.
     bool divides_evenly = false;
+    // If staggered, of replicas: a share of the time that each of them needs.
+    double interval = 0;
   };
   struct Schedule {
     std::vector<Assignment> assignments;       // by rank
     PlanTimes order;                           // `begin` of a step: how many steps begin before it
     std::vector<double> durations;             // by node
     std::vector<std::vector<double>> busy_us;  // by rank and merged group; 0: it has no steps
-    double microseconds = 0;                   // without the launch
+    double microseconds = 0;
   };
   // Lets every step begin as soon as a merged group of its rank is free.
   // groups: the number of merged groups, by rank.
@@ -59,6 +62,8 @@ class StepGraph {
 
   // What schedule() takes at least.
   double least_us(const std::vector<uint32_t>& groups) const;
+  // How many merged groups of a rank that is scheduled have the time for its steps.
+  uint32_t least_groups(uint32_t rank, double microseconds) const;
 
   // How long steps take depends on what runs beside them, so a schedule has better estimates for the next one.
   void set_durations(const std::vector<double>& durations);
@@ -76,6 +81,7 @@ class StepGraph {
   struct Model;  // of what steps take
 
   std::shared_ptr<const Model> model_;
+  uint32_t replicas_;
   std::vector<Node> nodes_;
   std::vector<std::vector<uint32_t>> first_;  // by rank and group, the node of the first step
   std::vector<double> held_us_;               // by rank, for which steps hold merged groups at least

@@ -1,4 +1,4 @@
-// Merges the groups of a plan, so that it occupies fewer CTAs and takes no longer.
+// Merges the groups of a plan, so that it has fewer of them and takes no longer.
 //
 // Method: as ResCCL (SIGCOMM 2025) does, steps are scheduled one by one and not in stages, and connections that are not
 // active together share a thread block. The plan is simulated with a CTA for each group. The steps of the groups of a
@@ -10,8 +10,9 @@
 // Results are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one
 // that passes and that the verifier proves. If that still leaves a group idle for long, steps of several chunks are
 // divided too, so that phases of the plan overlap. Then this is repeated with two instances of the plan and more, each
-// for a part of every chunk. They have more connections with less work each, which can be divided more evenly. Each
-// time, ranks get other numbers of groups, too, for which the schedules before predict that none is idle (counts.h).
+// for a part of every chunk. They have more connections with less work each, which can be divided more evenly, and
+// shorter pipelines, if they begin one after another. Each time, ranks get other numbers of groups, too, for which the
+// schedules before predict that none is idle (counts.h).
 #pragma once
 
 #include "plan/ir.h"
@@ -22,7 +23,7 @@ namespace narrowcast::plan::schedule {
 struct Options {
   simulate::Options simulation;  // ctas_per_group: of the groups before and after; 0 means 1
   uint32_t max_groups = 0;       // of a rank, even if the plan then takes longer; 0: no limit
-  uint32_t max_instances = 4;    // that a plan of rings is replicated into
+  uint32_t max_instances = 16;   // that a plan of rings is replicated into
 };
 
 struct Side {
@@ -36,6 +37,7 @@ struct Result {
   Plan plan;
   Side before, after;
   uint32_t fewest_groups = 0;  // of plans that were found and take no longer, even if groups are idle for long
+  uint32_t least_groups = 0;   // that have the time for all steps in the time of the given plan
 };
 
 // `lowered` must be proved. Groups with barriers or loops are left as they are, and so are plans with independent

@@ -79,6 +79,10 @@ double full_batches_of(const Plan& plan, const Machine& machine, const Options& 
   return bytes / (4 * block_bytes * machine.ctas) * groups;
 }
 
+double launch_us_of(const Plan& plan, const Machine& machine) {
+  return machine.launch_us + (uses_slots(plan) ? machine.slots_launch_us : 0);
+}
+
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options) {
   constexpr uint64_t most_tasks = 250'000;
   uint64_t steps = 1;

@@ -18,6 +18,9 @@ struct Batches {
 bool uses_slots(const Plan& plan);
 bool reduces(const Plan& plan);
 
+// What a call takes before its first step.
+double launch_us_of(const Plan& plan, const Machine& machine);
+
 // The whole call, in at most options.max_batches micro-batches. Large plans are divided into fewer: their own chunks
 // already make pipelines.
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options);

@@ -23,7 +23,7 @@ class Simulation {
         options_(options),
         batches_(batches.count),
         workers_(batches.workers),
-        launch_us_(machine.launch_us + (uses_slots(plan) ? machine.slots_launch_us : 0)),
+        launch_us_(launch_us_of(plan, machine)),
         programs_(plan, machine, options, batches),
         busy_(programs_.all.size()),
         events_(programs_.all.size() * workers_),

@@ -21,7 +21,7 @@ inline simulate::Machine test_machine() {
 }
 
 // Of calls in one micro-batch. The result is proved.
-inline Result schedule_of(const Plan& plan, uint32_t max_groups = 0, uint32_t max_instances = 4) {
+inline Result schedule_of(const Plan& plan, uint32_t max_groups = 0, uint32_t max_instances = 16) {
   Result result;
   const Options options{{.piece_bytes = 1'000'000, .max_batches = 1}, max_groups, max_instances};
   const ncast_status status = schedule(plan, test_machine(), options, &result);

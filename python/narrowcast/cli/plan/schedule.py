@@ -25,7 +25,7 @@ def schedule(
     max_groups: Annotated[int, typer.Option(min=0, help="Of a rank, even if calls then take longer; 0: no limit.")] = 0,
     max_instances: Annotated[
         int, typer.Option(min=1, help="How often the plan may be replicated, to divide its work more evenly.")
-    ] = 4,
+    ] = 16,
     machine: MachineOption = None,
     ratio: RatioOption = None,
     ranks: RanksOption = None,
