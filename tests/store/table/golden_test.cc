@@ -14,11 +14,11 @@ using namespace narrowcast::tests;
 
 namespace {
 
-const std::filesystem::path folder = std::filesystem::path(NARROWCAST_TEST_DATA) / "golden" / "tables_v1";
+const std::filesystem::path tables_folder = std::filesystem::path(NARROWCAST_TEST_DATA) / "golden" / "tables_v1";
 
-Bytes read(const std::string& name) {
-  std::ifstream file(folder / name, std::ios::binary);
-  INFO("file ", (folder / name).string());
+Bytes golden_bytes(const std::string& name) {
+  std::ifstream file(tables_folder / name, std::ios::binary);
+  INFO("file ", (tables_folder / name).string());
   REQUIRE(file);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -50,7 +50,7 @@ struct Golden {
 };
 
 std::vector<Golden> golden_tables() {
-  std::ifstream manifest(folder / "manifest.txt");
+  std::ifstream manifest(tables_folder / "manifest.txt");
   REQUIRE(manifest);
   std::vector<Golden> tables;
   for (std::string line; std::getline(manifest, line);) {
@@ -83,9 +83,9 @@ Bytes example() {
 TEST_CASE("golden tables are read exactly") {
   for (const Golden& golden : golden_tables()) {
     INFO("table ", golden.name);
-    const Bytes rows = read(golden.name + ".rows");
+    const Bytes rows = golden_bytes(golden.name + ".rows");
     for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP}) {
-      const Store store = open((folder / (golden.name + ".ncs")).string(), host);
+      const Store store = open((tables_folder / (golden.name + ".ncs")).string(), host);
       const ncast_store_info info = info_of(store);
       CHECK(info.dtype == dtype_of(golden.dtype));
       CHECK(info.layout == golden.options().layout);
@@ -104,8 +104,8 @@ TEST_CASE("today's builder writes the golden tables, byte for byte") {
   for (const Golden& golden : golden_tables()) {
     INFO("table ", golden.name);
     const MemoryFile file;
-    build(file, golden.options(), read(golden.name + ".rows"), golden.row_bytes);
-    CHECK(file.content() == read(golden.name + ".ncs"));
+    build(file, golden.options(), golden_bytes(golden.name + ".rows"), golden.row_bytes);
+    CHECK(file.content() == golden_bytes(golden.name + ".ncs"));
   }
 }
 
