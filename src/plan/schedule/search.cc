@@ -317,6 +317,7 @@ class Search {
 
   static std::vector<Rules> staggered(const std::vector<double>& intervals) {
     std::vector<Rules> rules;
+    rules.reserve(intervals.size());
     for (const double interval : intervals) rules.push_back({Priority::staggered, false, interval});
     return rules;
   }

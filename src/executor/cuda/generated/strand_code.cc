@@ -256,7 +256,7 @@ class StrandEmitter {
       if (place.kind != Place::Kind::message) continue;
       const auto to = static_cast<uint32_t>(program_.messages[place.message].to);
       const std::string peer = word({PacketWord::number, to});
-      sends += "  w.send(" + peer + ", " + number_of(place) + ", " + value + ");\n";
+      sends += text("  w.send(%s, %s, %s);\n", peer.c_str(), number_of(place).c_str(), value.c_str());
     }
     for (const Place& place : item.to) {
       if (place.kind != Place::Kind::local) continue;
