@@ -24,12 +24,12 @@ from ._arrays.view import UNKNOWN_DEVICE, View, reject_overlap, view
 from ._native import cuda_driver
 from ._native.codecs import codec_number
 from ._native.library import check as _check_status
-from ._native.library import library
+from ._native.library import gpu_count, library
 from ._native.numbers import as_unsigned
 from ._native.structures import MORE, CudaOptionsC
 from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
-from .errors import Status, UnsupportedError, error_of
+from .errors import Status, error_of
 from .types import DType, ValueType, reduction_number, value_type
 
 __all__ = [
@@ -61,11 +61,7 @@ STATUS_BYTES = 4  #: bytes of the status word of decoders
 
 def device_count() -> int:
     """The number of GPUs that CUDA can use; 0 on a machine without a driver."""
-    try:
-        return int(library().ncast_cuda_device_count())
-    except UnsupportedError:
-        # The library was built without CUDA.
-        return 0
+    return gpu_count()
 
 
 def workspace_bytes(dtype: DType, elems: int, *, codec: str = "window") -> int:

@@ -11,7 +11,7 @@ import warnings
 from ctypes import CDLL
 from pathlib import Path
 
-from ..errors import LibraryNotFoundError, Status, error_of
+from ..errors import LibraryNotFoundError, Status, UnsupportedError, error_of
 from . import interrupts, settings
 from .signatures import SIGNATURES
 
@@ -96,6 +96,14 @@ def check(status: int) -> None:
         interrupts.raise_interruption()
         name = bytes(library().ncast_status_name(status)).decode()
         raise error_of(status, last_error() or name)
+
+
+def gpu_count() -> int:
+    """GPUs that CUDA can use; 0 on a machine without a driver, and if the library was built without CUDA."""
+    try:
+        return int(library().ncast_cuda_device_count())
+    except UnsupportedError:
+        return 0
 
 
 def architectures() -> str:

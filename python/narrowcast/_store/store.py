@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from .._files.atomic import new_file
+from .._native.library import gpu_count
 from .._native.numbers import as_int, as_unsigned
 from .._native.store_structures import STORE_CACHES, STORE_HOSTS, STORE_LAYOUTS
 from ..errors import InvalidArgumentError
@@ -131,14 +132,17 @@ class Store:
         stream: as for `gather`; None: the default stream, or torch's current one if torch is imported.
         sms: SMs that calls on this stream use at most.
 
-        Raises CudaError if the memory cannot be registered, CorruptError if the store was opened with damage, and
-        UnsupportedError without a GPU.
+        Without a GPU it does nothing, unless it is called with `device` or `stream`: calls on the host need no
+        preparation. Raises CudaError if the memory cannot be registered, CorruptError if the store was opened with
+        damage, and UnsupportedError if there is no such GPU.
         """
         count = as_unsigned(max_rows, "max_rows", 32)
         limit = as_unsigned(sms, "sms", 32)
         if not count or not limit:
             raise ValueError(f"max_rows is {count} and sms is {limit}: they must be positive")
-        self._readers.prepare(*self._place(device, stream), count, limit)
+        place = self._place(device, stream)
+        if device is not None or stream is not None or gpu_count():
+            self._readers.prepare(*place, count, limit)
 
     def check(self) -> None:
         """Waits for the calls on GPUs, and reports what they have found since the last check.
@@ -172,7 +176,7 @@ class Store:
         device, stream: as for `prepare`.
 
         Waits for the stream. Rows that are updated leave the cache. A graph that was captured before must not run any
-        more. `fetch` does not use the cache. Raises UnsupportedError for the layout "blocks".
+        more. `fetch` does not use the cache. Raises UnsupportedError for the layout "blocks", and without a GPU.
         """
         place = self._place(device, stream)
         number = choice(policy, STORE_CACHES, "policy")
@@ -184,7 +188,10 @@ class Store:
         return self.cache_info(device=device, stream=stream)
 
     def cache_info(self, *, device: int | None = None, stream: Any = None) -> CacheInfo:
-        """The cache of a stream, and what it has done. Waits for the stream. Arguments as for `prepare`."""
+        """The cache of a stream, and what it has done. Waits for the stream. Arguments as for `prepare`.
+
+        Raises UnsupportedError without a GPU.
+        """
         return CacheInfo(**self._readers.cache_info(*self._place(device, stream)))
 
     def _place(self, device: int | None, stream: Any) -> tuple[int, Any]:
