@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_size_t, c_ubyte, c_uint64, c_void_p
 from typing import Any
 
-from sample_plans import PLANS
+from plan_forms import text_of
 
 
 class Ranks:
@@ -36,7 +36,7 @@ class Ranks:
         return list(self.pool.map(on_gpu, range(self.count)))
 
     def load(self, name: str, codec: str, dtype: str, op: str) -> list[Any]:
-        text = PLANS[name][1](self.count, codec)
+        text = text_of(name, self.count, codec)
         return self.together(lambda rank: self.comms[rank].load_plan(text, dtype, op=op))
 
     def close_plans(self, plans: list[Any]) -> None:

@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from plan_forms import document_of, form_and_base
 from plan_ranks import Ranks
 from sample_plans import PLANS
 
@@ -28,10 +29,19 @@ DTYPES = (
     "float8_e5m2",
 )
 
+# Of plans of files, which may round in every step.
+FILE_KINDS = (("raw", "int32", "sum"), ("window", "bfloat16", "max"))
 
-def kinds(ranks: int, plans: Container[str] = PLANS) -> list[tuple[str, str, str, str]]:
+
+def kinds(ranks: int, plans: Iterable[str] = PLANS) -> list[tuple[str, str, str, str]]:
     """Plan, codec, dtype and reduction of each kind of call that is tested."""
-    return [kind for kind in dict.fromkeys(_kinds(ranks)) if kind[0] in plans]
+    sample_kinds = list(dict.fromkeys(_kinds(ranks)))
+    found = []
+    for name in plans:
+        _, base = form_and_base(name)
+        own = [kind[1:] for kind in sample_kinds if kind[0] == base]
+        found += [(name, *kind) for kind in own or FILE_KINDS]
+    return found
 
 
 def _kinds(ranks: int) -> Iterator[tuple[str, str, str, str]]:
@@ -52,14 +62,15 @@ def _kinds(ranks: int) -> Iterator[tuple[str, str, str, str]]:
                 "float8_e4m3": "avg",
             }.get(dtype, "sum"),
         )
-    for name in ("after", "barrier", "packets_in_scratch", "puts_in_scratch", "put_all_gather"):
+    for name in ("after", "barrier", "pairs", "packets_in_scratch", "puts_in_scratch", "put_all_gather"):
         yield name, "raw", "bfloat16", "sum"
     yield "packets_in_scratch", "window", "float64", "avg"
     yield "packets_in_scratch", "window", "bfloat16", "sum"
     yield "after", "window", "bfloat16", "sum"
     for codec in ("raw", "window"):
-        yield "ring", codec, "int32", "sum"
-        yield "ring", codec, "bfloat16", "max"
+        for name in ("ring", "tree"):
+            yield name, codec, "int32", "sum"
+            yield name, codec, "bfloat16", "max"
         yield "all_gather", "raw", "bfloat16", "sum"
 
 
@@ -96,6 +107,8 @@ class Tests:
         """Yields the cases, and after each an error or nothing."""
         size = len(random_values(dtype, 1, 0))
         plans = self.group.load(name, codec, dtype, op)
+        document = document_of(name, self.ranks, codec)
+        in_place = document.get("in_place", "either")
         for count, shift, mode in (
             (1, 0, "out"),
             (1000, 0, "out"),
@@ -105,8 +118,9 @@ class Tests:
             (300_000 // size, 0, "graph"),
             (1_000_003 // size, size, "out"),
         ):
+            mode = {"yes": "in", "no": mode.replace("in", "out")}.get(in_place, mode)
             yield f"{self.ranks} ranks, {name} {codec} {dtype} {op}, {count} values, shift {shift}, {mode}"
-            yield self.run(plans, PLANS[name][0], dtype, op, (count, size, shift, mode))
+            yield self.run(plans, document["operation"], dtype, op, (count, size, shift, mode))
         self.group.close_plans(plans)
 
     def run(self, plans: list[Any], operation: str, dtype: str, op: str, case: tuple[int, int, int, str]) -> str:

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from plan_forms import FORMS, document_of, groups_of, measured_op
 from plan_ranks import Ranks
-from sample_plans import PLANS
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
@@ -39,6 +40,12 @@ class Cells:
     plans: tuple[str, ...] = MEASURED
     codecs: tuple[str, ...] = CODECS
     sizes: tuple[int, ...] = SIZES
+    scheduled: bool = False  # also in their scheduled forms
+
+    def forms_of(self, plan: str) -> dict[str, str]:
+        """Names of the plan in the forms that are measured, by what rows call these."""
+        forms = {form: f"{form} {plan}" for form in FORMS} if self.scheduled else {}
+        return {"generated": plan, **forms}
 
 
 def ranks_with_path(ranks: int, path: str) -> Ranks:
@@ -86,12 +93,21 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
         return min(slowest) / CALLS * 1e6
 
     def call_of(
-        operation: str, codec: str, whole: int, plans: list[Any] | None, comms: Any = None
+        operation: str,
+        codec: str,
+        whole: int,
+        plans: list[Any] | None = None,
+        *,
+        comms: Any = None,
+        in_place: bool = False,
     ) -> Callable[[int], None]:
         part = whole // ranks if operation == "all_gather" else whole
 
         def call(rank: int) -> None:
             source, target = sent[rank].part(0, part), received[rank].part(0, whole)
+            if in_place:
+                target = sent[rank].part(0, whole)
+                source = target.part(rank * part if operation == "all_gather" else 0, part)
             if plans is None:
                 run = getattr((comms or group.comms)[rank], operation)
                 run(source, target, codec=codec, dtype="bfloat16", stream=group.streams[rank])
@@ -101,17 +117,21 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
         return call
 
     for name, codec in itertools.product(cells.plans, cells.codecs):
-        operation = PLANS[name][0]
-        begin = time.monotonic()
-        plans = group.load(name, codec, "bfloat16", "sum")
-        loading = time.monotonic() - begin
-        row = found.setdefault(f"{name} {codec}", {"load": {"milliseconds": round(loading * 1e3, 1)}})
+        document = document_of(name, ranks, codec)
+        operation, in_place = document["operation"], document.get("in_place") == "yes"
+        row = found.setdefault(f"{Path(name).name} {codec}", {"load_ms": {}, "groups": {}})
+        loaded = {}
+        for form, full_name in cells.forms_of(name).items():
+            begin = time.monotonic()
+            loaded[form] = group.load(full_name, codec, "bfloat16", measured_op(name, ranks, codec))
+            row["load_ms"][form] = round((time.monotonic() - begin) * 1e3, 1)
+            row["groups"][form] = groups_of(full_name, ranks, codec)
         for whole in cells.sizes:
             if name == "one_shot" and whole > MIB:
                 continue
             calls = {
-                "builtin": call_of(operation, codec, whole, None),
-                "generated": call_of(operation, codec, whole, plans),
+                "builtin": call_of(operation, codec, whole),
+                **{form: call_of(operation, codec, whole, plans, in_place=in_place) for form, plans in loaded.items()},
             }
             if same := forced.get((name, codec)):
                 chosen, other = (
@@ -120,14 +140,15 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
                 )
                 algorithm = SAME_ALGORITHM[name, codec][1]
                 if chosen != algorithm == other:
-                    calls["same_algorithm"] = call_of(operation, codec, whole, None, same.comms)
+                    calls["same_algorithm"] = call_of(operation, codec, whole, comms=same.comms)
             times: dict[str, list[float]] = {kind: [] for kind in calls}
             for _ in range(TURNS):
                 for kind, call in calls.items():
                     times[kind].append(time_of(call))
             row[str(whole)] = {kind: round(min(of_kind), 2) for kind, of_kind in times.items()}
             print(name, codec, whole, row[str(whole)], file=sys.stderr, flush=True)
-        group.close_plans(plans)
+        for plans in loaded.values():
+            group.close_plans(plans)
     for one in (group, *forced.values()):
         one.close()
     return {"ranks": ranks, "microseconds": found}

@@ -1,12 +1,13 @@
 """Tests and measures generated kernels of plans, between ranks that share one GPU.
 
-    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--test] [--measure] >FILE
+    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--test] [--measure] [--scheduled] >FILE
 
 The library is NARROWCAST_LIBRARY. Tests compare the bits of plans with those of the operations. Measurements run the
 hand-written kernels and the generated ones in the same process, in CUDA graphs, one after the other: "builtin" is what
 the library chooses for the call, "same_algorithm" the hand-written kernel with the plan's algorithm, if that is another
 one. Data travels through the GPU's L2 cache and not over NVLink. --plan names the plans, instead of all for tests and
-those of hand-written kernels for measurements. --codec and --bytes restrict measurements to some cells.
+those of hand-written kernels for measurements; plan_forms.py says how. --codec and --bytes restrict measurements to
+some cells. With --scheduled the plans are tested and measured in their scheduled forms, too.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from gather_results import commit, machine
+from plan_forms import FORMS, known, measured_op, text_of
 from plan_tests import kinds, test_abort, test_some
 from plan_times import CODECS, MEASURED, SIZES, Cells, measure
 from sample_plans import PLANS
@@ -37,13 +39,19 @@ def compile_one(job: tuple[str, int, str, str, str]) -> float:
     from narrowcast.types import reduction_number, value_type
 
     name, ranks, codec, dtype, op = job
-    text = PLANS[name][1](ranks, codec)
+    text = text_of(name, ranks, codec)
     report = NativePlan.read(text).compile(value_type(dtype).number, reduction_number(op), ARCHITECTURE)
     return float(json.loads(report)["seconds"])
 
 
-def compile_all(ranks: list[int], cells: Cells, tested: Container[str]) -> dict[str, Any]:
-    jobs = [(name, n, codec, "bfloat16", "sum") for n in ranks for name in cells.plans for codec in cells.codecs]
+def compile_all(ranks: list[int], cells: Cells, tested: Iterable[str]) -> dict[str, Any]:
+    forms = [form for name in cells.plans for form in cells.forms_of(name).values()]
+    jobs = [
+        (name, n, codec, "bfloat16", measured_op(name, n, codec))
+        for n in ranks
+        for name in forms
+        for codec in cells.codecs
+    ]
     jobs += [(name, n, codec, dtype, op) for n in ranks for name, codec, dtype, op in kinds(n, tested)]
     processes = os.cpu_count()
     with ProcessPoolExecutor(processes) as pool:
@@ -89,6 +97,7 @@ def test(ranks: int, plans: list[str]) -> dict[str, Any]:
 def measured(ranks: int, cells: Cells) -> Any:
     chosen = {"plan": cells.plans, "codec": cells.codecs, "bytes": cells.sizes}
     options = [f"--{name}={value}" for name, values in chosen.items() for value in values]
+    options += ["--scheduled"] if cells.scheduled else []
     done = in_process("--measure-ranks", ranks, *options)
     return json.loads(done.stdout) if done.returncode == 0 else {"ranks": ranks, "exit status": done.returncode}
 
@@ -96,19 +105,23 @@ def measured(ranks: int, cells: Cells) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, action="append")
-    parser.add_argument("--plan", action="append", choices=list(PLANS))
+    parser.add_argument("--plan", action="append", type=known, metavar="NAME")
     parser.add_argument("--codec", action="append", choices=CODECS)
     parser.add_argument("--bytes", type=int, action="append")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--scheduled", action="store_true")
     for option in ("--test-some", "--test-abort", "--measure-ranks", "--skip"):
         parser.add_argument(option, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     tested = options.plan or list(PLANS)
+    if options.scheduled:
+        tested = [*tested, *(f"{form} {name}" for name in tested for form in FORMS)]
     cells = Cells(
         tuple(options.plan or MEASURED),
         tuple(options.codec or CODECS),
         tuple(options.bytes or SIZES),
+        options.scheduled,
     )
     works: list[tuple[Callable[[int], None], int | None]] = [
         (lambda ranks: test_some(ranks, kinds(ranks, tested)[options.skip :]), options.test_some),

@@ -171,11 +171,92 @@ def put_all_gather(ranks: int, codec: str) -> str:
     return p.plan("all_gather", groups)
 
 
+def parents_of(ranks: int) -> dict[int, int]:
+    """Of a binary tree whose root is rank 0."""
+    parents: dict[int, int] = {}
+
+    def add(parent: int, first: int, last: int) -> None:
+        if first <= last:
+            middle = (first + last) // 2
+            parents[middle] = parent
+            add(middle, first, middle - 1)
+            add(middle, middle + 1, last)
+
+    add(0, 1, ranks - 1)
+    return parents
+
+
+def tree(ranks: int, codec: str) -> str:
+    """Two trees that mirror each other, each for a chunk, with a group for each end of a connection.
+
+    As a ring, it rounds in every step.
+    """
+    parents = parents_of(ranks)
+    p = Pairs(ranks, codec)
+    p.channels, ups, downs = [], {}, {}  # numbers of channels by chunk, child and parent
+    for chunk, (child, parent) in itertools.product(range(2), parents.items()):
+        edge = (chunk, *((ranks - 1 - one if chunk else one) for one in (child, parent)))
+        ups[edge], downs[edge] = len(p.channels), len(p.channels) + 1
+        for a, b in (edge[1:], edge[:0:-1]):
+            p.channels.append({"kind": "ring", "from": a, "to": b, "depth": 2})
+
+    def message(channel: int) -> Step:
+        return {"channel": channel, "codec": codec}
+
+    def groups(r: int) -> list[list[Step]]:
+        result: list[list[Step]] = []
+
+        def add(step: Step, last: int) -> int:  # after the step of that group; the number of the new group
+            result.append([{**step, "after": [[last, 0]] if last >= 0 else []}])
+            return len(result) - 1
+
+        for chunk in range(2):
+            source, total = place("input", chunk), place("output", chunk)
+            last = -1
+            children = [edge for edge in ups if edge[0] == chunk and edge[2] == r]
+            for edge in children:
+                last, source = add(reduce([source, message(ups[edge])], total), last), total
+            for edge in (edge for edge in ups if edge[:2] == (chunk, r)):  # unless it is the root
+                last = add(copy(source, message(ups[edge])), last)
+                last = add(copy(message(downs[edge]), total), last)
+            for edge in children:
+                add(copy(total, message(downs[edge])), last)
+        return result
+
+    return p.plan("all_reduce", groups, chunks=2)
+
+
+def pairs(ranks: int, codec: str) -> str:
+    """Two shots with a group for each end of a connection, and one that reduces."""
+    p = Pairs(ranks, codec)
+
+    def groups(r: int) -> list[list[Step]]:
+        sources = [place("input" if peer == r else "scratch", peer) for peer in range(ranks)]
+        receives = [
+            [copy(p.message(peer, r), place("scratch", peer)), copy(p.message(peer, r), place("output", peer))]
+            for peer in p.before(r)
+        ]
+        received = [[group, 0] for group in range(len(receives))]
+        sum_up = {**reduce(sources, place("output", r)), "after": received}
+        sends = [
+            [
+                copy(place("input", peer), p.message(r, peer)),
+                {**copy(place("output", r), p.message(r, peer)), "after": [[len(receives), 0]]},
+            ]
+            for peer in p.after(r)
+        ]
+        return [*receives, [sum_up], *sends]
+
+    return p.plan("all_reduce", groups, chunks=ranks, rank={"scratch_chunks": ranks})
+
+
 PLANS: dict[str, tuple[str, Callable[[int, str], str]]] = {
     "all_gather": ("all_gather", all_gather),
     "two_shot": ("all_reduce", two_shot),
     "one_shot": ("all_reduce", one_shot),
     "ring": ("all_reduce", ring),
+    "tree": ("all_reduce", tree),
+    "pairs": ("all_reduce", pairs),
     "after": ("all_reduce", lambda ranks, codec: two_groups(ranks, codec, barrier=False)),
     "barrier": ("all_reduce", lambda ranks, codec: two_groups(ranks, codec, barrier=True)),
     "packets_in_scratch": ("all_reduce", packets_in_scratch),

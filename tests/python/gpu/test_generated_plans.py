@@ -1,4 +1,5 @@
-"""Plans run as generated kernels, between ranks that share a GPU: imported plans, and plans in a communicator's calls.
+"""Plans run as generated kernels, between ranks that share a GPU: imported and scheduled plans, and plans in a
+communicator's calls.
 
 tools/gpu/plans.py tests all steps, value types and alignments.
 """
@@ -29,6 +30,7 @@ for folder in (TREE / "tools" / "gpu", TREE / "tests" / "python" / "plan"):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 ranks_of_tools: Any = importlib.import_module("plan_ranks")
+plan_forms: Any = importlib.import_module("plan_forms")
 sample_plans: Any = importlib.import_module("sample_plans")
 xml: Any = importlib.import_module("msccl_documents")
 mscclpp: Any = importlib.import_module("mscclpp_documents")
@@ -51,6 +53,9 @@ DOCUMENTS: dict[str, Document] = {
     "xml: pairs, LL128": lambda: xml.all_reduce_pairs(4, "LL128"),
     "xml: scatter, 2 ranks": lambda: xml.reduce_scatter_pairs(2),
     "xml: scatter, 4 ranks": lambda: xml.reduce_scatter_pairs(4),
+    "scheduled: tree": lambda: plan_forms.text_of("merged tree", 4, "raw"),
+    "scheduled: instances of a tree, encoded": lambda: plan_forms.text_of("replicated tree", 4, "window"),
+    "scheduled: pairs": lambda: plan_forms.text_of("merged pairs", 4, "raw"),
     "json: get": mscclpp.all_reduce_get,
     "json: packets": mscclpp.all_reduce_packets,
     "json: packets, sent on": lambda: mscclpp.all_reduce_packets("recspkt"),
@@ -98,7 +103,7 @@ def places(operation: str, rank: int, ranks: int, count: int, in_place: bool, bu
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_imported_plans_have_the_results_of_the_operations(name):
+def test_imported_and_scheduled_plans_have_the_results_of_the_operations(name):
     document = DOCUMENTS[name]()
     plan = loading.read((document if isinstance(document, str) else json.dumps(document)).encode(), name)
     assert plan.verify().proved
