@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,7 +14,7 @@ from .._files.atomic import new_file
 from .._native.library import gpu_count
 from .._native.numbers import as_int, as_unsigned
 from .._native.store_structures import STORE_CACHES, STORE_HOSTS, STORE_LAYOUTS
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import BY_NUMBER, ValueType
 from .gpu import DEFAULT_SMS, GpuReaders, current_stream
 from .handle import Handle, choice
@@ -140,9 +141,8 @@ class Store:
         limit = as_unsigned(sms, "sms", 32)
         if not count or not limit:
             raise ValueError(f"max_rows is {count} and sms is {limit}: they must be positive")
-        place = self._place(device, stream)
-        if device is not None or stream is not None or gpu_count():
-            self._readers.prepare(*place, count, limit)
+        if self._has_gpu(device, stream):
+            self._readers.prepare(*self._place(device, stream), count, limit)
 
     def check(self) -> None:
         """Waits for the calls on GPUs, and reports what they have found since the last check.
@@ -176,23 +176,31 @@ class Store:
         device, stream: as for `prepare`.
 
         Waits for the stream. Rows that are updated leave the cache. A graph that was captured before must not run any
-        more. `fetch` does not use the cache. Raises UnsupportedError for the layout "blocks", and without a GPU.
+        more. `fetch` does not use the cache. Raises UnsupportedError for the layout "blocks".
+
+        Without a GPU there is no cache, unless `device` or `stream` is given: then UnsupportedError is raised.
         """
-        place = self._place(device, stream)
         number = choice(policy, STORE_CACHES, "policy")
         count, size = as_unsigned(rows, "rows", 31), as_unsigned(size_bytes, "size_bytes")
         if count and size:
             raise ValueError("rows and size_bytes are both given")
         chosen = None if warm is None else index_array(warm, "warm").reshape(-1)
-        self._readers.set_cache(*place, number, size, count, chosen)
+        if self._layout == "blocks":
+            raise UnsupportedError(f"{self._name} has the layout blocks, which is not cached")
+        if self._has_gpu(device, stream):
+            self._readers.set_cache(*self._place(device, stream), number, size, count, chosen)
         return self.cache_info(device=device, stream=stream)
 
     def cache_info(self, *, device: int | None = None, stream: Any = None) -> CacheInfo:
-        """The cache of a stream, and what it has done. Waits for the stream. Arguments as for `prepare`.
-
-        Raises UnsupportedError without a GPU.
-        """
+        """The cache of a stream, and what it has done. Waits for the stream. Arguments and errors as for `cache`."""
+        if not self._has_gpu(device, stream):
+            return CacheInfo(**dict.fromkeys((field.name for field in fields(CacheInfo)), 0))
         return CacheInfo(**self._readers.cache_info(*self._place(device, stream)))
+
+    @staticmethod
+    def _has_gpu(device: int | None, stream: Any) -> bool:
+        """Whether a call concerns a GPU: one that names none concerns the first one, if there is any."""
+        return device is not None or stream is not None or gpu_count() > 0
 
     def _place(self, device: int | None, stream: Any) -> tuple[int, Any]:
         ordinal = 0 if device is None else as_unsigned(device, "device", 31)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from ctypes import byref, c_void_p
 
 import narrowcast
@@ -67,10 +68,9 @@ def test_a_closed_store_is_an_error(rows):
 def test_calls_for_gpus_say_that_there_is_none(opened):
     if device_count():
         pytest.skip("there is a GPU")
-    opened.prepare()  # has nothing to do
-    for call in (lambda: opened.prepare(device=0), lambda: opened.cache(100), opened.cache_info):
+    for call in (opened.prepare, opened.cache, opened.cache_info):
         with pytest.raises(narrowcast.UnsupportedError, match="CUDA driver"):
-            call()
+            call(device=0)
     opened.check()
     assert opened.counters().bad_indices == 0
     reader = c_void_p()
@@ -78,6 +78,16 @@ def test_calls_for_gpus_say_that_there_is_none(opened):
     with pytest.raises(narrowcast.NarrowcastError, match="ncast_store_reader_create"):
         check(status)
     assert not reader
+
+
+def test_without_a_gpu_nothing_is_prepared_or_cached(opened):
+    if device_count():
+        pytest.skip("there is a GPU")
+    opened.prepare()
+    made = opened.cache(100, "static", warm=[2, 0])
+    assert made == opened.cache_info()
+    assert not any(dataclasses.astuple(made))
+    assert opened.gather([2, 0]).tobytes() == opened.fetch(2, 2, -2).tobytes()
 
 
 def test_options_of_readers_are_checked_before_a_gpu_is_needed(opened):
