@@ -63,5 +63,6 @@ def test_few_groups_are_on_the_gpu_at_a_time():
         before = torch.cuda.memory_allocated()
         model(x)
     torch.cuda.synchronize()
-    # Two outputs, and the weights of the layers that run, come next, and were last.
-    assert torch.cuda.max_memory_allocated() - before < 2.5 * x.nbytes + 3.5 * layer_bytes
+    # The input of a block, the outputs of its layer and of GELU, and the weights of the layers that run, come next, and
+    # were last.
+    assert torch.cuda.max_memory_allocated() - before < 3 * x.nbytes + 3.5 * layer_bytes
