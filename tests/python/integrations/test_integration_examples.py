@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from example_scripts import FOLDER, run_script
 from narrowcast import cuda
 
-ROOT = Path(__file__).parents[3]
-EXAMPLES = sorted((ROOT / "examples" / "integrations").glob("*.py"))
-SECONDS = 240
+EXAMPLES = sorted(FOLDER.glob("*.py"))
 NEED_A_GPU = {"diffusers_groups"}
-NEED_A_MODEL = {"vllm_kv_offload", "vllm_weight_offload"}
+NEED_A_MODEL = {"vllm_kv_offload", "vllm_weight_offload"}  # test_vllm_engine.py runs them
 
 
 def packages(path: Path) -> set[str]:
@@ -27,29 +23,21 @@ def packages(path: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in EXAMPLES if path.stem not in NEED_A_MODEL], ids=lambda path: path.stem
+)
 def test_the_script_runs(path, tmp_path):
-    if path.stem in NEED_A_MODEL:
-        pytest.skip("needs a GPU and a model")
     if path.stem in NEED_A_GPU and not cuda.device_count():
         pytest.skip("needs a GPU")
     missing = sorted(name for name in packages(path) if importlib.util.find_spec(name) is None)
     if missing:
         pytest.skip(f"{', '.join(missing)} is not installed")
-    done = subprocess.run(
-        [sys.executable, path],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = run_script(tmp_path, path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_guide_shows_the_script(path):
-    guides = "".join(page.read_text() for page in (ROOT / "docs" / "guide").glob("*.md"))
+    guides = "".join(page.read_text() for page in (FOLDER.parents[1] / "docs" / "guide").glob("*.md"))
     assert f"examples/integrations/{path.name}" in guides
