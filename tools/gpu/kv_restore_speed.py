@@ -29,7 +29,7 @@ from gather_results import commit, machine
 from narrowcast._bench.samples import sample
 from narrowcast._native import cuda_driver
 from narrowcast._torch.host_memory import HostMemory
-from narrowcast._torch.kv_blocks import EncodedBlocks, Pages
+from narrowcast._torch.kv_blocks import Blocks, EncodedBlocks, Pages
 from narrowcast.integrations.sglang_compression import (
     BatchSpec,
     CompressionBackend,
@@ -138,8 +138,10 @@ def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
         capacity_bytes=int(0.75 * LAYERS * layer_bytes) + (1 << 20),
     )
 
+    numbers = np.arange(blocks)
+
     def store() -> None:
-        encoded.store(0, [(0, block, block) for block in range(blocks)])
+        encoded.store(0, [Blocks(0, numbers, numbers)])
         encoded.wait({0})
         assert all(one.success for one in encoded.finished())
 
@@ -147,10 +149,10 @@ def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
     result["ratio"] = round(encoded.ratio or 1, 4)
     for one in layers:
         one.zero_()
-    places = list(enumerate(order.tolist()))
+    places = order.numpy()
 
     def restore() -> None:
-        encoded.load(1, [(0, new, old) for old, new in places])
+        encoded.load(1, [Blocks(0, places, numbers)])
         encoded.wait({1})
         assert all(one.success for one in encoded.finished())
 

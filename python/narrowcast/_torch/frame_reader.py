@@ -56,7 +56,8 @@ class Batch(NamedTuple):
     out_bytes: int  # room for the values of each
     value_bytes: torch.Tensor  # an int64 for each, which receives the size of its values, or 0 if it is corrupt
     numbers: _Numbers  # any, one for each
-    finish: Callable[[int, int], None]  # enqueues the rest, given the address of the numbers on the GPU, and the stream
+    finish: Callable[[int], None]  # enqueues what follows, given the address of the numbers on the GPU
+    stream: Any  # for all of this
 
 
 class Copy(NamedTuple):
@@ -79,7 +80,7 @@ class Frames:
     """Frames in host memory, for a call. Frames that are adjacent there are copied at once."""
 
     def __init__(self, pointers: _Numbers, wire_bytes: _Numbers) -> None:
-        room = wire_bytes + (-wire_bytes & (ALIGNMENT_BYTES - 1))
+        room = (wire_bytes + (ALIGNMENT_BYTES - 1)) & -ALIGNMENT_BYTES
         ends = room.cumsum()
         self.pointers, self.wire_bytes = pointers, wire_bytes
         self.offsets = ends - room  # of each, if all were end to end
@@ -153,20 +154,21 @@ class FrameReader:
         pointers = np.array([frame.pointer for frame in frames], np.int64)
         wire_bytes = np.array([frame.wire_bytes for frame in frames], np.int64)
         held = Frames(pointers, wire_bytes)
-        self._read(held, decode_each)
+        self._read(held, decode_each, torch.cuda.current_stream(self._device))
 
     def read_batch(self, pointers: _Numbers, wire_bytes: _Numbers, codec: str, prepare: Callable[[], Batch]) -> None:
         """As `read`, for many small frames, but not in graphs.
 
         pointers, wire_bytes: where the frames are in host memory, and their sizes.
         codec: of the frames that are not raw.
-        prepare: returns what else is needed. It is called when the first copies have been enqueued.
+        prepare: returns what else is needed. It is called when the first copies have been enqueued, which wait for
+            nothing on the stream.
         """
         held, total = Frames(pointers, wire_bytes), len(pointers)
         number = workspace_bytes = table = sizes = 0
         decode = library().ncast_cuda_decode_batch
 
-        def copy_table(pieces: list[Piece], slots: list[_Slot]) -> Callable[[Any], None]:
+        def copy_table(pieces: list[Piece], slots: list[_Slot]) -> tuple[Any, Callable[[], None]]:
             nonlocal number, workspace_bytes, table, sizes
             batch = prepare()
             number, sizes = codec_number(codec), batch.value_bytes.data_ptr()
@@ -180,15 +182,15 @@ class FrameReader:
             columns[1], columns[2], columns[3], columns[4] = wire_bytes, batch.outs, batch.out_bytes, batch.numbers
             table = used.copy(self._stream)
 
-            def finish(current: Any) -> None:
-                batch.finish(table + 8 * _COLUMNS * total, current.cuda_stream)
-                used.used.record(current)
+            def finish() -> None:
+                batch.finish(table + 8 * _COLUMNS * total)
+                used.used.record(batch.stream)
 
-            return finish
+            return batch.stream, finish
 
         def decode_together(slot: _Slot, piece: Piece, stream: Any) -> None:
             begin = table + 8 * piece.first
-            statuses, workspace = slot.batch_memory(workspace_bytes)
+            statuses, workspace = slot.batch_memory(workspace_bytes, self._stream)
             check(
                 decode(
                     piece.stop - piece.first,
@@ -206,23 +208,23 @@ class FrameReader:
                 )
             )
 
-        self._read(held, decode_together, copy_table)
+        self._read(held, decode_together, copy_table=copy_table)
 
     def _read(
         self,
         frames: Frames,
         decode: Callable[[_Slot, Piece, Any], None],
-        copy_table: Callable[[list[Piece], list[_Slot]], Callable[[Any], None]] | None = None,
+        current: Any = None,
+        copy_table: Callable[[list[Piece], list[_Slot]], tuple[Any, Callable[[], None]]] | None = None,
     ) -> None:
-        """Copies pieces, and calls `decode` for each, with its stream.
+        """Copies pieces, and calls `decode` for each, with the stream `current`.
 
-        copy_table: called once, when the copies of the first pieces have been enqueued. It returns what is to be called
-        with the stream at the end.
+        copy_table: called once, when the copies of the first pieces have been enqueued. It returns the stream, and what
+        is to be called at the end.
         """
         if not len(frames.wire_bytes):
             return
-        current = torch.cuda.current_stream(self._device)
-        copies, stream = self._stream.cuda_stream, current.cuda_stream
+        copies = self._stream.cuda_stream
         with self._lock, torch.cuda.device(self._device), cuda_driver.on_device(self._device.index):
             self._reserve(int(frames.wire_bytes.max()))
             if self._in_graphs:
@@ -246,16 +248,18 @@ class FrameReader:
             planned = [*ahead, *pieces]
             slots = [self._slots[(self._next + number) % _PIECES] for number in range(len(planned))]
             self._next = (self._next + len(planned)) % _PIECES
-            finish = copy_table(planned, slots) if copy_table else None
+            finish = None
+            if copy_table:
+                current, finish = copy_table(planned, slots)
             for number, (piece, slot) in enumerate(zip(planned, slots, strict=True)):
                 if number >= len(ahead):
                     copy(slot, piece)
                 slot.copied.record(self._stream)
                 current.wait_event(slot.copied)
-                decode(slot, piece, stream)
+                decode(slot, piece, current.cuda_stream)
                 slot.decoded.record(current)
             if finish:
-                finish(current)
+                finish()
 
     def reserve(self, frame_bytes: int) -> None:
         """Allocates staging memory for frames of up to so many bytes."""
@@ -288,11 +292,12 @@ class _Slot:
         """What is added to the offsets of a piece's frames."""
         return int(self.staging.data_ptr() - frames.offsets[piece.first])
 
-    def batch_memory(self, workspace_bytes: int) -> tuple[int, int]:
-        """Addresses of the statuses and of the workspace for a batch."""
+    def batch_memory(self, workspace_bytes: int, stream: Any) -> tuple[int, int]:
+        """Addresses of the statuses and of the workspace for a batch, allocated on the stream of the staging memory."""
         status_bytes = 4 * _PIECE_FRAMES
         if self._batch is None:
-            self._batch = torch.empty(status_bytes + workspace_bytes, dtype=torch.uint8, device=self.staging.device)
+            with torch.cuda.stream(stream):
+                self._batch = torch.empty(status_bytes + workspace_bytes, dtype=torch.uint8, device=self.staging.device)
         return self._batch.data_ptr(), self._batch.data_ptr() + status_bytes
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,15 +18,14 @@ from ..errors import CorruptError
 from ..types import ValueType, value_type
 from .arena import Arena, Piece
 from .encoded import supported_codec
+from .frame_index import FrameIndex
 from .frame_reader import Batch, frame_reader
 from .frame_writer import EncodedRows, FrameWriter
 from .gpu_batches import to_device
-from .kv_transfers import Finished, Lane, StreamLane, ThreadLane
+from .kv_transfers import Finished, Lane, OnStream, StreamLane, ThreadLane
 
 _log = logging.getLogger(__name__)
 _Numbers = npt.NDArray[np.int64]
-_PLACE = struct.Struct("=qq")  # the address and the size of a frame
-_Block = tuple[int, int, Any]  # the group, the block of the KV cache, and the key
 # Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer; the copies of
 # smaller parts waited for the host.
 _STORE_BYTES = 64 << 20
@@ -43,9 +41,12 @@ class Pages:
     page_bytes: int  # the used part of a row
 
 
-class _Stored(NamedTuple):
-    piece: Piece
-    raw_bytes: int
+class Blocks(NamedTuple):
+    """Blocks of a group."""
+
+    group: int
+    numbers: _Numbers  # of the blocks in the KV cache
+    keys: _Numbers  # from 0; memory is kept for all numbers up to the largest one
 
 
 class EncodedBlocks:
@@ -78,12 +79,10 @@ class EncodedBlocks:
         self._device = devices.pop() if devices else torch.device("cpu")
         self._codec, self._threads = supported_codec(codec), threads
         self._arena = Arena(capacity_bytes, device=self._device if self._device.type == "cuda" else None)
-        self._stored: dict[Any, _Stored] = {}
-        self._frames: dict[Any, bytes] = {}  # where they are; joined, they become an array faster than numbers do
+        self._frames = FrameIndex()
         self._rows: dict[int, torch.Tensor] = {}
         self._layouts: dict[int, torch.Tensor] = {}
         self._warned = False
-        self._raw_bytes = 0
         self._writer = FrameWriter(self._device) if self._device.type == "cuda" else None
         self._stores = ThreadLane("store", self._device)
         self._loads = (StreamLane if self._device.type == "cuda" else ThreadLane)("load", self._device)
@@ -92,29 +91,29 @@ class EncodedBlocks:
     @property
     def ratio(self) -> float | None:
         """Wire bytes / raw bytes of the blocks held (smaller is better); None if there are none."""
-        return self._arena.used_bytes / self._raw_bytes if self._raw_bytes else None
+        return self._arena.used_bytes / self._frames.raw_bytes if self._frames.raw_bytes else None
 
     @property
     def used_bytes(self) -> int:
         """Host memory of the blocks held."""
         return self._arena.used_bytes
 
-    def store(self, job: int, blocks: Sequence[_Block]) -> None:
-        """Begins to encode blocks: (group, block of the KV cache, key).
+    def store(self, job: int, blocks: Sequence[Blocks]) -> None:
+        """Begins to encode blocks.
 
         A block with the same key is replaced; no load of it may be in progress. If the transfer fails, none of its keys
         are stored.
         """
         self._stores.submit(job, self._bytes_of(blocks), lambda: self._store(blocks))
 
-    def load(self, job: int, blocks: Sequence[_Block]) -> None:
-        """Begins to decode blocks into the KV cache: (group, block, key).
+    def load(self, job: int, blocks: Sequence[Blocks]) -> None:
+        """Begins to decode blocks into the KV cache.
 
         The transfer fails if a key has not been stored, or its frame is corrupt.
         """
         raw_bytes = self._bytes_of(blocks)
         if isinstance(self._loads, StreamLane):
-            self._loads.submit(job, raw_bytes, self._load_on_gpu(blocks))
+            self._loads.submit(job, raw_bytes, lambda on_stream: self._load_on_gpu(blocks, on_stream))
         else:
             self._loads.submit(job, raw_bytes, lambda: self._load(blocks))
 
@@ -131,23 +130,22 @@ class EncodedBlocks:
         """Waits for all transfers and frees the memory."""
         for lane in self._lanes.values():
             lane.close()
-        for kept in (self._stored, self._frames, self._pages, self._rows, self._layouts):
+        for kept in (self._pages, self._rows, self._layouts):
             kept.clear()
-        self._arena, self._raw_bytes = Arena(0), 0
+        self._arena, self._frames = Arena(0), FrameIndex()
 
-    def _bytes_of(self, blocks: Sequence[_Block]) -> int:
-        if len(self._block_bytes) == 1:
-            return len(blocks) * self._block_bytes[0]
-        return sum(self._block_bytes[group] for group, _, _ in blocks)
+    def _bytes_of(self, blocks: Sequence[Blocks]) -> int:
+        return sum(len(some.keys) * self._block_bytes[some.group] for some in blocks)
 
     def _part_blocks(self, group: int, part_bytes: int) -> int:
         return max(1, part_bytes // max(self._block_bytes[group], 1))
 
     # GPU or CPU to host memory.
 
-    def _store(self, blocks: Sequence[_Block]) -> None:
-        self._forget([key for _, _, key in blocks])  # before, so that their memory can be used again
-        kept: list[tuple[int, Any, Piece]] = []
+    def _store(self, blocks: Sequence[Blocks]) -> None:
+        for some in blocks:
+            self._frames.free(some.keys.tolist())  # before, so that their memory can be used again
+        kept: list[tuple[int, int, Piece]] = []
         try:
             if self._writer is None:
                 for group, rows, keys in self._rows_to_store(blocks):
@@ -159,30 +157,18 @@ class EncodedBlocks:
                 piece.free()
             raise
         for group, key, piece in kept:
-            self._forget([key])  # if it occurs twice
-            raw_bytes = self._block_bytes[group]
-            self._stored[key] = _Stored(piece, raw_bytes)
-            self._frames[key] = _PLACE.pack(piece.tensor.data_ptr(), piece.tensor.numel())
-            self._raw_bytes += raw_bytes
+            self._frames.free([key])  # if it occurs twice
+            self._frames.add(key, piece, self._block_bytes[group])
 
-    def _forget(self, keys: list[Any]) -> None:
-        for key in keys:
-            replaced = self._stored.pop(key, None)
-            if replaced is not None:
-                del self._frames[key]
-                self._raw_bytes -= replaced.raw_bytes
-                replaced.piece.free()
-
-    def _rows_to_store(self, blocks: Sequence[_Block]) -> Iterator[tuple[int, torch.Tensor, list[Any]]]:
+    def _rows_to_store(self, blocks: Sequence[Blocks]) -> Iterator[tuple[int, torch.Tensor, list[int]]]:
         """Blocks in parts: their group, a row for each with its pages end to end, and their keys."""
-        for group in sorted({one[0] for one in blocks}):
-            mine = [(block, key) for number, block, key in blocks if number == group]
+        for group, numbers, keys in blocks:
             count = self._part_blocks(group, _STORE_BYTES)
-            numbers = to_device([block for block, _ in mine], self._device)
-            for first in range(0, len(mine), count):
-                some = numbers[first : first + count]
-                rows = torch.cat([pages.index_select(0, some) for pages in self._pages[group]], dim=1)
-                yield group, rows.view(torch.uint8), [key for _, key in mine[first : first + count]]
+            on_device = to_device(numbers, self._device)
+            for first in range(0, len(keys), count):
+                part = slice(first, first + count)
+                rows = torch.cat([pages.index_select(0, on_device[part]) for pages in self._pages[group]], dim=1)
+                yield group, rows.view(torch.uint8), keys[part].tolist()
 
     def _encoded(self, group: int, rows: torch.Tensor) -> list[Piece]:
         kind = self._types[group].name
@@ -192,16 +178,16 @@ class EncodedBlocks:
             piece.tensor.copy_(torch.from_numpy(frame.view()))
         return pieces
 
-    def _encode_on_gpu(self, writer: FrameWriter, blocks: Sequence[_Block], kept: list[tuple[int, Any, Piece]]) -> None:
+    def _encode_on_gpu(self, writer: FrameWriter, blocks: Sequence[Blocks], kept: list[tuple[int, int, Piece]]) -> None:
         """Adds what is stored to `kept`. A part is copied while the next one is encoded."""
 
-        def copy(group: int, keys: list[Any], encoded: EncodedRows) -> None:
+        def copy(group: int, keys: list[int], encoded: EncodedRows) -> None:
             pieces = [self._allocate(size) for size in encoded.sizes()]
             kept.extend((group, *one) for one in zip(keys, pieces, strict=True))
             writer.copy(encoded, [piece.tensor for piece in pieces])
 
         try:
-            before: tuple[int, list[Any], EncodedRows] | None = None
+            before: tuple[int, list[int], EncodedRows] | None = None
             for group, rows, keys in self._rows_to_store(blocks):
                 encoded = writer.encode(rows, self._types[group], self._codec)
                 if before:
@@ -225,73 +211,69 @@ class EncodedBlocks:
 
     # Back.
 
-    def _load(self, blocks: Sequence[_Block]) -> None:
-        for group in sorted({one[0] for one in blocks}):
-            mine = [one for one in blocks if one[0] == group]
-            frames = [self._stored[key].piece.tensor for _, _, key in mine]
-            numbers = torch.tensor([block for _, block, _ in mine], dtype=torch.int64)
+    def _load(self, blocks: Sequence[Blocks]) -> None:
+        for group, numbers, keys in blocks:
+            frames = [self._frames[key].piece.tensor for key in keys.tolist()]
+            places = torch.from_numpy(numbers)
             count = self._part_blocks(group, _LOAD_BYTES)
             rows = self._rows_of(group)
-            for first in range(0, len(mine), count):
+            for first in range(0, len(keys), count):
                 some = frames[first : first + count]
                 decode_batch(some, outs=list(rows[: len(some)]), threads=self._threads)
                 begin = 0
                 for pages in self._pages[group]:
                     end = begin + pages.shape[1] * pages.element_size()
                     part = rows[: len(some), begin:end].view(pages.dtype)
-                    pages.index_copy_(0, numbers[first : first + count], part)
+                    pages.index_copy_(0, places[first : first + count], part)
                     begin = end
 
-    def _load_on_gpu(self, blocks: Sequence[_Block]) -> Iterator[Callable[[], None] | None]:
-        """Enqueues a part at each step. On the host, what is done before the first copy takes as long as copying 5 MB,
-        so most is left until after it.
+    def _load_on_gpu(self, blocks: Sequence[Blocks], on_stream: OnStream) -> Iterator[Callable[[], None] | None]:
+        """Enqueues a part at each step. On the host, what is done before the first copy takes as long as copying some
+        MB, so most is left until after it.
         """
-        sizes = _Sizes(len(blocks), self._device)
-        for held in self._groups_held(blocks):
+        sizes = _Sizes(sum(len(some.keys) for some in blocks), self._device)
+        for some in blocks:
+            held = self._held(some)
             begin = 0
             for end in _ends_of_parts(len(held.order), self._block_bytes[held.group]):
-                self._decode_on_gpu(held, slice(begin, end), sizes)
+                self._decode_on_gpu(held, slice(begin, end), sizes, on_stream)
                 begin = end
                 yield None
-        yield sizes.verifier()
+        with on_stream() as stream:
+            verify = sizes.verifier(stream)
+        yield verify
 
-    def _groups_held(self, blocks: Sequence[_Block]) -> list[_Held]:
-        if len(self._block_bytes) == 1 and blocks:
-            return [self._held(0, blocks)]  # checked later
-        found: dict[int, list[_Block]] = {}
-        for one in blocks:
-            found.setdefault(one[0], []).append(one)
-        return [self._held(group, found[group]) for group in sorted(found)]
-
-    def _held(self, group: int, blocks: Sequence[_Block]) -> _Held:
-        places = np.frombuffer(b"".join([self._frames[key] for _, _, key in blocks]), np.int64).reshape(-1, 2)
-        pointers, wire_bytes = places.T.copy()  # end to end, what follows is faster
+    def _held(self, blocks: Blocks) -> _Held:
+        pointers, wire_bytes = self._frames.places(blocks.keys)
         # In the order of the host memory: neighbours are copied at once.
         order = pointers.argsort()
-        return _Held(group, blocks, order, pointers[order], wire_bytes[order])
+        return _Held(blocks.group, blocks.numbers, order, pointers[order], wire_bytes[order])
 
-    def _decode_on_gpu(self, held: _Held, part: slice, sizes: _Sizes) -> None:
+    def _decode_on_gpu(self, held: _Held, part: slice, sizes: _Sizes, on_stream: OnStream) -> None:
         row_bytes, count = self._block_bytes[held.group], part.stop - part.start
 
         def prepare() -> Batch:
-            rows = self._rows_of(held.group).data_ptr()
+            with on_stream() as stream:
+                rows = self._rows_of(held.group).data_ptr()
+                layout = self._layout_of(held.group).data_ptr()
+                value_bytes = sizes.some(count, row_bytes)
             places = rows + row_bytes * np.arange(count, dtype=np.int64)
-            blocks = held.all_numbers()[part]
+            blocks = held.numbers[held.order[part]]
             cache_blocks = min(len(pages) for pages in self._pages[held.group])
             absent = blocks[(blocks < 0) | (blocks >= cache_blocks)]
             if len(absent):
                 raise IndexError(f"the KV cache has {cache_blocks} blocks, and no block {absent[0]}")
-            pages, layout = len(self._pages[held.group]), self._layout_of(held.group).data_ptr()
+            pages = len(self._pages[held.group])
 
-            def scatter(numbers: int, stream: Any) -> None:
+            def scatter(numbers: int) -> None:
                 strides, offsets = layout + 8 * pages, layout + 16 * pages
                 check(
                     library().ncast_cuda_scatter_pages(
-                        count, rows, numbers, pages, layout, strides, offsets, None, stream
+                        count, rows, numbers, pages, layout, strides, offsets, None, stream.cuda_stream
                     )
                 )
 
-            return Batch(places, row_bytes, sizes.some(count, row_bytes), blocks, scatter)
+            return Batch(places, row_bytes, value_bytes, blocks, scatter, stream)
 
         frame_reader(self._device).read_batch(held.pointers[part], held.wire_bytes[part], self._codec, prepare)
 
@@ -312,25 +294,14 @@ class EncodedBlocks:
         return self._layouts[group]
 
 
-@dataclass
-class _Held:
+class _Held(NamedTuple):
     """Blocks of a group that are loaded."""
 
     group: int
-    blocks: Sequence[_Block]  # as the caller listed them
+    numbers: _Numbers  # of the blocks in the KV cache, as the caller listed them
     order: _Numbers  # of the host memory
     pointers: _Numbers  # in this order
     wire_bytes: _Numbers
-    _ordered: _Numbers | None = None
-
-    def all_numbers(self) -> _Numbers:
-        """Of the blocks in the KV cache, in this order."""
-        if self._ordered is None:
-            others = [group for group, _, _ in self.blocks if group != self.group]
-            if others:
-                raise IndexError(f"no group {others[0]}")
-            self._ordered = np.array([number for _, number, _ in self.blocks], np.int64)[self.order]
-        return self._ordered
 
 
 class _Sizes:
@@ -351,14 +322,14 @@ class _Sizes:
         self._used += count
         return self._on_gpu[here]
 
-    def verifier(self) -> Callable[[], None]:
+    def verifier(self, stream: Any) -> Callable[[], None]:
         """Enqueues copying the sizes to the host. Returns a function that raises if they are not those expected."""
         if self._on_gpu is None:
             return lambda: None
         copied = torch.empty(self._count, dtype=torch.int64, pin_memory=self._on_gpu.is_cuda)
-        stream = torch.cuda.current_stream(self._device).cuda_stream
         with cuda_driver.on_device(self._device.index):
-            cuda_driver.copy_to_host_later(copied.data_ptr(), self._on_gpu.data_ptr(), 8 * self._count, stream)
+            pointers = copied.data_ptr(), self._on_gpu.data_ptr()
+            cuda_driver.copy_to_host_later(*pointers, 8 * self._count, stream.cuda_stream)
         found = copied.numpy()
 
         def verify() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 _log = logging.getLogger(__name__)
+# Makes the stream of a lane current, after the work that the caller had enqueued.
+OnStream = Callable[[], contextlib.AbstractContextManager[Any]]
+Verify = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -88,24 +92,22 @@ class StreamLane:
     """Transfers that are enqueued on a stream of a GPU in parts: the first one by the caller, because a thread begins
     late, and the others by a thread, because they may have to wait for room in the queue.
 
-    Transfers are iterators that enqueue a part at each step. The last step yields a function that is called when the
-    stream is done, and raises if the transfer failed.
+    A transfer is given a function to enter the stream, and returns an iterator that enqueues a part at each step. The
+    last step yields a function that is called when the stream is done, and raises if the transfer failed.
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"narrowcast-kv-{name}")
         self._device, self._stream = device, torch.cuda.Stream(device)
-        self._ready = torch.cuda.Event()
-        self._events: list[tuple[Any, Any]] = []  # that no transfer uses: making them takes longer than a copy
+        self._events: list[_Events] = []  # that no transfer uses: making them takes longer than a copy
         self._jobs: dict[int, _Enqueued] = {}
         self._last: Future[None] | None = None
 
-    def submit(self, job: int, raw_bytes: int, transfer: Iterator[Callable[[], None] | None]) -> None:
-        events = self._events.pop() if self._events else _timing_events()
-        one = self._jobs[job] = _Enqueued(job, raw_bytes, transfer, self._stream, events)
+    def submit(self, job: int, raw_bytes: int, transfer: Callable[[OnStream], Iterator[Verify | None]]) -> None:
+        events = self._events.pop() if self._events else _Events.made()
         # The model may still be zeroing the blocks.
-        self._ready.record(torch.cuda.current_stream(self._device))
-        self._stream.wait_event(self._ready)
+        events.ready.record(torch.cuda.current_stream(self._device))
+        one = self._jobs[job] = _Enqueued(job, raw_bytes, transfer, self._stream, events)
         if self._last is None or self._last.done():
             one.advance()
         if not one.is_enqueued:
@@ -127,42 +129,57 @@ class StreamLane:
         self._stream.synchronize()
 
 
-def _timing_events() -> tuple[Any, Any]:
-    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+class _Events(NamedTuple):
+    """Of a transfer: when it may begin, when it begins, and when it ends."""
+
+    ready: Any
+    begin: Any
+    end: Any
+
+    @classmethod
+    def made(cls) -> _Events:
+        return cls(torch.cuda.Event(), *(torch.cuda.Event(enable_timing=True) for _ in range(2)))
 
 
 class _Enqueued:
-    """A transfer of a StreamLane. events: for its begin and its end."""
+    """A transfer of a StreamLane."""
 
     def __init__(
         self,
         job: int,
         raw_bytes: int,
-        transfer: Iterator[Callable[[], None] | None],
+        transfer: Callable[[OnStream], Iterator[Verify | None]],
         stream: Any,
-        events: tuple[Any, Any],
+        events: _Events,
     ) -> None:
         self.is_enqueued = False
-        self.events = self._begin, self._end = events
+        self.events = events
         self.rest: Future[None] | None = None  # the thread's part
-        self._job, self._raw_bytes, self._transfer, self._stream = job, raw_bytes, transfer, stream
-        self._verify: Callable[[], None] | None = None  # None: enqueuing failed
+        self._job, self._raw_bytes, self._stream = job, raw_bytes, stream
+        self._steps = transfer(self._on_stream)
+        self._verify: Verify | None = None  # None: enqueuing failed
         self._has_begun = False
+
+    @contextlib.contextmanager
+    def _on_stream(self) -> Iterator[Any]:
+        if not self._has_begun:
+            self._has_begun = True
+            self._stream.wait_event(self.events.ready)
+            self.events.begin.record(self._stream)
+        with torch.cuda.stream(self._stream):
+            yield self._stream
 
     def advance(self) -> None:
         """Enqueues a part."""
-        with torch.cuda.stream(self._stream):
-            if not self._has_begun:
-                self._has_begun = True
-                self._begin.record(self._stream)
-            try:
-                self._verify = next(self._transfer)
-                self.is_enqueued = self._verify is not None
-            except Exception:
-                _failed(self._job)
-                self.is_enqueued = True
-            if self.is_enqueued:
-                self._end.record(self._stream)
+        try:
+            self._verify = next(self._steps)
+            self.is_enqueued = self._verify is not None
+        except Exception:
+            _failed(self._job)
+            self.is_enqueued = True
+        if self.is_enqueued:
+            with self._on_stream():
+                self.events.end.record(self._stream)
 
     def enqueue(self) -> None:
         while not self.is_enqueued:
@@ -171,15 +188,15 @@ class _Enqueued:
     def has_ended(self) -> bool:
         if self.rest is not None and not self.rest.done():
             return False
-        return bool(self._end.query())
+        return bool(self.events.end.query())
 
     def wait(self) -> None:
         if self.rest is not None:
             self.rest.result()
-        self._end.synchronize()
+        self.events.end.synchronize()
 
     def result(self) -> Finished:
-        seconds = self._begin.elapsed_time(self._end) / 1e3
+        seconds = self.events.begin.elapsed_time(self.events.end) / 1e3
         try:
             if self._verify is not None:
                 self._verify()

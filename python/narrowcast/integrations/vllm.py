@@ -16,12 +16,13 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from vllm.v1.kv_offload import base
 from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec
 from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
 
-from .._torch.kv_blocks import EncodedBlocks, Pages
+from .._torch.kv_blocks import Blocks, EncodedBlocks, Pages
 from .._torch.kv_transfers import Finished
 
 __all__ = ["EncodedOffloadingSpec"]
@@ -105,24 +106,24 @@ class EncodedOffloadingSpec(CPUOffloadingSpec):  # type: ignore[misc]
         yield CPULoadStoreSpec, base.GPULoadStoreSpec, _Handler(blocks, self.block_size_factor, "load")
 
 
-def _transfers(gpu: Any, host: Any, factor: int) -> list[tuple[int, int, tuple[int, int, int]]]:
-    """Group, GPU block and key of each block of a transfer.
+def _transfers(gpu: Any, host: Any, factor: int) -> list[Blocks]:
+    """The blocks of a transfer. Their keys are the numbers of blocks in host memory.
 
     A chunk in host memory has `factor` blocks of the GPU. A transfer may begin and end in the middle of one.
     """
+    numbers, chunks = (np.asarray(one.block_ids, np.int64) for one in (gpu, host))
     found = []
-    gpu_blocks, chunks = gpu.block_ids.tolist(), host.block_ids.tolist()
     first_block = first_chunk = 0
     for group, (size, index) in enumerate(zip(gpu.group_sizes, gpu.block_indices, strict=True)):
         skip = index % factor
-        for i in range(size):
-            chunk, part = divmod(skip + i, factor)
-            found.append((group, gpu_blocks[first_block + i], (group, chunks[first_chunk + chunk], part)))
-        first_block += size
-        first_chunk += -(-(skip + size) // factor) if size else 0
-    if (first_block, first_chunk) != (len(gpu_blocks), len(chunks)):
+        end_block = first_block + size
+        end_chunk = first_chunk + (-(-(skip + size) // factor) if size else 0)
+        in_host = factor * chunks[first_chunk:end_chunk, None] + np.arange(factor)
+        found.append(Blocks(group, numbers[first_block:end_block], in_host.reshape(-1)[skip : skip + size]))
+        first_block, first_chunk = end_block, end_chunk
+    if (first_block, first_chunk) != (len(numbers), len(chunks)):
         raise ValueError(
-            f"{len(gpu_blocks)} GPU blocks and {len(chunks)} chunks do not match groups of {list(gpu.group_sizes)}"
+            f"{len(numbers)} GPU blocks and {len(chunks)} chunks do not match groups of {list(gpu.group_sizes)}"
         )
     return found
 

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 if not torch.cuda.is_available():
     pytest.skip("this torch has no CUDA", allow_module_level=True)
 
+from kv_lists import blocks_of  # noqa: E402
 from narrowcast._torch.kv_blocks import EncodedBlocks, Pages  # noqa: E402
 
 BLOCKS, LAYERS = 64, 4
@@ -26,11 +27,11 @@ def test_blocks_come_back_with_the_same_bits(dtype, page_bytes):
         [[Pages(one, page_bytes) for one in tensors]], dtype=dtype, capacity_bytes=BLOCKS * LAYERS * page_bytes
     )
     order = torch.randperm(BLOCKS).tolist()
-    blocks.store(1, [(0, block, block) for block in range(BLOCKS)])
+    blocks.store(1, blocks_of([(0, block, block) for block in range(BLOCKS)]))
     blocks.wait({1})
     for one in tensors:
         one.zero_()
-    blocks.load(2, [(0, new, old) for old, new in enumerate(order)])
+    blocks.load(2, blocks_of([(0, new, old) for old, new in enumerate(order)]))
     blocks.wait({2})
     assert [one.success for one in blocks.finished()] == [True, True]
     for one, before in zip(tensors, expected, strict=True):
@@ -45,9 +46,9 @@ def test_a_store_waits_for_the_model():
     blocks = EncodedBlocks([[Pages(tensor, 1 << 16)]], dtype="bfloat16", capacity_bytes=1 << 20)
     torch.cuda._sleep(200_000_000)
     tensor[0] = 7  # written after the wait, on the same stream
-    blocks.store(1, [(0, 0, "a")])
+    blocks.store(1, blocks_of([(0, 0, 0)]))
     blocks.wait({1})
-    blocks.load(2, [(0, 1, "a")])
+    blocks.load(2, blocks_of([(0, 1, 0)]))
     blocks.wait({2})
     assert (tensor[1] == 7).all()
     blocks.close()
@@ -57,7 +58,7 @@ def stored(tensors, page_bytes, capacity_bytes):
     blocks = EncodedBlocks(
         [[Pages(one, page_bytes) for one in tensors]], dtype="bfloat16", capacity_bytes=capacity_bytes
     )
-    blocks.store(1, [(0, block, block) for block in range(BLOCKS)])
+    blocks.store(1, blocks_of([(0, block, block) for block in range(BLOCKS)]))
     blocks.wait({1})
     assert [one.success for one in blocks.finished()] == [True]
     return blocks
@@ -74,7 +75,7 @@ def test_large_transfers_are_split(monkeypatch, capacity_bytes):
     for one in tensors:
         one.zero_()
     order = torch.randperm(BLOCKS).tolist()
-    blocks.load(2, [(0, new, old) for new, old in enumerate(order)])
+    blocks.load(2, blocks_of([(0, new, old) for new, old in enumerate(order)]))
     blocks.wait({2})
     assert all(torch.equal(one, before[order]) for one, before in zip(tensors, expected, strict=True))
     blocks.close()
@@ -83,12 +84,12 @@ def test_large_transfers_are_split(monkeypatch, capacity_bytes):
 def test_a_damaged_block_fails_its_transfer(caplog):
     tensors = [torch.randn(BLOCKS, 1 << 14, device="cuda").bfloat16().view(torch.int8)]
     blocks = stored(tensors, 1 << 15, 1 << 24)
-    blocks._stored[7].piece.tensor[:8] = 0
-    blocks.load(2, [(0, block, block) for block in range(BLOCKS)])
+    blocks._frames[7].piece.tensor[:8] = 0
+    blocks.load(2, blocks_of([(0, block, block) for block in range(BLOCKS)]))
     blocks.wait({2})
     assert [one.success for one in blocks.finished()] == [False]
     assert "overwritten" in caplog.text
-    blocks.load(3, [(0, 7, 8)])
+    blocks.load(3, blocks_of([(0, 7, 8)]))
     blocks.wait({3})
     assert [one.success for one in blocks.finished()] == [True]
     assert torch.equal(tensors[0][7], tensors[0][8])

@@ -79,10 +79,10 @@ def test_batches_are_decoded_between_copies(streams, monkeypatch, eager, piece_b
         sizes = torch.full((len(values),), -1)
         rows, copied = torch.arange(40).flip(0), torch.zeros(40, dtype=torch.int64)
 
-        def finish(numbers, stream, copied=copied):
-            stream.enqueue(lambda: ctypes.memmove(copied.data_ptr(), numbers, copied.nbytes))
+        def finish(numbers, copied=copied):
+            streams.main.enqueue(lambda: ctypes.memmove(copied.data_ptr(), numbers, copied.nbytes))
 
-        batch = Batch(addresses(outs), 2 * (500 + 37 * 39), sizes, rows.numpy(), finish)
+        batch = Batch(addresses(outs), 2 * (500 + 37 * 39), sizes, rows.numpy(), finish, streams.main)
         reader.read_batch(*places, "window", lambda batch=batch: batch)
         found.append((outs, sizes, copied))
     streams.run()
@@ -100,7 +100,7 @@ def test_a_batch_reports_damaged_frames(streams):
     sizes = torch.full((5,), -1)
     reader = FrameReader(CPU)
     places = places_of(one.host_frames[0] for one in entries)
-    batch = Batch(addresses(outs), 12_000, sizes, np.zeros(5, np.int64), lambda *_: None)
+    batch = Batch(addresses(outs), 12_000, sizes, np.zeros(5, np.int64), lambda _: None, streams.main)
     reader.read_batch(*places, "window", lambda: batch)
     streams.run()
     assert sizes.tolist() == [12_000, 12_000, 0, 12_000, 12_000]

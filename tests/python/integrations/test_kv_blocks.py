@@ -7,11 +7,14 @@ import random
 import weakref
 from concurrent.futures import Executor, Future
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from kv_lists import blocks_of  # noqa: E402
 from narrowcast._torch.arena import Arena  # noqa: E402
+from narrowcast._torch.frame_index import FrameIndex  # noqa: E402
 from narrowcast._torch.frame_reader import frame_reader  # noqa: E402
 from narrowcast._torch.kv_blocks import EncodedBlocks, Pages, _ends_of_parts  # noqa: E402
 from narrowcast._torch.kv_transfers import StreamLane  # noqa: E402
@@ -25,8 +28,8 @@ def cache(dtype=torch.bfloat16, page_bytes=PAGE_BYTES) -> torch.Tensor:
     return values.to(dtype).view(torch.int8)
 
 
-def run(blocks: EncodedBlocks, direction: str, job: int, which: list[tuple[int, int, object]]) -> bool:
-    getattr(blocks, direction)(job, which)
+def run(blocks: EncodedBlocks, direction: str, job: int, which: list[tuple[int, int, int]]) -> bool:
+    getattr(blocks, direction)(job, blocks_of(which))
     blocks.wait({job})
     (done,) = blocks.finished()
     assert done.job == job
@@ -60,11 +63,11 @@ def test_blocks_come_back_with_the_same_bits(dtype):
     expected = [one.clone() for one in tensors]
     groups = [[Pages(tensors[0], PAGE_BYTES), Pages(tensors[1], PAGE_BYTES - 256)], [Pages(tensors[2], PAGE_BYTES)]]
     blocks = EncodedBlocks(groups, dtype=dtype, capacity_bytes=1 << 20)
-    saved = [(0, 3, "a"), (0, 5, "b"), (1, 3, "c")]
+    saved = [(0, 3, 6), (0, 5, 0), (1, 3, 90)]
     assert run(blocks, "store", 1, saved)
     for one in tensors:
         one.zero_()
-    assert run(blocks, "load", 2, [(0, 7, "a"), (0, 1, "b"), (1, 0, "c")])
+    assert run(blocks, "load", 2, [(0, 7, 6), (0, 1, 0), (1, 0, 90)])
     assert torch.equal(tensors[0][[7, 1]], expected[0][[3, 5]])
     assert torch.equal(tensors[1][[7, 1], :-256], expected[1][[3, 5], :-256])
     assert not tensors[1][:, -256:].any()
@@ -88,10 +91,10 @@ def test_replaced_blocks_free_their_memory():
     blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 16)
     for job in range(100):
         tensor[0].copy_(tensor[job % BLOCKS].clone())
-        assert run(blocks, "store", job, [(0, 0, "key")])
+        assert run(blocks, "store", job, [(0, 0, 5)])
     assert blocks.used_bytes <= 2 * PAGE_BYTES
     expected = tensor[0].clone()
-    assert run(blocks, "load", 100, [(0, 1, "key")])
+    assert run(blocks, "load", 100, [(0, 1, 5)])
     assert torch.equal(tensor[1], expected)
 
 
@@ -101,8 +104,8 @@ def test_replaced_blocks_make_room_for_the_new_ones(caplog):
     for job in range(3):
         assert run(blocks, "store", job, [(0, i, i) for i in range(BLOCKS)])
     assert not [one for one in caplog.records if "do not fit" in one.message]
-    assert run(blocks, "store", 3, [(0, 0, "twice"), (0, 1, "twice")])
-    assert run(blocks, "load", 4, [(0, 2, "twice")])
+    assert run(blocks, "store", 3, [(0, 0, 100), (0, 1, 100)])
+    assert run(blocks, "load", 4, [(0, 2, 100)])
     assert torch.equal(tensor[2], tensor[1])
     blocks.close()
     assert blocks.used_bytes == 0
@@ -134,12 +137,12 @@ def test_large_transfers_are_split(monkeypatch):
 def test_a_missing_or_damaged_block_fails_its_transfer_only(caplog):
     tensor = cache()
     blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
-    assert run(blocks, "store", 1, [(0, 0, "a"), (0, 1, "b")])
-    assert not run(blocks, "load", 2, [(0, 5, "missing")])
-    blocks._stored["a"].piece.tensor[100] ^= 1
-    assert not run(blocks, "load", 3, [(0, 5, "a")])
+    assert run(blocks, "store", 1, [(0, 0, 3), (0, 1, 4)])
+    assert not run(blocks, "load", 2, [(0, 5, 2)])
+    blocks._frames[3].piece.tensor[100] ^= 1
+    assert not run(blocks, "load", 3, [(0, 5, 3)])
     assert "CorruptError" in caplog.text
-    assert run(blocks, "load", 4, [(0, 5, "b")])
+    assert run(blocks, "load", 4, [(0, 5, 4)])
     assert torch.equal(tensor[5], tensor[1])
 
 
@@ -148,6 +151,15 @@ class AtOnce(Executor):
         done = Future()
         done.set_result(function())
         return done
+
+
+def on_a_stream(monkeypatch, blocks):
+    """Loads of the blocks run on simulated streams from now on, which are returned."""
+    streams = simulate(monkeypatch)
+    frame_reader.cache_clear()
+    blocks._loads = blocks._lanes["load"] = StreamLane("load", torch.device("cpu"))
+    monkeypatch.setattr(blocks._loads, "_thread", AtOnce())  # simulated streams belong to one thread
+    return streams
 
 
 @pytest.mark.parametrize("eager", ["copies", "decoding"])
@@ -163,33 +175,63 @@ def test_loads_on_a_stream_bring_every_block_back(monkeypatch, caplog, eager):
     assert run(blocks, "store", 1, both)
     for one in tensors:
         one.zero_()
-    streams = simulate(monkeypatch)
-    streams.main_is_late = eager == "decoding"
-    frame_reader.cache_clear()
-    blocks._loads = blocks._lanes["load"] = StreamLane("load", torch.device("cpu"))
-    monkeypatch.setattr(blocks._loads, "_thread", AtOnce())  # simulated streams belong to one thread
-    blocks.load(2, both[:31])
-    blocks.load(3, both[31:])
+    on_a_stream(monkeypatch, blocks).main_is_late = eager == "decoding"
+    blocks.load(2, blocks_of(both[:31]))
+    blocks.load(3, blocks_of(both[31:]))
     blocks.load(4, [])
     blocks.wait({2, 3, 4})
     assert [(one.job, one.success) for one in blocks.finished()] == [(2, True), (3, True), (4, True)]
     assert all(torch.equal(one, before) for one, before in zip(tensors, expected, strict=True))
-    blocks.load(8, [(0, BLOCKS, 0)])
-    blocks.load(9, [(0, 0, 0), (0, -1, 2)])
+    blocks.load(8, blocks_of([(0, BLOCKS, 0)]))
+    blocks.load(9, blocks_of([(0, 0, 0), (0, -1, 2)]))
     blocks.wait({8, 9})
     assert [(one.job, one.success) for one in blocks.finished()] == [(8, False), (9, False)]
     assert f"no block {BLOCKS}" in caplog.text
     assert all(torch.equal(one, before) for one, before in zip(tensors, expected, strict=True))
-    blocks.load(5, [(0, 0, "missing")])
-    blocks._stored[7].piece.tensor[100] ^= 1
-    blocks.load(6, both)
-    blocks.load(7, both[8:])
+    blocks.load(5, blocks_of([(0, 0, 1000)]))
+    blocks._frames[7].piece.tensor[100] ^= 1
+    blocks.load(6, blocks_of(both))
+    blocks.load(7, blocks_of(both[8:]))
     blocks.wait({5, 6, 7})
     assert [(one.job, one.success) for one in blocks.finished()] == [(5, False), (6, False), (7, True)]
-    assert "missing" in caplog.text
+    assert "keys from 1000" in caplog.text
     assert "overwritten" in caplog.text
     blocks.close()
     frame_reader.cache_clear()
+
+
+def test_a_load_waits_for_what_its_caller_enqueued(monkeypatch):
+    tensor = cache()
+    blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
+    assert run(blocks, "store", 1, [(0, 0, 0), (0, 1, 1)])
+    streams = on_a_stream(monkeypatch, blocks)
+    streams.main_is_late = True
+    for job, which in enumerate(([(0, 5, 0)], [(0, 6, 1), (0, 7, 0)])):
+        streams.main.enqueue(tensor[5:8].zero_)
+        blocks.load(job, blocks_of(which))
+        blocks.wait({job})
+        assert [one.success for one in blocks.finished()] == [True]
+        streams.run()
+        assert all(torch.equal(tensor[new], tensor[old]) for _, new, old in which)
+    frame_reader.cache_clear()
+
+
+def test_frames_are_found_by_their_keys():
+    arena, index, pieces = Arena(1 << 16), FrameIndex(), {}
+    for key in (3, 0, 40, 7):
+        pieces[key] = arena.allocate(100 + key)
+        index.add(key, pieces[key], 1000 + key)
+    index.free([0, 1, 1000])
+    assert index.raw_bytes == 1003 + 1040 + 1007
+    assert arena.used_bytes == 128 + 256 + 128
+    pointers, wire_bytes = index.places(np.array([40, 3, 40]))
+    assert pointers.tolist() == [pieces[key].tensor.data_ptr() for key in (40, 3, 40)]
+    assert wire_bytes.tolist() == [140, 103, 140]
+    assert index[7].piece is pieces[7]
+    assert [len(one) for one in index.places(np.zeros(0, np.int64))] == [0, 0]
+    for absent in ([0], [3, 39], [3, 1000], [-1, 3]):
+        with pytest.raises(KeyError):
+            index.places(np.array(absent))
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 63, 64, 65, 1000])
@@ -210,7 +252,7 @@ def test_an_unknown_codec_is_an_error_at_once():
 
 def test_closing_frees_the_memory():
     blocks = EncodedBlocks([[Pages(cache(), PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
-    assert run(blocks, "store", 1, [(0, 0, "a")])
+    assert run(blocks, "store", 1, [(0, 0, 0)])
     memory = weakref.ref(blocks._arena._memory)
     blocks.close()
     assert memory() is None
