@@ -13,8 +13,12 @@ import sys
 from pathlib import Path
 
 import narrowcast
+import numpy as np
 import pytest
+from guide_pieces import GUIDE, SETTINGS, pieces
+from narrowcast import cuda
 from narrowcast._native.library import library_path
+from thread_ranks import on_ranks, succeed
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120
@@ -184,6 +188,41 @@ def test_the_programs_about_limits_and_scratch_run(start):
     assert start("scratch.py", [[sys.executable]]) == [f"{rank} True" for rank in range(RANKS)]
     with narrowcast.LocalRanks(RANKS) as comms:
         assert 1 << 20 < comms[0].counters().scratch_bytes <= 4 << 20
+
+
+# Pieces of programs.
+
+SECTIONS = {
+    (page.stem, heading): blocks for page in sorted(GUIDE.glob("*.md")) for heading, blocks in pieces(page).items()
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: f"{section[0]}-{section[1]}".lower())
+def test_the_pieces_of_a_section_run(section, tmp_path, monkeypatch):
+    setting = SETTINGS[section]
+    if setting.on_gpu and not cuda.device_count():
+        pytest.skip("needs a GPU")
+    for name in setting.needs:
+        pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", **free_ports()}.items():
+        monkeypatch.setenv(name, value)
+    device = "cuda" if cuda.device_count() else "cpu"
+    names = {"DEVICE": device, "narrowcast": narrowcast, "np": np}
+
+    def run(more):
+        for part in (setting.before, *SECTIONS[section], setting.after):
+            text = part if device == "cuda" else re.sub('"cuda(:0)?"', '"cpu"', part)
+            exec(compile(text, str(section), "exec"), more)
+
+    if setting.ranks:
+        succeed(on_ranks(setting.ranks, lambda comm: run({**names, "comm": comm})))
+    else:
+        run(names)
+
+
+def test_settings_are_those_of_sections():
+    assert SECTIONS.keys() == SETTINGS.keys()
 
 
 # Links.
