@@ -212,7 +212,7 @@ class GroupEmitter {
     const auto is_stored = [](const Place& place) { return place.kind == Place::Kind::local && !place.packets; };
     const auto add_stores = [&] {
       for (const Place& place : item.to)
-        if (is_stored(place)) to.add("w.store(q[0]);", {chunk(place)});
+        if (is_stored(place)) to.lines.push_back({.text = "w.store(q[0]);", .words = {chunk(place)}, .is_short = true});
     };
     if (from == nullptr) add_stores();
     if (std::ranges::any_of(item.to, [](const Place& place) { return place.coded; }))

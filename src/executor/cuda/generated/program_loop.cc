@@ -43,16 +43,16 @@ bool ProgramLoop::find_steps(const ItemCode& item, std::vector<bool>* found) con
   return true;
 }
 
-// Makes the shortest sequence that contains both the steps and the item's lines.
+// Makes the sequence with the least code that contains both the steps and the item's lines.
 void ProgramLoop::insert_steps(const ItemCode& item) {
   const std::vector<Line>& lines = item.lines;
   const bool is_first = steps_.empty();
-  // common[i][j]: how many the first i steps and the first j lines have in common at most.
+  // common[i][j]: how much code the first i steps and the first j lines have in common at most. Short lines count half.
   std::vector common(steps_.size() + 1, std::vector<size_t>(lines.size() + 1));
   for (size_t i = 1; i <= steps_.size(); ++i)
     for (size_t j = 1; j <= lines.size(); ++j)
-      common[i][j] =
-          has(steps_[i - 1], lines[j - 1]) ? common[i - 1][j - 1] + 1 : std::max(common[i - 1][j], common[i][j - 1]);
+      common[i][j] = has(steps_[i - 1], lines[j - 1]) ? common[i - 1][j - 1] + (lines[j - 1].is_short ? 1 : 2)
+                                                      : std::max(common[i - 1][j], common[i][j - 1]);
   std::vector<Step> merged;  // from the last one
   for (size_t i = steps_.size(), j = lines.size(); i != 0 || j != 0;) {
     if (i != 0 && j != 0 && has(steps_[i - 1], lines[j - 1])) {
