@@ -88,16 +88,22 @@ class PlanPayloads : public PlanPlaces<Settings> {
   }
   // Starts to load what the item's head says, into the buffer that is not current.
   __device__ void prefetch_next() {
-    const ItemHead head{item_[0]};
-    if (head.next() == ItemHead::nothing) return;
-    const uint32_t block = turn_block_ + call_.warps - head.next_stage_and_1() * call_.warps;
-    if (block >= call_.blocks) return;
-    if (head.next() == ItemHead::message) return poll_payload(item_[1], 0);
-    const Part next = part(item_[1], block);
-    if (next.bytes != 0) start_loading(next);
+    if constexpr (Settings::loads_chunks_ahead || Settings::loads_messages_ahead) {
+      const ItemHead head{item_[0]};
+      if (head.next() == ItemHead::nothing) return;
+      const uint32_t block = turn_block_ + call_.warps - head.next_stage_and_1() * call_.warps;
+      if (block >= call_.blocks) return;
+      if constexpr (Settings::loads_messages_ahead)
+        if (!Settings::loads_chunks_ahead || head.next() == ItemHead::message) return poll_payload(item_[1], 0);
+      if constexpr (Settings::loads_chunks_ahead) {
+        const Part next = part(item_[1], block);
+        if (next.bytes != 0) start_loading(next);
+      }
+    }
   }
   // Starts to load the first local source of a reduction from source i on.
   __device__ void start_local_after(const uint32_t* table, uint32_t i, uint32_t count) {
+#pragma unroll 1
     for (; i < count; ++i) {
       if (source(table, i).kind() != SourceRef::local) continue;
       const Part next = part(source(table, i).chunk, block_);
@@ -155,7 +161,7 @@ class PlanPayloads : public PlanPlaces<Settings> {
       report_payload(payload.end);
       return {};
     }
-    start_loading_payload(to, payload.data, size.bytes(), thread_);
+    Base::start_copies(to, payload.data, size.bytes(), thread_);
     return Message::of(size, payload.end, bytes);
   }
   __device__ void report_payload(int end) {
@@ -192,6 +198,7 @@ class PlanPayloads : public PlanPlaces<Settings> {
   // Starts to load the next message of a reduction if it has arrived. The current buffer is free. Local sources are in
   // the other buffer.
   __device__ void poll_next_source(const uint32_t* table, uint32_t i, uint32_t count) {
+#pragma unroll 1
     while (i < count && source(table, i).kind() == SourceRef::local) ++i;
     if (i >= count || source(table, i).kind() != SourceRef::message) return;
     arriving_ = start_payload(receiver().poll(static_cast<int>(source(table, i).number())), buffer(current_));
@@ -230,7 +237,7 @@ class PlanPayloads : public PlanPlaces<Settings> {
       report_packets(writer);
       return false;
     }
-    start_loading_payload(buffer(current_), packets_at(rank, chunk), size.bytes(), thread_);
+    Base::start_copies(buffer(current_), packets_at(rank, chunk), size.bytes(), thread_);
     wait_for_payload();
     if (thread_ == 0 && static_cast<int>(rank) != call_.peers.rank && bytes != 0)
       ends_.wire_vectors += size.bytes() / format::alignment;

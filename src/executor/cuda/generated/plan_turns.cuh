@@ -79,6 +79,7 @@ class PlanTurns {
     return wait(
         [&] {
           uint32_t sum = 0;
+#pragma unroll 1
           for (uint32_t i = 0; i < words; ++i)
             sum += device::load_acquire(reinterpret_cast<const uint32_t*>(first + i * stride));
           return static_cast<int32_t>(sum - needed) >= 0;

@@ -19,6 +19,7 @@ namespace narrowcast::executor::cuda::generated {
 //   has_one_chunk      pieces have one chunk
 //   counts_calls       the numbers of calls are used
 //   announces_buffers  other ranks access this rank's input or output
+//   loads_chunks_ahead, loads_messages_ahead   what the heads of items say
 // and what reductions combine besides a message and a local chunk:
 //   reduces_messages   several messages
 //   reduces_locals     several local chunks
@@ -28,6 +29,7 @@ template <typename Settings>
 class PlanWarp : public PlanPayloads<Settings> {
   using Base = PlanPayloads<Settings>;
   using Codec = typename Base::Codec;
+  using Ends = typename Settings::Ends;
   using Part = typename Base::Part;
   using Base::block_bytes;
 
@@ -102,6 +104,7 @@ class PlanWarp : public PlanPayloads<Settings> {
   __device__ bool reduce(Sums& sums, const uint32_t* table, uint32_t count) {
     device::wait_for_store_sources(thread_);
     uint32_t bytes = 0;
+#pragma unroll 1
     for (uint32_t i = 0; i < count; ++i) {
       const SourceRef from = source(table, i);
       const char* term;
@@ -109,7 +112,7 @@ class PlanWarp : public PlanPayloads<Settings> {
         bytes = finish_loading();
         term = buffer(current_ ^ 1);
       } else {
-        if (from.kind() == SourceRef::message) {
+        if (Ends::receivers != 0 && from.kind() == SourceRef::message) {
           if (!take_payload_of_reduction(static_cast<int>(from.number())) || !this->template open_message<coded>())
             return false;
           bytes = bytes_;
@@ -201,8 +204,8 @@ class PlanWarp : public PlanPayloads<Settings> {
   // Saves the state of the rings at the end of the program.
   __device__ void end() {
     device::wait_for_store_sources(thread_);
-    receiver().close();
-    sender().close();
+    if constexpr (Ends::receivers != 0) receiver().close();
+    if constexpr (Ends::senders != 0) sender().close();
     if (thread_ == 0 && ends_.wire_vectors != 0)
       atomicAdd(&call_.byte_counters->wire_bytes,
                 static_cast<unsigned long long>(ends_.wire_vectors) * format::alignment);

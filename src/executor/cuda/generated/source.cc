@@ -50,8 +50,18 @@ bool has_reduction_of(const Program& program, std::ptrdiff_t least, IsSuch is_su
   return false;
 }
 
+using Items = std::vector<std::vector<std::vector<ItemCode>>>;  // by rank and group
+bool has_item_that_loads_ahead(const Items& items, ItemHead::Next what) {
+  for (const auto& rank : items)
+    for (const auto& group : rank)
+      if (std::ranges::any_of(group, [&](const ItemCode& item) { return ItemHead{item.head[0]}.next() == what; }))
+        return true;
+  return false;
+}
+
 // The struct Settings, see plan_warp.cuh, and the type of the warps.
-std::string settings_text(const Program& program, uint32_t workers, size_t senders, size_t receivers) {
+std::string settings_text(const Program& program, const Items& items, uint32_t workers, size_t senders,
+                          size_t receivers) {
   std::string out = "struct Settings {\n";
   out += text("  using Codec = codec::%s<%s>;\n",
               program.codec != NCAST_CODEC_RAW ? "window::SharedCodec" : "raw::Codec", name_of(program.dtype).c_str());
@@ -75,6 +85,9 @@ std::string settings_text(const Program& program, uint32_t workers, size_t sende
   out += text("  static constexpr bool reduces_remote = %s, reduces_packets = %s;\n",
               reduces(1, [](const Place& from) { return from.kind == Place::Kind::remote && !is_payload(from); }),
               reduces(1, is_payload));
+  const auto loads_ahead = [&](ItemHead::Next what) { return boolean(has_item_that_loads_ahead(items, what)); };
+  out += text("  static constexpr bool loads_chunks_ahead = %s, loads_messages_ahead = %s;\n",
+              loads_ahead(ItemHead::chunk), loads_ahead(ItemHead::message));
   out += "};\nusing Warp = PlanWarp<Settings>;\n";
   return out;
 }
@@ -154,7 +167,7 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
     return fail(NCAST_UNSUPPORTED, "generated kernels do not support the codec %s",
                 codec::describe(program.codec).c_str());
   std::vector<std::vector<Ends>> ends;
-  size_t senders = 1, receivers = 1;
+  size_t senders = 0, receivers = 0;
   for (int rank = 0; rank < program.rank_count(); ++rank) {
     std::vector<Ends>& of_rank = ends.emplace_back();
     for (uint32_t group = 0; group < program.ranks[static_cast<size_t>(rank)].groups.size(); ++group) {
@@ -171,8 +184,8 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
   std::map<std::string, size_t> programs;  // number by body
   size_t lines = 0;
   ProgramLoop loop;
-  std::vector<std::vector<std::vector<ItemCode>>> items;  // by rank and group
-  std::vector<std::vector<StraightProgram>> straight;     // the same
+  Items items;
+  std::vector<std::vector<StraightProgram>> straight;  // as items
   for (size_t rank = 0; rank < ends.size(); ++rank) {
     auto& of_rank = items.emplace_back();
     straight.emplace_back();
@@ -234,7 +247,7 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
   out += raw_include;
   out += program_include;
   out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
-  out += settings_text(program, source->workers, senders, receivers);
+  out += settings_text(program, items, source->workers, senders, receivers);
   out += text("static_assert(sizeof(PlanMemory<Settings>) <= %zu);\n\n", source->shared_bytes);
   out += tables_text(words, group_table, counts);
   for (size_t i = 0; i < bodies.size(); ++i) {

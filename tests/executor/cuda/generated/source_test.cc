@@ -59,6 +59,14 @@ TEST_CASE("short programs execute no line that they do not need") {
   CHECK(count(program_text(test::put_all_gather_plan(2)), "lines_0") == 0);
 }
 
+TEST_CASE("kernels have no code for what no item does") {
+  const std::string puts = generated(test::put_all_gather_plan(2)).blocks.text;
+  CHECK(count(puts, "WarpEnds<0, 0>") == 1);  // no messages
+  CHECK(count(puts, "loads_messages_ahead = false") == 1);
+  const std::string ring = generated(test::ring_all_reduce_plan(4, NCAST_CODEC_RAW)).blocks.text;
+  CHECK(count(ring, "loads_chunks_ahead = true, loads_messages_ahead = true") == 1);
+}
+
 TEST_CASE("what the items of a long program have in common is once in the code") {
   const std::string text = program_text(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW));
   CHECK(count(text, "lines_0 >> ") == 11);  // of 12 lines
