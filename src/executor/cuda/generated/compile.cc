@@ -49,19 +49,20 @@ const codec::Kernel* find_built_in(const Program& program, const BlockSource& bl
 }
 
 // The sources of the kernels, by CompiledKernel. Empty: there is no such kernel.
-std::array<std::string, compiled_kernels> sources_of(const CompiledPlan& plan) {
+std::array<std::string, compiled_kernels> sources_of(const CompiledPlan& plan, const Target& target) {
   std::array<std::string, compiled_kernels> sources;
   const auto add = [&](CompiledKernel number, const char* only, const std::string& source) {
     sources[static_cast<size_t>(number)] = std::string("#define ") + only + "\n" + source;
   };
   if (plan.built_in == nullptr) sources[static_cast<size_t>(CompiledKernel::blocks)] = plan.blocks.text;
-  if (!plan.packets.straight.text.empty()) {
-    add(CompiledKernel::packets, only_packets, plan.packets.straight.text);
-    add(CompiledKernel::lines, only_lines, plan.packets.straight.text);
-  }
-  if (plan.packets.in_phases.text.empty()) return sources;
-  add(CompiledKernel::packets_in_phases, only_packets, plan.packets.in_phases.text);
-  add(CompiledKernel::lines_in_phases, only_lines, plan.packets.in_phases.text);
+  if (!target.packets) return sources;
+  const auto add_form = [&](CompiledKernel packets, CompiledKernel lines, const std::string& source) {
+    if (source.empty()) return;
+    add(packets, only_packets, source);
+    if (target.lines) add(lines, only_lines, source);
+  };
+  add_form(CompiledKernel::packets, CompiledKernel::lines, plan.packets.straight.text);
+  add_form(CompiledKernel::packets_in_phases, CompiledKernel::lines_in_phases, plan.packets.in_phases.text);
   return sources;
 }
 
@@ -88,7 +89,7 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
     compiled->blocks.warps = compiled->built_in->max_warps;
     compiled->blocks.shared_bytes = compiled->built_in->cta_bytes;
   }
-  const std::array<std::string, compiled_kernels> sources = sources_of(*compiled);
+  const std::array<std::string, compiled_kernels> sources = sources_of(*compiled, target);
   const CubinCache cache(folder);
   const std::string compiler = find_nvrtc().identity;
   struct Job {
@@ -133,7 +134,8 @@ ncast_status compile_shared(const plan::Plan& plan, const Target& target, const 
   static auto* const all = new SharedValues<const CompiledPlan>;  // never destroyed, as the kernels
   std::string key = plan::json::write(plan) + "\n" + folder + "\n";
   for (const uint32_t number : {uint32_t{target.dtype}, uint32_t{target.op}, static_cast<uint32_t>(target.architecture),
-                                target.max_slots, uint32_t{target.by_steps}})
+                                target.max_slots, uint32_t{target.by_steps}, uint32_t{target.packets},
+                                uint32_t{target.lines}})
     key += std::to_string(number) + " ";
   return all->find_or_make(key, compiled, [&](std::shared_ptr<const CompiledPlan>* made) {
     auto own = std::make_shared<CompiledPlan>();

@@ -18,6 +18,9 @@ struct Target {
   int architecture = 0;    // compute capability, such as 90
   uint32_t max_slots = 8;  // of the communicator's rings
   bool by_steps = false;   // for tests: no instances of the kernels of the operations
+  // What the communicator can use: the kernels that work by packets, and those of them that work by lines. Only these
+  // are compiled and loaded.
+  bool packets = true, lines = true;
 };
 
 // Each kernel is compiled by itself, at the same time as the others.

@@ -125,10 +125,14 @@ ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::veri
   cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_);
   if (error != cudaSuccess) return failed("querying the GPU", error);
+  const Target target{.dtype = dtype,
+                      .op = op,
+                      .architecture = major * 10 + minor,
+                      .max_slots = layout_.slots(),
+                      .packets = link() != Link::host,
+                      .lines = link() == Link::nvlink};
   std::shared_ptr<const CompiledPlan> compiled;
-  if (ncast_status status = compile_shared(plan, {dtype, op, major * 10 + minor, layout_.slots()},
-                                           CubinCache::default_folder(), &compiled))
-    return status;
+  if (ncast_status status = compile_shared(plan, target, CubinCache::default_folder(), &compiled)) return status;
   if (!compiled->blocks.pieces &&
       most_warps(compiled->program, compiled->blocks, agreement_.max_ctas, layout_.rings()) == 0)
     return fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",

@@ -304,6 +304,28 @@ TEST_CASE("generated kernels compile for every step, type and reduction") {
   compiles(test::two_group_plan(2, NCAST_CODEC_RAW, true), NCAST_FLOAT16, NCAST_MIN);
 }
 
+TEST_CASE("only kernels that the communicator can use are compiled") {
+  if (codec::find_kernel(codec::KernelKind::move, NCAST_CODEC_RAW, NCAST_INT8) == nullptr)  // a stand-in
+    codec::add_kernel(codec::KernelKind::move, NCAST_CODEC_RAW, NCAST_INT8, {nullptr, 5, 5, 0, 1000});
+  const auto compiled = [](bool packets, bool lines) {
+    Target target{NCAST_INT8, NCAST_SUM, 90};
+    target.packets = packets;
+    target.lines = lines;
+    CompiledPlan made;
+    REQUIRE_MESSAGE(compile(test::all_gather_plan(2, NCAST_CODEC_RAW), target, "", &made) == NCAST_OK,
+                    ncast_last_error());
+    std::vector<bool> found;
+    for (const std::string& cubin : made.cubins) found.push_back(!cubin.empty());
+    return found;
+  };
+  CHECK(compiled(false, false) == std::vector{false, false, false, false, false});
+  if (load_nvrtc() != NCAST_OK) {
+    MESSAGE("skipped: " << ncast_last_error());
+    return;
+  }
+  CHECK(compiled(true, false) == std::vector{false, true, false, true, false});
+}
+
 TEST_CASE("the compiler's message is in the error") {
   if (load_nvrtc() != NCAST_OK) {
     MESSAGE("skipped: " << ncast_last_error());
