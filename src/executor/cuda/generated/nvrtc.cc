@@ -72,12 +72,22 @@ std::vector<std::string> folders() {
   return found;
 }
 
-std::string find_path() {
-  if (const char* const path = std::getenv("NARROWCAST_NVRTC"); path != nullptr && *path != '\0') return path;
+std::string search() {
   for (const std::string& folder : folders())
     for (const char* name : names)
       if (const std::string path = folder + "/" + name; is_file(path)) return path;
   return "";
+}
+
+// Every plan that is loaded needs the path, and looking into all folders takes longer than reading a kernel. So a file
+// that was found is used as long as it exists.
+std::string find_path() {
+  if (const char* const path = std::getenv("NARROWCAST_NVRTC"); path != nullptr && *path != '\0') return path;
+  static std::mutex mutex;
+  static std::string found;
+  const std::lock_guard lock(mutex);
+  if (found.empty() || !is_file(found)) found = search();
+  return found;
 }
 
 class Nvrtc {
