@@ -167,7 +167,7 @@ Assignment assign(const std::vector<GroupTimes>& groups, uint32_t merged) {
   for (uint32_t i : numbering.order) {
     const std::vector<Window> windows = windows_of(groups[i]);
     // Groups that are busy together delay each other, which costs more than uneven loads.
-    const auto cost = [&](const Bin& bin) { return 4 * overlap(bin.windows, windows) + bin.busy_us; };
+    const auto cost = [&](const Bin& bin) { return std::pair(overlap(bin.windows, windows), bin.busy_us); };
     const auto best = std::ranges::min_element(bins, {}, cost);
     numbering.place(i, static_cast<size_t>(best - bins.begin()));
     add(windows, &best->windows);

@@ -4,15 +4,15 @@
 // active together share a thread block. The plan is simulated with a CTA for each group. The steps of the groups of a
 // rank are then assigned to fewer groups: those that are busy at the same time to different ones, the longest first,
 // and within a merged group in the order in which the simulation started them. That order respects all dependences.
-// Plans of rings are also divided into single connections and steps (split.h), and these are assigned by list
+// Plans of rings are divided into single connections and steps instead (split.h), and these are assigned by list
 // scheduling (list.h), by several rules and a few times, each time with the durations that the last schedule had.
 // Of ranks that do the same (symmetry.h), one is scheduled, and the others get the same groups.
-// Results are simulated again and rejected if they are slower or do not complete; the search keeps the smallest one
-// that passes and that the verifier proves. If that still leaves a group idle for long, steps of several chunks are
-// divided too, so that phases of the plan overlap. Then this is repeated with two instances of the plan and more, each
-// for a part of every chunk. They have more connections with less work each, which can be divided more evenly, and
-// shorter pipelines, if they begin one after another. Each time, ranks get other numbers of groups, too, for which the
-// schedules before predict that none is idle (counts.h).
+// Results are simulated again and rejected if they are slower or do not complete; the search keeps the best one that
+// passes and that the verifier proves (best.h, search.h). If that still leaves a group idle for long, steps of several
+// chunks are divided too, so that phases of the plan overlap. Then this is repeated with two instances of the plan and
+// more, each for a part of every chunk. They have more connections with less work each, which can be divided more
+// evenly, and shorter pipelines, if they begin one after another. Each time, ranks get other numbers of groups, too,
+// for which the schedules before predict that none is idle (counts.h).
 #pragma once
 
 #include "plan/ir.h"

@@ -1,38 +1,46 @@
-// The search for plans in fewer groups, or less idle ones, that take no longer.
+// The search for list schedules with few groups, none of which is idle for long.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "plan/ir.h"
+#include "plan/schedule/best.h"
 #include "plan/schedule/counts.h"
-#include "plan/schedule/schedule.h"
-#include "plan/simulate/machine.h"
+#include "plan/schedule/divided.h"
 
 namespace narrowcast::plan::schedule {
 
-inline constexpr double tolerance = 1e-9;  // of rounding in predicted times
-
-// Plans get more instances only if a group is idle for long otherwise, and for calls of one micro-batch.
-// They then have many steps, but short pipelines.
+// More instances than these are tried only if a group is idle for long otherwise, each time twice as many, and begin
+// one after another: then pipelines are short, compared with the work.
 inline constexpr uint32_t few_instances = 4;
 
-uint32_t most_groups(const Plan& plan);  // of a rank
-uint64_t steps_of(const Plan& plan);
+// Schedules a divided plan for different numbers of groups, and takes what is better than `best`.
+// alone: the plan in as many groups as divided.simulated() has, as predicted.
+class ListSearch {
+ public:
+  ListSearch(const Divided& divided, const simulate::Prediction& alone, uint32_t replicas, CountSearch* counts,
+             Best* best);
 
-// What ResCCL reports is that no thread block is idle for more than 22% of the time.
-bool is_idle(const Side& side);
+  // Looks for the largest share of the time that the ranks' work can take in schedules that are not slower than the
+  // limit: each rank then has as few groups as its work needs.
+  void bisect();
+  // Tries the numbers of groups that `counts` predicts to be least idle.
+  void vary();
 
-// Whether it seems worthwhile to search for a plan that is less idle, or as good and much smaller.
-bool is_open(const Result& result);
+ private:
+  bool try_counts(const std::vector<uint32_t>& groups, const std::vector<StepGraph::Rules>& all_rules);
+  bool is_promising(const Trial& predicted) const;
+  bool consider(const StepGraph::Schedule& schedule);
 
-// Merges the groups of a proved plan. simulated_steps: of the ranks that are scheduled, 0 if groups cannot be divided.
-ncast_status shrink(const Plan& plan, const simulate::Machine& machine, const Options& options, Result* result,
-                    uint64_t* simulated_steps);
-
-// Searches further, with `replicated`, a plan of so many replicas of the same operation, for plans that are not slower
-// than `limit_us` and better than `best`.
-ncast_status improve(const Plan& replicated, uint32_t replicas, const simulate::Machine& machine,
-                     const Options& options, double limit_us, CountSearch* counts, Result* best,
-                     uint64_t* simulated_steps);
+  const Divided& divided_;
+  std::vector<double> busy_us_;  // by rank, of its groups
+  uint32_t replicas_;
+  CountSearch* counts_;
+  Best* best_;
+  uint64_t scheduled_steps_ = 0;
+  std::optional<Trial> trial_;  // of the last numbers of groups, the best one
+};
 
 }  // namespace narrowcast::plan::schedule
