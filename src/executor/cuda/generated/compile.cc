@@ -133,9 +133,9 @@ ncast_status compile_shared(const plan::Plan& plan, const Target& target, const 
                             std::shared_ptr<const CompiledPlan>* compiled) {
   static auto* const all = new SharedValues<const CompiledPlan>;  // never destroyed, as the kernels
   std::string key = plan::json::write(plan) + "\n" + folder + "\n";
-  for (const uint32_t number : {uint32_t{target.dtype}, uint32_t{target.op}, static_cast<uint32_t>(target.architecture),
-                                target.max_slots, uint32_t{target.by_steps}, uint32_t{target.packets},
-                                uint32_t{target.lines}})
+  for (const uint32_t number :
+       {uint32_t{target.dtype}, uint32_t{target.op}, static_cast<uint32_t>(target.architecture), target.max_slots,
+        uint32_t{target.by_steps}, uint32_t{target.packets}, uint32_t{target.lines}})
     key += std::to_string(number) + " ";
   return all->find_or_make(key, compiled, [&](std::shared_ptr<const CompiledPlan>* made) {
     auto own = std::make_shared<CompiledPlan>();
