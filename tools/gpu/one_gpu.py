@@ -3,8 +3,9 @@
     one_gpu.py [--ranks N]... COMMIT=CHECKOUT... >one_gpu.json
 
 A checkout has its library in build/gpu/. The checkouts alternate, each in its own process with its own Python
-package. Data travels through the GPU's L2 cache and not over NVLink, so the times show how commits compare and not
-how fast a machine is.
+package. A result is the least of several processes, and in each one memory is elsewhere, because times depend on its
+place. Data travels through the GPU's L2 cache and not over NVLink, so the times show how commits compare and not how
+fast a machine is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +35,16 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
     from narrowcast._bench import samples
     from narrowcast._native.cuda_driver import DeviceBuffer, Event, Stream, on_device
 
+    def elsewhere() -> DeviceBuffer:
+        """Memory that what is allocated next cannot have."""
+        return DeviceBuffer(random.randrange(1, 65) * MIB)
+
     found: dict[str, dict[str, float]] = {}
+    with on_device(0):
+        taken = [elsewhere()]
     with narrowcast.LocalRanks(ranks, backend="cuda", devices=[0] * ranks, timeout_seconds=10) as comms, on_device(0):
         streams = [Stream() for _ in comms]
+        taken.append(elsewhere())
         values = samples.sample("weights", "bfloat16").view("uint8")
         sent = [DeviceBuffer(MAX_BYTES).write_tiled(values) for _ in comms]
         received = [DeviceBuffer(MAX_BYTES) for _ in comms]
@@ -94,7 +103,7 @@ def measured_by(checkout: Path, ranks: int) -> dict[str, dict[str, float]]:
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "CUDA_MODULE_LOADING": "EAGER",
     }
-    command = [sys.executable, str(checkout / "tools/gpu/one_gpu.py"), "--measure", str(ranks)]
+    command = [sys.executable, __file__, "--measure", str(ranks)]
     done = subprocess.run(command, env=os.environ | own, stdout=subprocess.PIPE, check=True, timeout=120)
     return dict(json.loads(done.stdout))
 
