@@ -88,6 +88,10 @@ class Finder {
   RankChunks pieces_;
 };
 
+// The kernels of the operations need no order between groups: they write no memory that is still read. Moves for which
+// that is not so are found by may_overwrite().
+bool orders_groups(const Item& item) { return item.kind == Item::Kind::publish || item.kind == Item::Kind::await; }
+
 // Whether both or neither are chunks, and of one size: it depends on the number of the chunk in its piece.
 bool are_alike(const RankChunks::Chunk& a, const RankChunks::Chunk& b) {
   if (!a || !b) return !a && !b;
@@ -153,10 +157,10 @@ std::optional<PieceProgram> find_pieces(const Program& program) {
   found.reduces = program.reduces;
   for (int rank = 0; rank < program.rank_count(); ++rank) {
     const RankProgram& of_rank = program.ranks[static_cast<size_t>(rank)];
-    if (of_rank.points != 0) return {};
     std::vector<const Item*> items;
     for (const GroupProgram& group : of_rank.groups)
-      for (const Item& item : group.items) items.push_back(&item);
+      for (const Item& item : group.items)
+        if (!orders_groups(item)) items.push_back(&item);
     Finder finder(program, rank);
     if (!finder.find(items) || finder.reduces() != found.reduces) return {};
     if (found.reduces ? finder.pieces().copied.has_value() : may_overwrite(program, finder.pieces(), rank)) return {};

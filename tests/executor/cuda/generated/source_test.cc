@@ -150,6 +150,9 @@ TEST_CASE("plans whose steps are those of the operations get instances of their 
     CHECK(pieces(test::all_reduce_one_shot_plan(ranks, NCAST_CODEC_RAW)));
     CHECK(pieces(test::all_reduce_one_shot_plan(ranks, NCAST_CODEC_WINDOW)));
   }
+  Plan ordered = test::all_gather_plan(3, NCAST_CODEC_WINDOW);
+  for (plan::Rank& rank : ordered.ranks) rank.groups[1].steps[0].after.push_back({0, 0});
+  CHECK(pieces(ordered));
   CHECK_FALSE(pieces(test::ring_all_reduce_plan(3, NCAST_CODEC_RAW)));
   CHECK_FALSE(pieces(test::two_group_plan(2, NCAST_CODEC_RAW, true)));
   CHECK_FALSE(pieces(test::put_all_gather_plan(2)));
