@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .._native import cuda_driver
 from .._native.library import check, library
 from ..codec import decode_batch, encode_batch
 from ..errors import CorruptError
@@ -30,7 +29,7 @@ _Numbers = npt.NDArray[np.int64]
 # smaller parts waited for the host.
 _STORE_BYTES = 64 << 20
 _LOAD_BYTES = 128 << 20
-_LAST_LOAD_BYTES = 16 << 20  # of the last part, which nothing hides
+_LAST_LOAD_BYTES = 8 << 20  # of the last part, which nothing hides
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,9 @@ class EncodedBlocks:
         """
         raw_bytes = self._bytes_of(blocks)
         if isinstance(self._loads, StreamLane):
-            self._loads.submit(job, raw_bytes, lambda on_stream: self._load_on_gpu(blocks, on_stream))
+            # The lane keeps the sizes, also of a transfer that fails: a GPU may still write them.
+            sizes = _Sizes(sum(len(some.keys) for some in blocks), self._device)
+            self._loads.submit(job, raw_bytes, lambda on_stream: self._load_on_gpu(blocks, sizes, on_stream))
         else:
             self._loads.submit(job, raw_bytes, lambda: self._load(blocks))
 
@@ -227,11 +228,12 @@ class EncodedBlocks:
                     pages.index_copy_(0, places[first : first + count], part)
                     begin = end
 
-    def _load_on_gpu(self, blocks: Sequence[Blocks], on_stream: OnStream) -> Iterator[Callable[[], None] | None]:
+    def _load_on_gpu(
+        self, blocks: Sequence[Blocks], sizes: _Sizes, on_stream: OnStream
+    ) -> Iterator[Callable[[], None] | None]:
         """Enqueues a part at each step. On the host, what is done before the first copy takes as long as copying some
         MB, so most is left until after it.
         """
-        sizes = _Sizes(sum(len(some.keys) for some in blocks), self._device)
         for some in blocks:
             held = self._held(some)
             begin = 0
@@ -239,9 +241,7 @@ class EncodedBlocks:
                 self._decode_on_gpu(held, slice(begin, end), sizes, on_stream)
                 begin = end
                 yield None
-        with on_stream() as stream:
-            verify = sizes.verifier(stream)
-        yield verify
+        yield sizes.verify
 
     def _held(self, blocks: Blocks) -> _Held:
         pointers, wire_bytes = self._frames.places(blocks.keys)
@@ -305,38 +305,28 @@ class _Held(NamedTuple):
 
 
 class _Sizes:
-    """The sizes of decoded blocks on a GPU, which are 0 if a frame is damaged."""
+    """The sizes of decoded blocks, which are 0 if a frame is damaged. A GPU writes them to host memory."""
 
     def __init__(self, count: int, device: torch.device) -> None:
         self._count, self._device = count, device
-        self._on_gpu: torch.Tensor | None = None
-        self._expected = np.empty(count, np.int64)
+        self._memory: torch.Tensor | None = None
         self._used = 0
 
     def some(self, count: int, block_bytes: int) -> torch.Tensor:
-        """Memory for the sizes of the next blocks, allocated on the current stream."""
-        if self._on_gpu is None:
-            self._on_gpu = torch.empty(self._count, dtype=torch.int64, device=self._device)
+        """Memory for the sizes of the next blocks."""
+        if self._memory is None:
+            self._memory = torch.empty(self._count, dtype=torch.int64, pin_memory=self._device.type == "cuda")
+            self._found: _Numbers = self._memory.numpy()
+            self._expected = np.empty(self._count, np.int64)
         here = slice(self._used, self._used + count)
         self._expected[here] = block_bytes
         self._used += count
-        return self._on_gpu[here]
+        return self._memory[here]
 
-    def verifier(self, stream: Any) -> Callable[[], None]:
-        """Enqueues copying the sizes to the host. Returns a function that raises if they are not those expected."""
-        if self._on_gpu is None:
-            return lambda: None
-        copied = torch.empty(self._count, dtype=torch.int64, pin_memory=self._on_gpu.is_cuda)
-        with cuda_driver.on_device(self._device.index):
-            pointers = copied.data_ptr(), self._on_gpu.data_ptr()
-            cuda_driver.copy_to_host_later(*pointers, 8 * self._count, stream.cuda_stream)
-        found = copied.numpy()
-
-        def verify() -> None:
-            if (found != self._expected).any():
-                raise CorruptError("an encoded KV block has been overwritten in host memory")
-
-        return verify
+    def verify(self) -> None:
+        """Raises CorruptError unless the sizes are those expected."""
+        if self._memory is not None and (self._found != self._expected).any():
+            raise CorruptError("an encoded KV block has been overwritten in host memory")
 
 
 def _ends_of_parts(blocks: int, block_bytes: int) -> list[int]:

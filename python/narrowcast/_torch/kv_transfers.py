@@ -156,6 +156,7 @@ class _Enqueued:
         self.events = events
         self.rest: Future[None] | None = None  # the thread's part
         self._job, self._raw_bytes, self._stream = job, raw_bytes, stream
+        self._transfer = transfer  # until it has ended, because it may have memory that the GPU uses
         self._steps = transfer(self._on_stream)
         self._verify: Verify | None = None  # None: enqueuing failed
         self._has_begun = False
