@@ -25,7 +25,8 @@ class FrameIndex:
 
     def __init__(self) -> None:
         self._stored: dict[int, Stored] = {}
-        self._pointers = self._wire_bytes = np.zeros(0, np.int64)  # a pointer of 0: no frame
+        # A pointer of 0: no frame. The second half stays empty, so that negative keys find nothing.
+        self._pointers = self._wire_bytes = np.zeros(0, np.int64)
         self.raw_bytes = 0  # of all frames
 
     def __getitem__(self, key: int) -> Stored:
@@ -33,8 +34,8 @@ class FrameIndex:
 
     def add(self, key: int, piece: Piece, raw_bytes: int) -> None:
         """The key must be absent."""
-        if key >= len(self._pointers):
-            more = np.zeros(max(key + 1 - len(self._pointers), len(self._pointers)), np.int64)
+        if key >= len(self._pointers) // 2:
+            more = np.zeros(2 * key + 2, np.int64)
             self._wire_bytes = np.concatenate([self._wire_bytes, more])
             self._pointers = np.concatenate([self._pointers, more])
         self._stored[key] = Stored(piece, raw_bytes)
@@ -53,9 +54,10 @@ class FrameIndex:
 
     def places(self, keys: _Numbers) -> tuple[_Numbers, _Numbers]:
         """The pointers and the wire bytes of frames. Raises KeyError if a key is absent."""
-        if len(keys) and not 0 <= keys.min() <= keys.max() < len(self._pointers):
-            raise KeyError(f"keys from {keys.min()} to {keys.max()}")
-        pointers = self._pointers[keys]
+        try:
+            pointers = self._pointers.take(keys)
+        except IndexError:
+            raise KeyError(f"{keys.min()} to {keys.max()}") from None
         if not pointers.all():
             raise KeyError(int(keys[pointers.argmin()]))
-        return pointers, self._wire_bytes[keys]
+        return pointers, self._wire_bytes.take(keys)

@@ -81,11 +81,11 @@ class Frames:
 
     def __init__(self, pointers: _Numbers, wire_bytes: _Numbers) -> None:
         room = (wire_bytes + (ALIGNMENT_BYTES - 1)) & -ALIGNMENT_BYTES
-        ends = room.cumsum()
+        self._ends = room.cumsum()
         self.pointers, self.wire_bytes = pointers, wire_bytes
-        self.offsets = ends - room  # of each, if all were end to end
-        self._apart = (np.flatnonzero(pointers[1:] != pointers[:-1] + room[:-1]) + 1).tolist()
-        self._ends = self.offsets + wire_bytes
+        self.offsets = self._ends - room  # of each, if all were end to end
+        runs = pointers - self.offsets  # the same for neighbours
+        self._before_gaps = (runs[1:] != runs[:-1]).nonzero()[0].tolist()
 
     def pieces(self, piece_bytes: int) -> Iterator[Piece]:
         """Groups the frames, in their order."""
@@ -94,12 +94,13 @@ class Frames:
             begin = int(self.offsets[first])
             fit = int(self._ends.searchsorted(begin + piece_bytes, "right"))
             stop = min(max(fit, first + 1), first + _PIECE_FRAMES, total)
-            between = self._apart[bisect.bisect_right(self._apart, first) : bisect.bisect_left(self._apart, stop)]
+            gaps = self._before_gaps
+            here = gaps[bisect.bisect_left(gaps, first) : bisect.bisect_left(gaps, stop - 1)]
             # The bytes between two frames are copied too.
             copies = []
-            for one, end in itertools.pairwise([first, *between, stop]):
-                offset = int(self.offsets[one])
-                copies.append(Copy(int(self.pointers[one]), offset - begin, int(self._ends[end - 1]) - offset))
+            for one, last in zip([first, *(gap + 1 for gap in here)], [*here, stop - 1], strict=True):
+                offset, pointer = int(self.offsets[one]), int(self.pointers[one])
+                copies.append(Copy(pointer, offset - begin, int(self.offsets[last] + self.wire_bytes[last]) - offset))
             yield Piece(first, stop, copies)
             first = stop
 
@@ -225,7 +226,7 @@ class FrameReader:
         if not len(frames.wire_bytes):
             return
         copies = self._stream.cuda_stream
-        with self._lock, torch.cuda.device(self._device), cuda_driver.on_device(self._device.index):
+        with self._lock, torch.cuda.device(self._device.index), cuda_driver.on_device(self._device.index):
             self._reserve(int(frames.wire_bytes.max()))
             if self._in_graphs:
                 # A graph cannot wait for events from outside of it, nor other streams for events of a graph.

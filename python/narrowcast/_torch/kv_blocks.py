@@ -247,7 +247,7 @@ class EncodedBlocks:
         pointers, wire_bytes = self._frames.places(blocks.keys)
         # In the order of the host memory: neighbours are copied at once.
         order = pointers.argsort()
-        return _Held(blocks.group, blocks.numbers, order, pointers[order], wire_bytes[order])
+        return _Held(blocks.group, blocks.numbers, order, pointers.take(order), wire_bytes.take(order))
 
     def _decode_on_gpu(self, held: _Held, part: slice, sizes: _Sizes, on_stream: OnStream) -> None:
         row_bytes, count = self._block_bytes[held.group], part.stop - part.start

@@ -98,18 +98,17 @@ class StreamLane:
 
     def __init__(self, name: str, device: torch.device) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"narrowcast-kv-{name}")
-        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device)
         self._events: list[_Events] = []  # that no transfer uses: making them takes longer than a copy
         self._jobs: dict[int, _Enqueued] = {}
         self._last: Future[None] | None = None
 
     def submit(self, job: int, raw_bytes: int, transfer: Callable[[OnStream], Iterator[Verify | None]]) -> None:
         events = self._events.pop() if self._events else _Events.made()
-        # The model may still be zeroing the blocks.
-        events.ready.record(torch.cuda.current_stream(self._device))
         one = self._jobs[job] = _Enqueued(job, raw_bytes, transfer, self._stream, events)
         if self._last is None or self._last.done():
             one.advance()
+        one.follow_caller()
         if not one.is_enqueued:
             one.rest = self._last = self._thread.submit(one.enqueue)
 
@@ -159,10 +158,17 @@ class _Enqueued:
         self._transfer = transfer  # until it has ended, because it may have memory that the GPU uses
         self._steps = transfer(self._on_stream)
         self._verify: Verify | None = None  # None: enqueuing failed
-        self._has_begun = False
+        self._follows_caller = self._has_begun = self._has_ended = False
+
+    def follow_caller(self) -> None:
+        """Has the transfer wait for what is on the current stream: the model may still be zeroing the blocks."""
+        if not self._follows_caller:
+            self._follows_caller = True
+            self.events.ready.record(torch.cuda.current_stream(self._stream.device_index))
 
     @contextlib.contextmanager
     def _on_stream(self) -> Iterator[Any]:
+        self.follow_caller()  # if this is the caller; the thread begins later
         if not self._has_begun:
             self._has_begun = True
             self._stream.wait_event(self.events.ready)
@@ -187,14 +193,15 @@ class _Enqueued:
             self.advance()
 
     def has_ended(self) -> bool:
-        if self.rest is not None and not self.rest.done():
-            return False
-        return bool(self.events.end.query())
+        if not self._has_ended and (self.rest is None or self.rest.done()):
+            self._has_ended = bool(self.events.end.query())
+        return self._has_ended
 
     def wait(self) -> None:
         if self.rest is not None:
             self.rest.result()
         self.events.end.synchronize()
+        self._has_ended = True
 
     def result(self) -> Finished:
         seconds = self.events.begin.elapsed_time(self.events.end) / 1e3

@@ -194,7 +194,7 @@ def test_loads_on_a_stream_bring_every_block_back(monkeypatch, caplog, eager):
     blocks.load(7, blocks_of(both[8:]))
     blocks.wait({5, 6, 7})
     assert [(one.job, one.success) for one in blocks.finished()] == [(5, False), (6, False), (7, True)]
-    assert "keys from 1000" in caplog.text
+    assert "1000 to 1000" in caplog.text
     assert "overwritten" in caplog.text
     blocks.close()
     frame_reader.cache_clear()

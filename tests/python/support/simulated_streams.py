@@ -44,7 +44,7 @@ class Stream:
     """A queue of work."""
 
     def __init__(self, streams):
-        self.cuda_stream = self  # the handle, for calls of the library
+        self.cuda_stream, self.device_index = self, 0  # the handle, for calls of the library
         self.streams = streams
         self.work = []
         streams.all.append(self)
