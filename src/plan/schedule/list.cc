@@ -10,6 +10,7 @@
 
 #include "plan/simulate/agenda.h"
 #include "plan/simulate/batches.h"
+#include "plan/simulate/kernel.h"
 #include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
 #include "plan/simulate/sharing.h"

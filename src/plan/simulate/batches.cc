@@ -4,6 +4,8 @@
 #include <cmath>
 #include <span>
 
+#include "plan/simulate/kernel.h"
+
 namespace narrowcast::plan::simulate {
 namespace {
 
@@ -50,22 +52,6 @@ size_t transferring_groups(const Plan& plan) {
 
 }  // namespace
 
-bool uses_slots(const Plan& plan) {
-  return std::ranges::any_of(
-      plan.channels, [](const Channel& channel) { return channel.kind == ChannelKind::ring && !channel.packets; });
-}
-
-bool reduces(const Plan& plan) {
-  const auto is_reduction = [](const Step& step) {
-    return step.kind == StepKind::reduce ||
-           std::ranges::any_of(step.body, [](const Step& inner) { return inner.kind == StepKind::reduce; });
-  };
-  return std::ranges::any_of(plan.ranks, [&](const Rank& rank) {
-    return std::ranges::any_of(rank.groups,
-                               [&](const Group& group) { return std::ranges::any_of(group.steps, is_reduction); });
-  });
-}
-
 double full_batches_of(const Plan& plan, const Machine& machine, const Options& options) {
   constexpr double packets_bytes = 128 << 10;  // packets are short
   const double bytes = chunk_bytes_of(plan, options);
@@ -77,10 +63,6 @@ double full_batches_of(const Plan& plan, const Machine& machine, const Options& 
   // A warp that moves blocks has four of them in work or sent ahead.
   const double groups = options.max_batches > 1 ? static_cast<double>(transferring_groups(plan)) : 1;
   return bytes / (4 * block_bytes * machine.ctas) * groups;
-}
-
-double launch_us_of(const Plan& plan, const Machine& machine) {
-  return machine.launch_us + (uses_slots(plan) ? machine.slots_launch_us : 0);
 }
 
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options) {

@@ -14,13 +14,6 @@ struct Batches {
   bool has_turns = false;  // a group executes them in turns, as kernels that reduce values in slots do
 };
 
-// Whether values move in slots, and whether some are reduced.
-bool uses_slots(const Plan& plan);
-bool reduces(const Plan& plan);
-
-// What a call takes before its first step.
-double launch_us_of(const Plan& plan, const Machine& machine);
-
 // The whole call, in at most options.max_batches micro-batches. Large plans are divided into fewer: their own chunks
 // already make pipelines.
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options);

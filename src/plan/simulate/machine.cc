@@ -32,6 +32,8 @@ constexpr Member members[] = {
     {"slot_latency_us", &Machine::slot_latency_us, true},
     {"link_response_share", &Machine::link_response_share, true, true},
     {"link_packets_response_share", &Machine::link_packets_response_share, true, true},
+    {"generated_codec_share", &Machine::generated_codec_share, false, true},
+    {"slow_sm_share", &Machine::slow_sm_share, false, true},
     {"reduce_latency_us", &Machine::reduce_latency_us, true, true},
     {"coded_latency_us", &Machine::coded_latency_us, true},
     {"step_us", &Machine::step_us, true},
@@ -64,6 +66,8 @@ class Reader {
     machine_.gpus_per_host = static_cast<int>(whole("gpus_per_host", 1 << 10, std::nullopt));
     machine_.ctas = static_cast<uint32_t>(whole("ctas", 1 << 10, std::nullopt));
     for (const Member& member : members) read_number(member);
+    if (json_.contains("clustered_ctas"))
+      machine_.clustered_ctas = static_cast<uint32_t>(whole("clustered_ctas", 1 << 10, std::nullopt));
     if (machine_.hosts > 1 || json_.contains("network_gbps"))
       for (const Member& member : network_members) read_number(member);
     if (!error_.empty()) return invalid(error_);

@@ -22,12 +22,17 @@ struct Machine {
   // The same for the network interface of a GPU. Only if there are several hosts.
   double network_gbps = 0, network_latency_us = 0;
 
-  uint32_t ctas = 1;           // of a call on a GPU; the groups of a rank share them
-  double cta_move_gbps = 0;    // values that one CTA loads or stores
-  double cta_reduce_gbps = 0;  // values of one source that one CTA adds
+  uint32_t ctas = 1;            // of a call on a GPU; the groups of a rank share them
+  uint32_t clustered_ctas = 0;  // at most, of long all-reduces, which are launched in clusters; 0: they are not
+  double cta_move_gbps = 0;     // values that one CTA loads or stores
+  double cta_reduce_gbps = 0;   // values of one source that one CTA adds
   double cta_encode_gbps = 0, cta_decode_gbps = 0;
-  // Of these two rates, what plans with reductions reach. Sums take registers, so fewer warps fit in a CTA.
-  double reducing_codec_share = 1;
+  // Of these two rates, what plans with reductions reach. Sums take registers, so fewer warps fit in a CTA. The second
+  // one is that of generated kernels, whose code is longer, unless they are instances of the hand-written ones.
+  double reducing_codec_share = 1, generated_codec_share = 1;
+  // Of link_gbps and of the rates of CTAs, what a CTA on a slow SM reaches. It holds up kernels whose warps have fixed
+  // blocks, unless they are launched in clusters, which do not run there.
+  double slow_sm_share = 1;
   double slot_latency_us = 0;    // of a step that sends or receives values in slots: a block through shared memory
   double coded_latency_us = 0;   // of encoding or decoding: the time of one block
   double reduce_latency_us = 0;  // of a reduction of values in slots

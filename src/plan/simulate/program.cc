@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "plan/simulate/kernel.h"
 #include "plan/simulate/stages.h"
 
 namespace narrowcast::plan::simulate {
@@ -47,7 +48,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
       options_(options),
       chunk_bytes_(batches.chunk_bytes),
       has_turns_(batches.has_turns),
-      codec_share_(reduces(plan) ? machine.reducing_codec_share : 1),
+      codec_share_(codec_share_of(plan, machine, options)),
       bytes_(plan.ranks.size() * ports),
       response_bytes_(bytes_.size()) {
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
@@ -209,8 +210,9 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
   // Stores to other ranks are asynchronous. But warps that reduce have one buffer for what they send, and a single
   // micro-batch stands for many blocks, which do not fit a ring.
   task.posts = options_.max_batches > 1 && !has_turns_ && !gets && !task.transfer.empty();
-  // A warp handles its sources one after another.
-  task.fixed_us += machine_.slot_latency_us * received_slots;
+  // A warp handles its sources one after another. Only payloads that are not reduced are loaded ahead.
+  (step.kind == StepKind::copy && options_.max_batches > 1 ? task.load_us : task.fixed_us) +=
+      machine_.slot_latency_us * received_slots;
   // Values to send are loaded ahead, while the warp works on an earlier block. What is received is there already.
   if (sends_slots && received_slots == 0)
     (task.posts || has_turns_ ? task.first_us : task.fixed_us) += machine_.slot_latency_us;

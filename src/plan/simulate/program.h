@@ -26,6 +26,7 @@ struct Task {
   bool is_last_part = true;                             // of a step that a loop repeats
   double fixed_us = 0;                                  // latency that no rate shortens
   double first_us = 0;                                  // in a worker's first micro-batch, in addition
+  double load_us = 0;                                   // of a payload that was not loaded ahead, in addition
   bool posts = false;                                   // the next step does not wait for the transfer
   bool puts = false;                                    // but signals do
   std::vector<Load> work;                               // of the CTAs, first

@@ -51,6 +51,9 @@ struct Run {
   double rate = 0;     // of progress per microsecond
   double updated = 0;  // when `left` was computed
   double begin = 0;    // of the task
+  // When the payload of the last task was loaded, if it received one: the next one is then loaded, if it is there.
+  double loaded = -1;
+  bool loads_ahead = false;  // the payload of the task has been loaded
   bool at_barrier = false;
   uint32_t owner = 0;  // of a transfer that was posted, the run that posted it; of others, themselves
   uint32_t puts = 0;   // posted transfers that signals wait for

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/simulate/batches.h"
+#include "plan/simulate/kernel.h"
 #include "plan/simulate/simulation.h"
 #include "status/error.h"
 
@@ -41,12 +42,12 @@ void stretch(const Prediction& times, Prediction* prediction) {
 
 }  // namespace
 
-ncast_status simulate(const Plan& plan, const Machine& machine, const Options& options, Prediction* prediction) {
-  if (plan.rank_count() > machine.gpus())
-    return fail(NCAST_INVALID_ARGUMENT, "plan: %d ranks, but the machine has %d GPUs", plan.rank_count(),
-                machine.gpus());
+ncast_status simulate(const Plan& plan, const Machine& given, const Options& options, Prediction* prediction) {
+  if (plan.rank_count() > given.gpus())
+    return fail(NCAST_INVALID_ARGUMENT, "plan: %d ranks, but the machine has %d GPUs", plan.rank_count(), given.gpus());
   *prediction = {};
   if (plan.chunks == 0) return fail(NCAST_INVALID_ARGUMENT, "plan: chunks is 0");
+  const Machine machine = reached_by_kernel(plan, given, options);
   const Batches batches = batches_of(plan, machine, options);
   bool completes = simulate_batches(plan, machine, options, batches, prediction);
   if (completes && options.extrapolates) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plan/simulate/agenda.h"
+#include "plan/simulate/kernel.h"
 #include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
 #include "plan/simulate/sharing.h"
@@ -153,6 +154,7 @@ class Simulation {
     const Step& step = *task(run).step;
     if (step.kind == StepKind::barrier && !run.at_barrier) return reach_barrier(index);
     State& own = state(run);
+    load(&run);
     for (const Operand& operand : step.from)
       if (operand.place == Place::message) own.messages[ring(operand)].arrivals.pop_front();
     if (step.kind == StepKind::wait)
@@ -162,6 +164,14 @@ class Simulation {
     run.begin = now_;
     run.at_barrier = false;
     begin_loads(index, Phase::working);
+  }
+
+  // While a warp handles a payload it loads the next one, if that has arrived.
+  void load(Run* run) {
+    const double load_us = task(*run).load_us;
+    const auto arrived = [&] { return state(*run).messages[ring(task(*run).step->from[0])].arrivals[0]; };
+    run->loads_ahead = load_us > 0 && arrived() <= run->loaded;
+    run->loaded = load_us == 0 ? -1 : now_ + (run->loads_ahead ? 0 : load_us);
   }
 
   void reach_barrier(uint32_t index) {
@@ -198,7 +208,9 @@ class Simulation {
     if (is_posted(index)) return arrive(index);
     if (run.phase == Phase::working && !task(run).posts) return begin_loads(index, Phase::transferring);
     run.phase = Phase::ending;
-    events_.set(now_ + task(run).fixed_us + (run.turn == task(run).stage ? task(run).first_us : 0), index);
+    events_.set(now_ + task(run).fixed_us + (run.loads_ahead ? 0 : task(run).load_us) +
+                    (run.turn == task(run).stage ? task(run).first_us : 0),
+                index);
   }
 
   // A posted transfer is a run of its own, which only transfers.
@@ -275,6 +287,7 @@ class Simulation {
     Run& run = runs_[index];
     run.phase = Phase::starting;
     run.turn = 0;
+    run.loaded = -1;
     if (!has_task(run)) advance(&run);
     events_.set(time, index);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "plan/json/json.h"
@@ -47,6 +48,57 @@ inline Prediction predict(const Plan& plan, const Options& options, const Machin
   REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
   return prediction;
 }
+
+// A broadcast from rank 0 along `path`, for example {0, 1, 2}.
+inline Plan relay(const std::vector<int>& path, const std::string& ring_keys = "",
+                  const std::string& message_keys = "") {
+  std::string channels, ranks;
+  for (size_t i = 0; i + 1 < path.size(); ++i)
+    channels += (i == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 2, "from": )" + std::to_string(path[i])) +
+                ", \"to\": " + std::to_string(path[i + 1]) + ring_keys + "}";
+  for (int rank = 0; rank < static_cast<int>(path.size()); ++rank) {
+    size_t place = 0;
+    while (path[place] != rank) ++place;
+    const std::string from = place == 0 ? R"({"buffer": "input", "chunk": 0})"
+                                        : "{\"channel\": " + std::to_string(place - 1) + message_keys + "}";
+    const std::string forward =
+        place + 1 == path.size() ? "" : ", {\"channel\": " + std::to_string(place) + message_keys + "}";
+    ranks += (rank == 0 ? "" : ", ") + (R"({"groups": [{"steps": [{"step": "copy", "from": [)" + from) +
+             R"(], "to": [{"buffer": "output", "chunk": 0})" + forward + "]}]}]}";
+  }
+  return plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [)" + channels + "], \"ranks\": [" +
+                 ranks + "]}");
+}
+
+// An all-reduce of two ranks in one group each: send the other's part, reduce the own one, send it, receive the other.
+inline Plan reduction_in_turns(const std::string& depth) {
+  std::string ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
+    ranks += (rank == 0 ? "" : ", ") +
+             (R"({"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": )" + other) +
+             R"(}], "to": [{"channel": )" + own + R"(}]}, {"step": "reduce", "from": [{"buffer": "input", "chunk": )" +
+             own + R"(}, {"channel": )" + other + R"(}], "to": [{"buffer": "output", "chunk": )" + own +
+             R"(}, {"channel": )" + own + R"(}]}, {"step": "copy", "from": [{"channel": )" + other +
+             R"(}], "to": [{"buffer": "output", "chunk": )" + other + "}]}]}]}";
+  }
+  return plan_of(R"({"narrowcast_plan": 1, "operation": "all_reduce", "chunks": 2, "in_place": "no", "channels": [
+      {"kind": "ring", "depth": )" +
+                 depth + R"(, "from": 0, "to": 1}, {"kind": "ring", "depth": )" + depth +
+                 R"(, "from": 1, "to": 0}], "ranks": [)" + ranks + "]}");
+}
+
+// Ranks 0 and 1 send encoded values to rank 2, which reduces them with its own.
+inline const std::string reduction = R"({"narrowcast_plan": 1, "operation": "reduce", "channels": [
+      {"kind": "ring", "depth": 1, "from": 0, "to": 2}, {"kind": "ring", "depth": 1, "from": 1, "to": 2}],
+    "root": 2, "ranks": [
+      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
+                              "to": [{"channel": 0, "codec": "window"}]}]}]},
+      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
+                              "to": [{"channel": 1, "codec": "window"}]}]}]},
+      {"groups": [{"steps": [{"step": "reduce", "from": [{"channel": 0, "codec": "window"},
+          {"channel": 1, "codec": "window"}, {"buffer": "input", "chunk": 0}],
+          "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
 
 inline constexpr uint64_t million = 1'000'000;
 

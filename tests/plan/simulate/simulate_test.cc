@@ -10,26 +10,6 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-// A broadcast from rank 0 along `path`, for example {0, 1, 2}.
-Plan relay(const std::vector<int>& path, const std::string& ring_keys = "", const std::string& message_keys = "") {
-  std::string channels, ranks;
-  for (size_t i = 0; i + 1 < path.size(); ++i)
-    channels += (i == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 2, "from": )" + std::to_string(path[i])) +
-                ", \"to\": " + std::to_string(path[i + 1]) + ring_keys + "}";
-  for (int rank = 0; rank < static_cast<int>(path.size()); ++rank) {
-    size_t place = 0;
-    while (path[place] != rank) ++place;
-    const std::string from = place == 0 ? R"({"buffer": "input", "chunk": 0})"
-                                        : "{\"channel\": " + std::to_string(place - 1) + message_keys + "}";
-    const std::string forward =
-        place + 1 == path.size() ? "" : ", {\"channel\": " + std::to_string(place) + message_keys + "}";
-    ranks += (rank == 0 ? "" : ", ") + (R"({"groups": [{"steps": [{"step": "copy", "from": [)" + from) +
-             R"(], "to": [{"buffer": "output", "chunk": 0})" + forward + "]}]}]}";
-  }
-  return plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [)" + channels + "], \"ranks\": [" +
-                 ranks + "]}");
-}
-
 TEST_CASE("a message takes its bytes over the link's rate, a flight and the launch") {
   const Prediction prediction = predict(relay({0, 1}), {.piece_bytes = million, .max_batches = 1});
   CHECK(prediction.microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
@@ -170,67 +150,6 @@ TEST_CASE("messages that a group sends in a row use all links alike if there are
       machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}});
   CHECK(predict(plan, {.piece_bytes = 10 * million}, machine).microseconds ==
         doctest::Approx(200 + 2 + 1).epsilon(0.001));
-}
-
-// Ranks 0 and 1 send encoded values to rank 2, which reduces them with its own.
-const std::string reduction = R"({"narrowcast_plan": 1, "operation": "reduce", "channels": [
-      {"kind": "ring", "depth": 1, "from": 0, "to": 2}, {"kind": "ring", "depth": 1, "from": 1, "to": 2}],
-    "root": 2, "ranks": [
-      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
-                              "to": [{"channel": 0, "codec": "window"}]}]}]},
-      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
-                              "to": [{"channel": 1, "codec": "window"}]}]}]},
-      {"groups": [{"steps": [{"step": "reduce", "from": [{"channel": 0, "codec": "window"},
-          {"channel": 1, "codec": "window"}, {"buffer": "input", "chunk": 0}],
-          "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
-
-TEST_CASE("in each turn of a reduction a warp handles one block, and no more warps than necessary take part") {
-  const auto batches_of = [](uint64_t blocks) {
-    return predict(plan_of(reduction), {.piece_bytes = blocks * 4096},
-                   machine_with({{"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}}))
-        .batches;
-  };
-  CHECK(batches_of(20) == 2);    // two blocks for each of the 10 CTAs
-  CHECK(batches_of(150) == 8);   // one turn of all 15 warps, as eight workers
-  CHECK(batches_of(151) == 16);  // two turns of 76 warps
-  CHECK(batches_of(301) == 24);
-}
-
-// An all-reduce of two ranks in one group each: send the other's part, reduce the own one, send it, receive the other.
-Plan reduction_in_turns(const std::string& depth) {
-  std::string ranks;
-  for (int rank = 0; rank < 2; ++rank) {
-    const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
-    ranks += (rank == 0 ? "" : ", ") +
-             (R"({"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": )" + other) +
-             R"(}], "to": [{"channel": )" + own + R"(}]}, {"step": "reduce", "from": [{"buffer": "input", "chunk": )" +
-             own + R"(}, {"channel": )" + other + R"(}], "to": [{"buffer": "output", "chunk": )" + own +
-             R"(}, {"channel": )" + own + R"(}]}, {"step": "copy", "from": [{"channel": )" + other +
-             R"(}], "to": [{"buffer": "output", "chunk": )" + other + "}]}]}]}";
-  }
-  return plan_of(R"({"narrowcast_plan": 1, "operation": "all_reduce", "chunks": 2, "in_place": "no", "channels": [
-      {"kind": "ring", "depth": )" +
-                 depth + R"(, "from": 0, "to": 1}, {"kind": "ring", "depth": )" + depth +
-                 R"(, "from": 1, "to": 0}], "ranks": [)" + ranks + "]}");
-}
-
-TEST_CASE("kernels that reduce send a turn ahead, and receive results a turn later, if rings are long enough") {
-  // One block of a chunk in each of 10 turns; only flights take time.
-  const Machine machine = machine_with({{"\"link_gbps\": 100", "\"link_gbps\": 1e9"}, {"\"ctas\": 10", "\"ctas\": 1"}});
-  const Options options{.piece_bytes = 2 * 10 * 15 * 4096, .workers = 1, .records_timeline = true};
-  const Prediction ahead = predict(reduction_in_turns("4"), options, machine);
-  CHECK(ahead.batches == 10);
-  std::vector<std::vector<double>> begins(3, std::vector<double>(10));
-  for (const Interval& one : ahead.timeline)
-    if (one.rank == 0) begins[one.step][one.batch] = one.begin;
-  for (size_t batch = 0; batch + 2 < 10; ++batch) {
-    CHECK(begins[0][batch + 1] <= begins[1][batch]);
-    CHECK(begins[1][batch + 1] <= begins[2][batch]);
-  }
-  // Otherwise every turn takes two flights.
-  const double after_each_other = predict(reduction_in_turns("2"), options, machine).microseconds;
-  CHECK(after_each_other == doctest::Approx(1 + 10 * 2 * 2).epsilon(0.01));
-  CHECK(ahead.microseconds < 0.5 * after_each_other);
 }
 
 TEST_CASE("a group goes on while its stores are on their way, but not in a single micro-batch") {

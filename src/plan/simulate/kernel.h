@@ -1,0 +1,25 @@
+// What the kernel that runs a plan has to do with its time.
+#pragma once
+
+#include "plan/simulate/simulate.h"
+
+namespace narrowcast::plan::simulate {
+
+// Hand-written all-reduces are launched in clusters from this size of a chunk on (select::min_clustered_bytes).
+inline constexpr double min_clustered_bytes = 16 << 20;
+
+// Whether values move in slots, and whether some are reduced.
+bool uses_slots(const Plan& plan);
+bool reduces(const Plan& plan);
+
+// What a call takes before its first step.
+double launch_us_of(const Plan& plan, const Machine& machine);
+
+// Of the rates at which CTAs encode and decode, what the kernel reaches.
+double codec_share_of(const Plan& plan, const Machine& machine, const Options& options);
+
+// The machine with the CTAs of the kernel, and the rates of its slowest one. Unchanged if the call is a single
+// micro-batch, which is not that of a certain kernel.
+Machine reached_by_kernel(const Plan& plan, const Machine& machine, const Options& options);
+
+}  // namespace narrowcast::plan::simulate
