@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from narrowcast._native.library import library_path
 
 # Rows of 8 MiB, read and changed by a process that may allocate 1 MiB more than it has. One thread, because every
 # other one would have a stack.
@@ -32,7 +31,6 @@ def bounded():
     resource.setrlimit(resource.RLIMIT_DATA, unlimited)
 
 with store.build(rows, layout=layout, spare=None if layout == "blocks" else 300) as table:
-    table.prepare()
     with bounded():
         for _ in range(2):
             table.gather(index, out=gathered, threads=1)
@@ -55,7 +53,7 @@ def test_reads_into_given_memory_and_updates_take_no_more_of_it(layout):
     environment = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_TOP_PAD_": "0"}
     done = subprocess.run(
         [sys.executable, "-c", _BOUNDED, layout],
-        env={**os.environ, **environment, "NARROWCAST_LIBRARY": str(library_path())},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=120,

@@ -142,8 +142,8 @@ save_file({"a": np.ones((100, 64), np.float32)}, "model.safetensors")
         """
 import types, diffusers, torch
 torch.manual_seed(0)
-pipe = types.SimpleNamespace(transformer=diffusers.UNet2DModel(8, block_out_channels=(32, 32, 32, 32)).eval())
-x = torch.ones(1, 3, 8, 8, device=DEVICE)
+pipe = types.SimpleNamespace(transformer=diffusers.UNet2DModel(32, block_out_channels=(32, 32, 32, 32)).eval())
+x = torch.ones(1, 3, 32, 32, device=DEVICE)
 with torch.inference_mode():
     expected = pipe.transformer.to(DEVICE)(x, 10).sample
 pipe.transformer.to("cpu")
