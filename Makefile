@@ -23,13 +23,14 @@ RELEASE_ARCHITECTURES := 80-real;86-real;89-real;90-real;100-real;120
 PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/null)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help run setup build package test test-native test-sanitize test-python test-toolkit \
+.PHONY: help run setup build package test test-native test-sanitize test-python test-toolkit test-integrations \
   lint lint-dependencies lint-tree lint-abi lint-python lint-format lint-tidy abi bench docs docs-site docs-programs \
   format fuzz golden wheel clean FORCE
 
 help:
 	@echo 'make run     set up, build, install into .venv, and run the demo'
 	@echo 'make test    run every test that this machine supports'
+	@echo 'make test-integrations  run those of integrations with the real frameworks (12 GB; half an hour the first time)'
 	@echo 'make lint    check formatting, types, dependencies between folders, the tree and the ABI'
 	@echo 'make bench   time the codecs and some collectives on this CPU (one minute)'
 	@echo 'make docs    build the documentation in build-docs/site, and run the programs that it shows'
@@ -128,6 +129,34 @@ test-python: $(VENV)/package.stamp $(VENV)/test.stamp
 test-toolkit: $(VENV)/build.stamp
 	tools/bare.sh --toolkit tools/build_sample.sh build-toolkit || [ $$? = 77 ]
 
+# The tests with the real frameworks, in two environments that share nothing with .venv, because GraphBolt needs an old
+# torch. Not a part of `make test`: 12 GB, and half an hour the first time.
+FRAMEWORKS := .venv-integrations
+FRAMEWORKS_PIP = $(basename $@)/bin/python -m pip --disable-pip-version-check install --quiet
+define frameworks-venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' || \
+  { echo 'The packages pinned for test-integrations need Python 3.11 or 3.12 (set PYTHON)' >&2; exit 1; }
+$(PYTHON) -m venv --clear $(basename $@)
+endef
+
+$(FRAMEWORKS)/integrations.stamp: requirements/integrations.txt requirements/integrations-no-deps.txt \
+  requirements/test.txt requirements/runtime.txt
+	$(frameworks-venv)
+	$(FRAMEWORKS_PIP) -r $<
+	$(FRAMEWORKS_PIP) --no-deps -r requirements/integrations-no-deps.txt
+	@touch $@
+
+$(FRAMEWORKS)/graphbolt.stamp: requirements/graphbolt.txt
+	$(frameworks-venv)
+	$(FRAMEWORKS_PIP) -r $<
+	@touch $@
+
+test-integrations: build/libnarrowcast.so $(FRAMEWORKS)/integrations.stamp $(FRAMEWORKS)/graphbolt.stamp
+	export PYTHONPATH=$(CURDIR)/python NARROWCAST_LIBRARY=$(CURDIR)/build/libnarrowcast.so; \
+	$(FRAMEWORKS)/integrations/bin/python -m pytest -rs tests/python/integrations tests/python/test_guide.py; \
+	$(FRAMEWORKS)/graphbolt/bin/python -m pytest -rs -k graphbolt tests/python/integrations/test_graphbolt.py \
+	  tests/python/integrations/test_integration_examples.py tests/python/test_guide.py
+
 # --- lint -----------------------------------------------------------------------------------------------------------
 
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'include/*.cuh' 'examples/*' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
@@ -209,6 +238,6 @@ wheel: $(VENV)/build.stamp $(VENV)/nvcc
 	  --config-settings build-dir=build-wheel --config-settings cmake.define.CMAKE_CUDA_ARCHITECTURES="$(RELEASE_ARCHITECTURES)"
 
 clean:
-	rm -rf build build-* dist $(VENV)
+	rm -rf build build-* dist $(VENV) $(FRAMEWORKS)
 
 FORCE:
