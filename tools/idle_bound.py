@@ -16,6 +16,9 @@ the rank make; or if k groups transfer whenever a link is used up that could slo
 more, but divide the work by more.) A plan that takes less time has
 narrower windows, so this is done for all times from the shortest that is possible to that of the given plan, in small
 intervals.
+
+Replicas of a plan have shorter steps, and so wider windows, and more rings, but the same work. With any number of them
+only the work of the ranks counts.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -31,6 +35,7 @@ _MOST_POINTS = 48  # between which intervals are tried; any choice gives a valid
 _MOST_TIMES = 24  # intervals of times; any number gives a valid bound
 _LEAST_RATIO = 1.01  # of the ends of such an interval
 _ROUNDING_US = 1e-3  # of times in reports
+_ANY_NUMBER = 1 << 62
 
 
 @dataclass(eq=False)
@@ -75,6 +80,13 @@ class _Graph:
         self.receives: dict[int, list[_Node]] = defaultdict(list)
         self.groups = [[[self.node(rank, step) for step in group["steps"]] for group in row.get("groups", [])]
                        for rank, row in enumerate(plan["ranks"])]  # fmt: skip
+
+    def allow_any_rings(self) -> None:
+        for out in self.rings_out:
+            self.rings_out[out] = _ANY_NUMBER
+        for senders in self.rings_in.values():
+            for sender in senders:
+                senders[sender] = _ANY_NUMBER
 
     def is_supported(self) -> bool:
         """Whether there are only rings and dependences."""
@@ -320,17 +332,61 @@ def idle_bound(
     for nodes in by_rank.values():
         held = sum(node.work_us + node.fixed_us for node in nodes) / free.most_groups
         shortest = max(shortest, held)
-    shortest += launch
-    longest = max(microseconds, shortest) + _ROUNDING_US
+    return _least_idle(
+        shortest + launch,
+        microseconds,
+        lambda end, time: max(
+            (_idle_of_rank(free, rank, end - launch, time) for rank in by_rank.values()), default=0.0
+        ),
+    )
+
+
+def idle_bound_of_any_instances(
+    plan: dict[str, Any], machine: str, piece_bytes: int, microseconds: float
+) -> float | None:
+    """As idle_bound, of the plan and its replicas, however many there are.
+
+    They have any number of rings, and paths of any length, but the same work on each rank.
+    """
+    described = json.loads(machine)
+    graph = _Graph(plan, described, piece_bytes, most_groups(plan))
+    if not graph.is_supported():
+        return None
+    graph.allow_any_rings()
+    by_rank: dict[int, list[_Node]] = defaultdict(list)
+    for node in graph.all_nodes():
+        by_rank[node.rank].append(node)
+    work = {rank: sum(node.work_us for node in nodes) for rank, nodes in by_rank.items()}
+    shortest = max([0.0, *graph.link_us.values(), *(us / graph.most_groups for us in work.values())])
+
+    def idle(end: float, time: float) -> float:
+        most = 0.0
+        for rank, nodes in by_rank.items():
+            groups = max(1, _rounded_up(work[rank] / end))
+            most = max(most, 1 - graph.most_us(nodes, groups) / groups / time)
+        return most
+
+    return _least_idle(shortest, microseconds, idle)
+
+
+def _least_idle(shortest: float, longest: float, idle: Callable[[float, float], float]) -> float:
+    """The least idle share in calls that take at least `shortest` and at most `longest` microseconds.
+
+    idle: what it is at least, in calls from a time (its second argument) to another one.
+    """
+    longest = max(longest, shortest) + _ROUNDING_US
     ratio = max(_LEAST_RATIO, (longest / shortest) ** (1 / _MOST_TIMES))
     least = 1.0
     while longest > shortest and least > 0:
         time = max(longest / ratio, shortest)
-        least = min(
-            least, max((_idle_of_rank(free, rank, longest - launch, time) for rank in by_rank.values()), default=0.0)
-        )
+        least = min(least, idle(longest, time))
         longest = time
     return least
+
+
+def _rounded_up(groups: float) -> int:
+    """Rounding must not add a group."""
+    return math.ceil(groups * (1 - 1e-6) - 1e-6)
 
 
 def _idle_of_rank(graph: _Graph, nodes: list[_Node], end: float, microseconds: float) -> float:
@@ -375,6 +431,5 @@ def _groups_needed(nodes: list[_Node], end: float) -> int:
                 total += inside[index][1]
                 index += 1
             if last > first:
-                # Rounding must not add a group.
-                most = max(most, math.ceil(total / (last - first) * (1 - 1e-6) - 1e-6))
+                most = max(most, _rounded_up(total / (last - first)))
     return most

@@ -8,9 +8,9 @@ scheduled. Plans that differ in their names only are scheduled once, and those t
 for the same calls are kept. Needs the library, not a GPU.
 
 For plans that remain idle in calls of one micro-batch, idle_bound.py says how idle a group must be in any plan with the
-same steps and rings that takes no longer, and in its replicas of up to four instances. If that is more than 22% of the
-time, groups can only be less idle in other plans, in more instances, or with more groups on a rank than any rank of the
-given plan has.
+same steps and rings that takes no longer, in its replicas of up to four instances, and in those of any number. If that
+is more than 22% of the time, groups can only be less idle in other plans, in more instances, or with more groups on a
+rank than any rank of the given plan has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from idle_bound import idle_bound, most_groups
+from idle_bound import idle_bound, idle_bound_of_any_instances, most_groups
 from narrowcast._native.plan import NativePlan
 from narrowcast._plan import simulation
 from narrowcast._plan.loading import read
@@ -39,7 +39,8 @@ from verify_corpus import plans_below
 ROOT = Path(__file__).parents[1]
 MOST_IDLE = 0.22  # what ResCCL reports
 MOST_INSTANCES = 64  # that plans are replicated into
-BOUNDED_INSTANCES = 4  # bounds for more take long
+BOUNDED_INSTANCES = 4  # bounds for more take long, unless they are for any number
+BOUNDS = ("idle_bound", "idle_bound_of_instances", "idle_bound_of_any_instances")
 
 
 def lowered(path: Path) -> tuple[str, int] | None:
@@ -55,10 +56,11 @@ def lowered(path: Path) -> tuple[str, int] | None:
     return json.dumps(document), len(plan.model.ranks)
 
 
-def bound_of(document: str, machine: str, piece_bytes: int, microseconds: float) -> tuple[float | None, float | None]:
-    """How idle a group is, at least, in any schedule of a lowered plan, and in any of it or its replicas.
+def bounds_of(document: str, machine: str, piece_bytes: int, microseconds: float) -> dict[str, float | None]:
+    """How idle a group is, at least, in any schedule of a lowered plan, in any of it or up to four instances of it, and
+    in any of any number of instances.
 
-    More instances are not tried if groups may be busy enough with fewer ones.
+    Three and four are not tried if groups may be busy enough with fewer ones.
     """
     plan = json.loads(document)
     groups = most_groups(plan)
@@ -69,7 +71,12 @@ def bound_of(document: str, machine: str, piece_bytes: int, microseconds: float)
         replicated = json.loads(NativePlan.read(json.dumps(plan | {"instances": instances})).lower().write())
         found = idle_bound(replicated, machine, piece_bytes, microseconds, groups)
         least = None if found is None else min(least, found)
-    return alone, least
+    any_number = idle_bound_of_any_instances(plan, machine, piece_bytes, microseconds)
+    return {
+        "idle_bound": rounded(alone),
+        "idle_bound_of_instances": rounded(least),
+        "idle_bound_of_any_instances": rounded(any_number),
+    }
 
 
 def rounded(bound: float | None) -> float | None:
@@ -89,17 +96,10 @@ def schedule(document: str, ranks: int, nbytes: int, batches: int) -> dict[str, 
     )
     instances = json.loads(merged.write()).get("chunks", 1) // json.loads(document).get("chunks", 1)
     seconds = round(time.perf_counter() - start, 2)
-    bounds: tuple[float | None, float | None] = (None, None)
+    bounds: dict[str, float | None] = dict.fromkeys(BOUNDS)
     if batches == 1 and report["after"]["most_idle"] > MOST_IDLE:
-        bounds = bound_of(document, machine, piece_bytes, report["before"]["microseconds"])
-    return {
-        "ranks": ranks,
-        **report,
-        "instances": instances,
-        "idle_bound": rounded(bounds[0]),
-        "idle_bound_of_instances": rounded(bounds[1]),
-        "seconds": seconds,
-    }
+        bounds = bounds_of(document, machine, piece_bytes, report["before"]["microseconds"])
+    return {"ranks": ranks, **report, "instances": instances, **bounds, "seconds": seconds}
 
 
 def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -115,11 +115,10 @@ def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "idle_at_most_22_percent_before": sum(before["most_idle"] <= MOST_IDLE for before, _ in sides),
         "idle_at_most_22_percent_after": sum(after["most_idle"] <= MOST_IDLE for _, after in sides),
         **{
-            name: sum(row["after"]["most_idle"] > MOST_IDLE and (row[key] or 0) > MOST_IDLE for row in rows)
-            for name, key in (
-                ("more_idle_bound_above_22_percent", "idle_bound"),
-                ("more_idle_bound_of_instances_above_22_percent", "idle_bound_of_instances"),
+            f"more_{key}_above_22_percent": sum(
+                row["after"]["most_idle"] > MOST_IDLE and (row[key] or 0) > MOST_IDLE for row in rows
             )
+            for key in BOUNDS
         },
         "replicated": sum(row["instances"] > 1 for row in rows),
     }
