@@ -4,14 +4,14 @@
     fit_machine.py FILE... --leave-one-out -o RESULT
 
 The files are those that measured_calls.py reads. Measurements of calls that were repeated at a later commit, in any of
-these files, are left out. The search begins with rounded numbers of an earlier one. It minimizes the errors of the
+these files, are not fitted. The search begins with rounded numbers of an earlier one. It minimizes the errors of the
 predictions (fourth powers, so that large errors count) of the other calls of FILE. Predictions are not smooth, so it
 goes on from places around the best one (--restarts), and at last tries random changes of a few numbers (--changes),
 which are kept if they make errors smaller or more calls predicted within 15%.
-Calls of the files of --predict are predicted and not fitted. RESULT gets the description and every call with its
-prediction; with `--rounds 0 --restarts 0 --changes 0`, of the description of --start. With --leave-one-out the calls of
-each file are predicted by a fit to the other ones: to choose between models without files that are held out. Needs no
-GPU.
+Calls of the files of --predict are predicted and not fitted. RESULT gets the description and the predictions of all
+calls, also of superseded ones; with `--rounds 0 --restarts 0 --changes 0`, of the description of --start. With
+--leave-one-out the calls of each file are predicted by a fit to the other ones: to choose between models without files
+that are held out. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -126,12 +126,12 @@ def fit(cases: list[Case], start: dict[str, float], options: argparse.Namespace)
     return {key: float(f"{value:.4g}") for key, value in values_of(found).items()}
 
 
-def rows_of(cases: list[Case], machine: dict[str, Any], *, is_fitted: bool) -> list[dict[str, Any]]:
+def rows_of(cases: list[Case], machine: dict[str, Any], **marks: bool) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         predicted = case.predict(machine)
         rows.append({**case._asdict(), "predicted_us": round(predicted, 3),
-                     "error": round(predicted / case.measured_us - 1, 4), "is_fitted": is_fitted})  # fmt: skip
+                     "error": round(predicted / case.measured_us - 1, 4), **marks})  # fmt: skip
     return rows
 
 
@@ -146,7 +146,8 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=300, help="of a few numbers, tried at last")
     parser.add_argument("--leave-one-out", action="store_true", help="predict each FILE by a fit to the others")
     options = parser.parse_args()
-    cases = current([one for path in [*options.files, *options.predict] for one in cases_of(path)])
+    every = [one for path in [*options.files, *options.predict] for one in cases_of(path)]
+    cases = current(every)
     held_out = {one.file for path in options.predict for one in cases_of(path)}
     fitted = [one for one in cases if one.file not in held_out]
     if not fitted:
@@ -164,6 +165,8 @@ def main() -> None:
         machine = machine_of(fit(fitted, start, options), ranks)
         rows = rows_of(fitted, machine, is_fitted=True)
         rows += rows_of([one for one in cases if one.file in held_out], machine, is_fitted=False)
+        superseded = set(every) - set(cases)
+        rows += rows_of([one for one in every if one in superseded], machine, is_fitted=False, is_superseded=True)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     header = {
         "command": shlex.join(["tools/fit_machine.py", *sys.argv[1:]]),
@@ -174,8 +177,9 @@ def main() -> None:
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     text = json.dumps(header, indent=1).removesuffix("\n}")
     options.output.write_text(f'{text},\n "calls": [\n  {lines}\n ]\n}}\n')
-    for name in dict.fromkeys(row["file"] for row in rows):
-        errors = [abs(row["error"]) for row in rows if row["file"] == name]
+    counted = [row for row in rows if "is_superseded" not in row]
+    for name in dict.fromkeys(row["file"] for row in counted):
+        errors = [abs(row["error"]) for row in counted if row["file"] == name]
         print(
             f"{name}: {len(errors)} calls, {sum(one <= MOST_ERROR for one in errors)} within 15%,"
             f" median {statistics.median(errors):.1%}, largest {max(errors):.1%}"

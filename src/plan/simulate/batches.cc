@@ -66,7 +66,7 @@ double full_batches_of(const Plan& plan, const Machine& machine, const Options& 
 }
 
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options) {
-  constexpr uint64_t most_tasks = 250'000;
+  constexpr uint64_t most_tasks = 250'000;  // about a second
   uint64_t steps = 1;
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
     for (const Group& group : plan.ranks[options.orbits != nullptr ? options.orbits->ranks[rank] : rank].groups)
