@@ -21,8 +21,9 @@ constexpr uint64_t most_scheduled_steps = 4'000'000;
 constexpr int most_trials = 16, patience = 6, little_patience = 1;
 constexpr double too_idle = 2 * most_idle;
 
-// Between the first steps of staggered replicas, as shares of the time that one needs. If groups are almost busy enough
-// with the first intervals, the others can make the difference: without them, a tree would remain idle for 22.3%.
+// Between the first steps of staggered replicas, as shares of the time that one needs. If groups are almost busy
+// enough with the first intervals, the others can make the difference: without them, a tree would remain idle for
+// 22.3%.
 constexpr double first_intervals[] = {0.2, 0.3}, other_intervals[] = {0.1, 0.15, 0.25, 0.35, 0.4};
 constexpr double almost_busy = most_idle + 0.04;
 
