@@ -9,22 +9,19 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-constexpr double block_bytes = 4096;
-
 double chunk_bytes_of(const Plan& plan, const Options& options) {
   return static_cast<double>(options.piece_bytes) / plan.chunks;
 }
 
-// A reduction in slots is executed in turns. In each a warp handles one block of every chunk. A CTA has 15 such warps
-// and one that raises flags. No more warps take part than the number of turns needs.
+// A reduction in slots is executed in turns. In each a warp handles one block of every chunk. No more warps take part
+// than the number of turns needs.
 struct Turns {
   double count;
   uint32_t workers;  // each stands for some warps of every CTA
 };
 Turns turns_of(double chunk_bytes, const Machine& machine, const Options& options) {
-  constexpr double warps_of_cta = 15;
   const double blocks = std::ceil(chunk_bytes / block_bytes);
-  const double count = std::max(1.0, std::ceil(blocks / (warps_of_cta * machine.ctas)));
+  const double count = std::max(1.0, std::ceil(blocks / (reducing_warps * machine.ctas)));
   const double warps = std::round(blocks / count / machine.ctas);
   return {count, static_cast<uint32_t>(std::clamp<double>(warps, 1, std::max(1u, options.workers)))};
 }
@@ -53,7 +50,7 @@ size_t transferring_groups(const Plan& plan) {
 }  // namespace
 
 double full_batches_of(const Plan& plan, const Machine& machine, const Options& options) {
-  constexpr double packets_bytes = 128 << 10;  // packets are short
+  constexpr double packets_bytes = 128 << 10;  // eight at a time of much less would leave links idle
   const double bytes = chunk_bytes_of(plan, options);
   if (!uses_slots(plan)) return bytes / packets_bytes;
   if (has_turns(plan, options)) {
@@ -62,7 +59,7 @@ double full_batches_of(const Plan& plan, const Machine& machine, const Options& 
   }
   // A warp that moves blocks has four of them in work or sent ahead.
   const double groups = options.max_batches > 1 ? static_cast<double>(transferring_groups(plan)) : 1;
-  return bytes / (4 * block_bytes * machine.ctas) * groups;
+  return bytes / (4.0 * block_bytes * machine.ctas) * groups;
 }
 
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options) {

@@ -5,6 +5,8 @@
 
 namespace narrowcast::plan::simulate {
 
+// A block, and the warps of a CTA that reduces which handle blocks, of bfloat16 values (src/select/block_shape.h).
+inline constexpr uint32_t block_bytes = 4096, reducing_warps = 15;
 // Hand-written all-reduces are launched in clusters from this size of a chunk on (select::min_clustered_bytes).
 inline constexpr double min_clustered_bytes = 16 << 20;
 

@@ -4,12 +4,13 @@
 // several of them at a time, as the warps of a kernel do: a worker stands for some warps of each CTA, and its
 // micro-batch for the blocks, or packets, that they have in flight. A step starts when its messages, credits,
 // semaphores and dependences are there. It first works, at the rate that the CTAs of its group and rank allow, and ends
-// after the latencies of its operands. Then what it sends is transferred, at the rate of the links, and the next step
-// starts: stores are asynchronous. The next step waits for the transfer only if the plan reduces values in slots, whose
-// warps have one buffer for what they send; if the call is a single micro-batch, which stands for more blocks than
-// rings hold; and if the step reads from other ranks. Groups share CTAs and links equally. So do the warps of a group
-// share its CTAs, but on a link its earlier micro-batches go first. Simultaneous events are processed before CTAs and
-// links are shared again, so ranks that do the same do it at the same time. Calls follow each other, as in a stream.
+// after the latencies of its operands; a payload that has arrived is loaded while the one before it is handled. Then
+// what it sends is transferred, at the rate of the links, and the next step starts: stores are asynchronous. The next
+// step waits for the transfer only if the plan reduces values in slots, whose warps have one buffer for what they send;
+// if the call is a single micro-batch, which stands for more blocks than rings hold; and if the step reads from other
+// ranks. Groups share CTAs and links equally. So do the warps of a group share its CTAs, but on a link its earlier
+// micro-batches go first. Simultaneous events are processed before CTAs and links are shared again, so ranks that do
+// the same do it at the same time. Calls follow each other, as in a stream.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,9 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
+static_assert(reducing_warps == select::reduce_rings(select::reduce_warps(block_bytes, /*value_bytes=*/2)));
+static_assert(min_clustered_bytes == double{select::min_clustered_bytes});
+
 TEST_CASE("in each turn of a reduction a warp handles one block, and no more warps than necessary take part") {
   const auto batches_of = [](uint64_t blocks) {
     return predict(plan_of(reduction), {.piece_bytes = blocks * 4096},
@@ -65,7 +68,6 @@ TEST_CASE("while a warp handles a payload it loads the next one, if that is ther
 }
 
 TEST_CASE("kernels whose warps have fixed blocks use links less well, except in clusters") {
-  static_assert(min_clustered_bytes == double{select::min_clustered_bytes});
   const Plan all_reduce = reduction_in_turns("4");
   const auto us = [](const Plan& plan, uint64_t bytes, const std::string& keys) {
     const Machine machine = machine_with({{"\"hosts\": 2", "\"hosts\": 1"},
