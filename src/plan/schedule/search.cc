@@ -16,8 +16,8 @@ using Rules = StepGraph::Rules;
 // After schedules of so many steps, which take about half a minute, no other numbers of groups are tried.
 constexpr uint64_t most_scheduled_steps = 4'000'000;
 
-// Numbers of groups that are tried, and how many in a row that are not better end the search: fewer in few instances, if
-// groups are so idle that only more instances can help.
+// Numbers of groups that are tried, and how many in a row that are not better end the search: fewer in few instances,
+// if groups are so idle that only more instances can help.
 constexpr int most_trials = 16, patience = 6, little_patience = 1;
 constexpr double too_idle = 2 * most_idle;
 
