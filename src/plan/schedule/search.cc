@@ -41,7 +41,7 @@ ListSearch::ListSearch(const Divided& divided, const simulate::Prediction& alone
 void ListSearch::bisect() {
   const std::vector<Rules> rules = {{Priority::longest_path}, {Priority::shortest_path}};
   std::vector<uint32_t> last;
-  bool is_found = false;
+  Outcome tried;
   std::optional<Trial> found;
   // Groups that work alone share their links with fewer others than those of `alone`, so shares above 1 are possible.
   double reached = 0.25, missed = 8;
@@ -52,12 +52,12 @@ void ListSearch::bisect() {
       const double needed = std::ceil(busy_us / (best_->limit_us() * share));
       groups.push_back(static_cast<uint32_t>(std::clamp<double>(needed, 1, best_->max_groups())));
     }
-    if (groups != last) is_found = try_counts(groups, rules);
+    if (groups != last) tried = try_counts(groups, rules);
     last = std::move(groups);
-    if (is_found) found = trial_;
-    (is_found ? reached : missed) = share;
+    if (tried.is_found) found = tried.trial;
+    (tried.is_found ? reached : missed) = share;
   }
-  if (!found) found = trial_;
+  if (!found) found = std::move(tried.trial);
   if (found) counts_->add(std::move(*found));
 }
 
@@ -74,6 +74,7 @@ void ListSearch::vary() {
       counts_->add(divided_.trial_of(groups, divided_.graph().schedule(groups, rules.back())));
     }
   }
+  const auto is_short = [&](const Trial& trial) { return trial.microseconds <= best_->limit_us(); };
   double least_idle = 1;
   counts_->begin_again();
   for (int i = 0, last_better = 0; i < most_trials; ++i) {
@@ -82,15 +83,13 @@ void ListSearch::vary() {
     if (!best_->is_open() || scheduled_steps_ > most_scheduled_steps) break;
     const std::optional<std::vector<uint32_t>> groups = counts_->next();
     if (!groups) break;
-    try_counts(*groups, rules);
-    std::optional<Trial> trial = trial_;
+    std::optional<Trial> trial = try_counts(*groups, rules).trial;
     if (!trial) continue;
-    const bool is_short = trial->microseconds <= best_->limit_us();
-    if (replicas_ > few_instances && is_idle(best_->side()) && is_short && trial->most_idle < almost_busy) {
-      try_counts(*groups, others);
-      if (trial_->microseconds <= best_->limit_us() && trial_->most_idle < trial->most_idle) trial = trial_;
+    if (replicas_ > few_instances && is_idle(best_->side()) && is_short(*trial) && trial->most_idle < almost_busy) {
+      std::optional<Trial> other = try_counts(*groups, others).trial;
+      if (other && is_short(*other) && other->most_idle < trial->most_idle) trial = std::move(other);
     }
-    if (is_short && trial->most_idle < least_idle) {
+    if (is_short(*trial) && trial->most_idle < least_idle) {
       least_idle = trial->most_idle;
       last_better = i;
     }
@@ -101,17 +100,14 @@ void ListSearch::vary() {
 // Schedules the plan for so many groups of each rank by all rules. How long steps take depends on what runs beside
 // them, so each schedule is made with the durations of the one before, in some rounds: with two rounds, 4 of 87 plans
 // would need more groups. More instances take long, and gain nothing in a third one.
-// trial_: gets the schedule with the least idle groups of those that are not slower than the limit, or the shortest.
-// Returns whether one is not slower.
-bool ListSearch::try_counts(const std::vector<uint32_t>& groups, const std::vector<Rules>& all_rules) {
+ListSearch::Outcome ListSearch::try_counts(const std::vector<uint32_t>& groups, const std::vector<Rules>& all_rules) {
   const int rounds = replicas_ > few_instances ? 2 : 3;
-  trial_.reset();
   const double limit_us = best_->limit_us();
-  if (best_->is_one_batch() && divided_.graph().least_us(groups) > limit_us) return false;
+  Outcome outcome;
+  if (best_->is_one_batch() && divided_.graph().least_us(groups) > limit_us) return outcome;
   const auto rank_of = [&](const Trial& one) {
     return std::pair(one.microseconds > limit_us ? one.microseconds : 0, one.most_idle);
   };
-  bool any = false;
   for (const bool evenly : {false, true})
     for (Rules rules : all_rules) {
       rules.divides_evenly = evenly;
@@ -122,14 +118,14 @@ bool ListSearch::try_counts(const std::vector<uint32_t>& groups, const std::vect
         graph.set_durations(schedule.durations);
         Trial trial = divided_.trial_of(groups, schedule);
         if (best_->is_one_batch() && trial.microseconds <= limit_us) {
-          any = true;
+          outcome.is_found = true;
           best_->add_groups(trial.used);
         }
-        if (!best_->is_one_batch() || is_promising(trial)) any |= consider(schedule);
-        if (!trial_ || rank_of(trial) < rank_of(*trial_)) trial_ = std::move(trial);
+        if (!best_->is_one_batch() || is_promising(trial)) outcome.is_found |= consider(schedule);
+        if (!outcome.trial || rank_of(trial) < rank_of(*outcome.trial)) outcome.trial = std::move(trial);
       }
     }
-  return any;
+  return outcome;
 }
 
 // Whether a schedule seems to be better. Those of one micro-batch take as long as in the simulation, but for rounding.

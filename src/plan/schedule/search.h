@@ -30,7 +30,11 @@ class ListSearch {
   void vary();
 
  private:
-  bool try_counts(const std::vector<uint32_t>& groups, const std::vector<StepGraph::Rules>& all_rules);
+  struct Outcome {
+    bool is_found = false;       // a plan that is not slower than the limit
+    std::optional<Trial> trial;  // with the least idle groups of the schedules that are not slower, or the shortest
+  };
+  Outcome try_counts(const std::vector<uint32_t>& groups, const std::vector<StepGraph::Rules>& all_rules);
   bool is_promising(const Trial& predicted) const;
   bool consider(const StepGraph::Schedule& schedule);
 
@@ -40,7 +44,6 @@ class ListSearch {
   CountSearch* counts_;
   Best* best_;
   uint64_t scheduled_steps_ = 0;
-  std::optional<Trial> trial_;  // of the last numbers of groups, the best one
 };
 
 }  // namespace narrowcast::plan::schedule
