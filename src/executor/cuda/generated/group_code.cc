@@ -60,6 +60,10 @@ class GroupEmitter {
       default: return ChunkRef::of(ChunkRef::scratch, 0, place.chunk).word;
     }
   }
+  // Values of this rank, not a payload.
+  static bool is_values(const Place& place) {
+    return place.kind == Place::Kind::local && !(place.packets && place.coded);
+  }
   static const char* boolean(bool value) { return value ? "true" : "false"; }
 
   Emitted emitted(const Item& item) {
@@ -130,9 +134,7 @@ class GroupEmitter {
     }
     switch (from.kind) {
       case Place::Kind::local:
-        to.first = ItemHead::chunk;
-        to.first_word = chunk(from);
-        add_start(to);
+        start_with(from, to);
         to.add("w.load();");
         to.add(prefetch);
         add_destinations(item, to, nullptr);
@@ -146,7 +148,7 @@ class GroupEmitter {
       case Place::Kind::message:
         to.first = ItemHead::message;
         to.first_word = 1u << receiving_end(from);
-        to.add("if (!w.receive(q[0])) return false;", {receiving_end(from)});
+        add_receive(from, 1, to);
         to.add(prefetch);
         if (from.coded && decodes(item)) to.add("if (!w.open()) return false;");
         to.is_plain_receive = item.to.size() == 1 && item.to[0].kind == Place::Kind::local && !item.to[0].packets;
@@ -156,14 +158,33 @@ class GroupEmitter {
         return;
     }
   }
+  // other: whether to receive into the other buffer. A word, so that items have the same line.
+  void add_receive(const Place& from, uint32_t other, Emitted& to) const {
+    to.add("if (!w.receive(q[0], q[1])) return false;", {receiving_end(from), other});
+  }
   // Starts to load the chunk that the item loads first.
-  static void add_start(Emitted& to) { to.add("w.start(q[0]);", {to.first_word}); }
+  void start_with(const Place& from, Emitted& to) const {
+    to.first = ItemHead::chunk;
+    to.first_word = chunk(from);
+    to.add("w.start(q[0]);", {to.first_word});
+  }
 
   void add_reduction(const Item& item, Emitted& to) {
     std::vector<Place> sources = item.from;
     // As in reducing_warp.cuh: nothing waits for the own values, and reduced() commutes.
     if (sources[0].kind == Place::Kind::local && sources[1].kind == Place::Kind::message)
       std::swap(sources[0], sources[1]);
+    // Only averages do anything else at the end.
+    const bool finishes = item.finishes && program_.op == NCAST_AVG;
+    if (sources.size() == 2 && sources[0].kind == Place::Kind::message && is_values(sources[1])) {
+      start_with(sources[1], to);
+      add_receive(sources[0], 0, to);  // the chunk is in the other buffer
+      to.add(text("if (!w.template reduce_with_message<%s, %s>()) return false;", boolean(sources[0].coded),
+                  boolean(finishes)));
+      to.add(prefetch);
+      add_destinations(item, to, nullptr);
+      return;
+    }
     Line line{"", {0}, true};
     const auto push = [&](SourceRef source) {
       ++line.words[0];
@@ -181,11 +202,7 @@ class GroupEmitter {
       switch (from.kind) {
         case Place::Kind::local:
           source = SourceRef::of(SourceRef::local, 0, chunk(from));
-          if (to.first == ItemHead::nothing) {
-            to.first = ItemHead::chunk;
-            to.first_word = chunk(from);
-            add_start(to);
-          }
+          if (to.first == ItemHead::nothing) start_with(from, to);
           break;
         case Place::Kind::remote:
           source = SourceRef::of(SourceRef::remote, static_cast<uint32_t>(from.rank), chunk(from));
@@ -194,8 +211,6 @@ class GroupEmitter {
       }
       push(source);
     }
-    // Only averages do anything else at the end.
-    const bool finishes = item.finishes && program_.op == NCAST_AVG;
     line.text = text("if (!w.template reduce<%s>(sums, q + 1, count)) return false;", boolean(coded));
     to.lines.push_back(std::move(line));
     to.add(prefetch);

@@ -15,7 +15,7 @@ struct Line {
   std::string text;
   std::vector<uint32_t> words;
   bool is_list = false;   // words[0], to which the text refers as `count`, is how many pairs of words follow
-  bool is_short = false;  // its code: where lines are shared, it may rather exist twice than another one
+  bool is_short = false;  // rather twice in the code of a loop than a longer line
 };
 
 struct ItemCode {

@@ -171,12 +171,13 @@ class PlanPayloads : public PlanPlaces<Settings> {
   __device__ void poll_payload(EndMask ends, int first) {
     arriving_ = start_payload(receiver().next(ends, first, false), buffer(current_ ^ 1));
   }
-  // Makes the next message of any of these ends current: loads it into the buffer that is not current, unless that has
-  // been started, makes that buffer current and releases the slot.
-  __device__ bool take_payload(EndMask ends) {
-    if (!arriving_) arriving_ = start_payload(receiver().next(ends, 0, true), buffer(current_ ^ 1));
+  // Makes the next message of any of these ends current: loads it into the buffer that is not current (other = 1) and
+  // makes that buffer current, unless that has been started, or into the current one (0). Releases the slot.
+  __device__ bool take_payload(EndMask ends, uint32_t other) {
+    if (other == 0) device::wait_for_store_sources(thread_);
+    if (!arriving_) arriving_ = start_payload(receiver().next(ends, 0, true), buffer(current_ ^ other));
     if (!arriving_) return false;
-    swap();
+    current_ ^= other;
     finish_payload();
     device::wait_for_store_sources(thread_);  // before prefetch_next() and the codec overwrite the other buffers
     return true;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "executor/cuda/blocks/reduce_block.cuh"
+#include "executor/cuda/generated/combine_blocks.cuh"
 #include "executor/cuda/generated/plan_payloads.cuh"
 
 namespace narrowcast::executor::cuda::generated {
@@ -20,7 +21,7 @@ namespace narrowcast::executor::cuda::generated {
 //   counts_calls       the numbers of calls are used
 //   announces_buffers  other ranks access this rank's input or output
 //   loads_chunks_ahead, loads_messages_ahead   what the heads of items say
-// and what reductions combine besides a message and a local chunk:
+// and what reductions combine, except for those of a message and a local chunk:
 //   reduces_messages   several messages
 //   reduces_locals     several local chunks
 //   reduces_remote     chunks in memory of other ranks
@@ -63,7 +64,8 @@ class PlanWarp : public PlanPayloads<Settings> {
   }
 
   // Makes the next message of a receiving end the current values; if it may be encoded, after open().
-  __device__ bool receive(uint32_t end) { return take_payload(1u << end); }
+  // other: 1, but 0 before reduce_with_message().
+  __device__ bool receive(uint32_t end, uint32_t other) { return take_payload(1u << end, other); }
   __device__ bool open() { return this->template open_message<true>(); }
   // Receives one message of each of `count` ends, in any order, and stores each in a chunk. table: pairs of a different
   // end and a chunk. Contains prefetch_next().
@@ -76,7 +78,7 @@ class PlanWarp : public PlanPayloads<Settings> {
       if (thread_ == static_cast<int>(table[2 * i])) chunk = table[2 * i + 1];
     }
     while (open != 0) {
-      if (!take_payload(open)) return false;
+      if (!take_payload(open, 1)) return false;
       const int end = payload_.end();
       open &= ~(1u << end);
       if (open != 0) {
@@ -146,6 +148,21 @@ class PlanWarp : public PlanPayloads<Settings> {
   __device__ void finish(const Sums& sums) {
     sums.finish(divides ? NCAST_AVG : NCAST_SUM, call_.peers.ranks, buffer(values_), thread_);
     __syncwarp();
+  }
+  // Combines the message that has been received with the local chunk that is being loaded, and makes the result the
+  // current values.
+  template <bool coded, bool divides>
+  __device__ bool reduce_with_message() {
+    if (!this->template open_message<coded>()) return false;
+    const char* const message = buffer(values_);
+    const uint32_t bytes = finish_loading();
+    swap();
+    set_values(current_, bytes);
+    const Average<typename Number<Settings::dtype>::Accumulator> average(divides ? NCAST_AVG : NCAST_SUM,
+                                                                         call_.peers.ranks);
+    combine_blocks<Settings::dtype, Settings::op, block_bytes>(message, buffer(values_), average, thread_);
+    __syncwarp();
+    return true;
   }
   using Base::prefetch_next;
 

@@ -69,13 +69,19 @@ TEST_CASE("kernels have no code for what no item does") {
 
 TEST_CASE("what the items of a long program have in common is once in the code") {
   const std::string text = program_text(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW));
-  CHECK(count(text, "lines_0 >> ") == 11);  // of 12 lines
+  CHECK(count(text, "lines_0 >> ") == 10);  // of 11 lines
   // Messages that are passed on go out before stores, other values after: the shorter of the two is there twice.
   CHECK(count(text, "w.store(") == 2);
-  for (const char* once : {"w.start(", "w.load(", "w.receive(", "w.template reduce<", "w.prefetch_next(", "w.open(",
-                           "w.encoded_values(", "w.received_payload(", "w.send_payload("})
+  for (const char* once : {"w.start(", "w.load(", "w.receive(", "w.template reduce_with_message<", "w.prefetch_next(",
+                           "w.open(", "w.encoded_values(", "w.received_payload(", "w.send_payload("})
     CHECK_MESSAGE(count(text, once) == 1, once);
   CHECK(count(text, "      {\n        w.prefetch_next();\n      }\n") == 1);  // without a condition: in all items
+}
+
+TEST_CASE("a message is combined with a chunk without sums in registers") {
+  CHECK(count(program_text(test::ring_all_reduce_plan(4, NCAST_CODEC_RAW)), "sums") == 0);
+  CHECK(count(program_text(test::all_reduce_plan(2, NCAST_CODEC_WINDOW)), "reduce_with_message<true, false>") == 1);
+  CHECK(count(program_text(test::all_reduce_plan(3, NCAST_CODEC_WINDOW)), "w.template reduce<true>(sums") == 1);
 }
 
 TEST_CASE("values are encoded once for all destinations") {
