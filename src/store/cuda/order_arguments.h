@@ -23,14 +23,24 @@ constexpr Pages pages_of(uint64_t rows, uint64_t page_rows) {
   return {shift, static_cast<uint32_t>(rows >> shift) + 1};
 }
 
-// Threads and indices of a CTA. Two kernels of as many CTAs first count the indices of each page, then place them.
-inline constexpr uint32_t order_threads = 1024, order_tile = 4 * order_threads;
-// More than this many would take longer to sum up what all of them have counted than they save.
+// Two kernels of as many CTAs first count the indices of each page, then place them. A CTA has those that follow each
+// other, at least as many as this unless there are fewer.
+inline constexpr uint32_t order_threads = 1024, order_share = 4 * order_threads;
+// More CTAs than this would take longer to sum up what all of them have counted than they save.
 inline constexpr uint32_t max_order_ctas = 64;
 
 constexpr uint32_t order_ctas(uint64_t count, uint32_t sms) {
   return static_cast<uint32_t>(
-      std::min<uint64_t>((count + order_tile - 1) / order_tile, std::min(sms, max_order_ctas)));
+      std::min<uint64_t>((count + order_share - 1) / order_share, std::min(sms, max_order_ctas)));
+}
+
+// Indices of a thread at a time: those of all threads are ordered in shared memory, which has room for more on newer
+// GPUs.
+inline constexpr uint32_t few_ordered = 8, many_ordered = 26;
+// Shared memory: entries, a word for each page, and one for each warp.
+constexpr uint32_t order_shared_bytes(const Pages& pages, uint32_t of_thread) {
+  return of_thread * order_threads * uint32_t{sizeof(uint64_t)} +
+         (pages.count + order_threads / 32) * uint32_t{sizeof(uint32_t)};
 }
 
 struct OrderArguments {

@@ -15,7 +15,7 @@ namespace {
 
 // Ordering pays if rows are so short and tables so large that address translations limit the rate of random rows
 // (docs/design/store_kernels.md).
-constexpr uint64_t ordered_table_bytes = uint64_t{1} << 30, page_bytes = 2 << 20;
+constexpr uint64_t ordered_table_bytes = uint64_t{1} << 30, page_bytes = 4 << 20;
 constexpr uint32_t ordered_row_bytes = 1440;
 constexpr uint64_t ordered_rows = 2048;  // fewer rows take less time than ordering them
 // Kernels read host memory themselves at 0.92 of the speed of the copy engine, but start at once, so they fetch slices
@@ -145,6 +145,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
     is_ordered_ = true;
     const uint64_t rows_per_page = std::max<uint64_t>(page_bytes / (table_bytes / table.capacity), 1);
     pages_ = pages_of(table.capacity, rows_per_page);
+    RETURN_IF_CUDA_FAILED(function, prepare_order(pages_, machine_));
     RETURN_IF_CUDA_FAILED(function, allocate(&order_workspace_, order_workspace_bytes(max_rows_, pages_)));
   }
 
@@ -246,7 +247,7 @@ cudaError_t Reader::gather_piece(const Indices& indices, char* out, const RowTar
   // Before the start, because writers wait for calls that have started.
   if (is_ordered_ && !indices.in_order && indices.count >= ordered_rows) {
     RETURN_CUDA_ERROR(order_by_page(indices.data, indices.index_bytes, indices.count, pages_, order_workspace_,
-                                    sms_of(target), target.stream));
+                                    machine_, sms_of(target), target.stream));
     call.selection.entries = reinterpret_cast<const uint64_t*>(order_workspace_);
   }
   RETURN_CUDA_ERROR(start(target.stream));
