@@ -28,9 +28,10 @@ struct PlaceKernel {
   const void* function;
   uint32_t shared_bytes;
 };
-PlaceKernel place_kernel(const Pages& pages, const GatherMachine& machine) {
+// For CTAs of `share` indices. The kernel for few of them takes less time if it has room for all.
+PlaceKernel place_kernel(const Pages& pages, const GatherMachine& machine, uint64_t share) {
   const uint32_t for_many = order_shared_bytes(pages, many_ordered);
-  if (for_many <= machine.shared_bytes)
+  if (share > few_ordered * order_threads && for_many <= machine.shared_bytes)
     return {reinterpret_cast<const void*>(place_entries_kernel<many_ordered>), for_many};
   return {reinterpret_cast<const void*>(place_entries_kernel<few_ordered>), order_shared_bytes(pages, few_ordered)};
 }
@@ -45,9 +46,13 @@ size_t order_workspace_bytes(uint64_t count, const Pages& pages) {
   return aligned(count * sizeof(uint64_t)) + order_ctas(count, max_order_ctas) * pages.count * sizeof(uint32_t);
 }
 
-cudaError_t prepare_order(const Pages& pages, const GatherMachine& machine) {
-  return cudaFuncSetAttribute(place_kernel(pages, machine).function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(machine.shared_bytes));
+cudaError_t prepare_order(const GatherMachine& machine) {
+  cudaError_t error = cudaSuccess;
+  for (const auto function : {place_entries_kernel<few_ordered>, place_entries_kernel<many_ordered>})
+    if (error == cudaSuccess)
+      error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(machine.shared_bytes));
+  return error;
 }
 
 cudaError_t order_by_page(const void* indices, uint32_t index_bytes, uint64_t count, const Pages& pages,
@@ -59,7 +64,7 @@ cudaError_t order_by_page(const void* indices, uint32_t index_bytes, uint64_t co
                                            pages.count * sizeof(uint32_t), stream, false, arguments);
   if (error != cudaSuccess) return error;
   // Starts when the CTAs of the other kernel end.
-  const PlaceKernel place = place_kernel(pages, machine);
+  const PlaceKernel place = place_kernel(pages, machine, (count + ctas - 1) / ctas);
   return device::launch(place.function, ctas, order_threads / 32, place.shared_bytes, stream, machine.launches_early,
                         arguments);
 }

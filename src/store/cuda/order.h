@@ -17,8 +17,8 @@ cudaError_t start_call(const CallWords& reader, const TableWords& table, TableSt
 
 // Device memory for the order of `count` rows.
 size_t order_workspace_bytes(uint64_t count, const Pages& pages);
-// Allows a kernel to use all shared memory. Called before order_by_page().
-cudaError_t prepare_order(const Pages& pages, const GatherMachine& machine);
+// Allows the kernels to use all shared memory. Called before order_by_page().
+cudaError_t prepare_order(const GatherMachine& machine);
 // Writes an entry for each index to the beginning of `workspace` (256-byte aligned), ordered by page and in any order
 // within a page. The table has at most max_ordered_rows rows. Allocates nothing. sms: SMs to use, at most.
 cudaError_t order_by_page(const void* indices, uint32_t index_bytes, uint64_t count, const Pages& pages,

@@ -145,7 +145,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
     is_ordered_ = true;
     const uint64_t rows_per_page = std::max<uint64_t>(page_bytes / (table_bytes / table.capacity), 1);
     pages_ = pages_of(table.capacity, rows_per_page);
-    RETURN_IF_CUDA_FAILED(function, prepare_order(pages_, machine_));
+    RETURN_IF_CUDA_FAILED(function, prepare_order(machine_));
     RETURN_IF_CUDA_FAILED(function, allocate(&order_workspace_, order_workspace_bytes(max_rows_, pages_)));
   }
 

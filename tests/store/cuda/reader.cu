@@ -333,31 +333,35 @@ TEST_CASE("readers of more rows than a gather can have are rejected") {
 
 TEST_CASE("indices that are ordered by page are those that were given") {
   std::mt19937_64 random(43);
-  const uint64_t rows = 1 << 20, count = is_reduced() ? 5000 : 120000;
-  std::vector<int64_t> indices;
-  for (uint64_t i = 0; i < count; ++i) indices.push_back(static_cast<int64_t>(random() % rows));
-  indices[7] = -5;
-  indices[9] = int64_t{1} << 40;
-  const auto pages = pages_of(rows, 256);
-  DeviceArray<int64_t> on_device(count);
-  DeviceArray<char> workspace(order_workspace_bytes(count, pages));
-  CHECK_CUDA(cudaMemcpy(on_device.data(), indices.data(), count * 8, cudaMemcpyHostToDevice));
   GatherMachine machine = {};
   CHECK_CUDA(find_gather_machine(&machine));
-  CHECK_CUDA(prepare_order(pages, machine));
-  CHECK_CUDA(order_by_page(on_device.data(), 8, count, pages, workspace.data(), machine, 2, nullptr));
-  std::vector<uint64_t> entries(count);
-  CHECK_CUDA(cudaMemcpy(entries.data(), workspace.data(), count * sizeof entries[0], cudaMemcpyDeviceToHost));
-  const auto page = [&](uint32_t position) {
-    return std::min<uint64_t>(static_cast<uint64_t>(indices[position]) >> pages.shift, pages.count - 1);
-  };
-  std::vector<bool> seen(count);
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t position = entry_position(entries[i]);
-    REQUIRE(position < count);
-    CHECK_FALSE(seen[position]);
-    seen[position] = true;
-    if (i != 0) CHECK(page(entry_position(entries[i - 1])) <= page(position));
+  CHECK_CUDA(prepare_order(machine));
+  // Few and many for a CTA.
+  for (const uint64_t count : is_reduced() ? std::vector<uint64_t>{5000} : std::vector<uint64_t>{5000, 120000}) {
+    CAPTURE(count);
+    const uint64_t rows = 1 << 20;
+    std::vector<int64_t> indices;
+    for (uint64_t i = 0; i < count; ++i) indices.push_back(static_cast<int64_t>(random() % rows));
+    indices[7] = -5;
+    indices[9] = int64_t{1} << 40;
+    const auto pages = pages_of(rows, 256);
+    DeviceArray<int64_t> on_device(count);
+    DeviceArray<char> workspace(order_workspace_bytes(count, pages));
+    CHECK_CUDA(cudaMemcpy(on_device.data(), indices.data(), count * 8, cudaMemcpyHostToDevice));
+    CHECK_CUDA(order_by_page(on_device.data(), 8, count, pages, workspace.data(), machine, 2, nullptr));
+    std::vector<uint64_t> entries(count);
+    CHECK_CUDA(cudaMemcpy(entries.data(), workspace.data(), count * sizeof entries[0], cudaMemcpyDeviceToHost));
+    const auto page = [&](uint32_t position) {
+      return std::min<uint64_t>(static_cast<uint64_t>(indices[position]) >> pages.shift, pages.count - 1);
+    };
+    std::vector<bool> seen(count);
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t position = entry_position(entries[i]);
+      REQUIRE(position < count);
+      CHECK_FALSE(seen[position]);
+      seen[position] = true;
+      if (i != 0) CHECK(page(entry_position(entries[i - 1])) <= page(position));
+    }
   }
 }
 
