@@ -1,5 +1,6 @@
 // Measures what bounds the kernels of the store on a GPU, without them: reads of pages of host memory, of which each
-// costs an address translation, and stores of whole rows. Writes JSON (bench/results/README.md). Needs 9 GiB of memory.
+// costs an address translation, and stores of rows and of parts of lines. Writes JSON (bench/results/README.md). Needs
+// 9 GiB of memory.
 //
 //   nvcc -std=c++20 -O2 -arch=sm_90 -Isrc -o store_limits tools/gpu/store_limits.cu
 //   ./store_limits > store_limits.json
@@ -9,7 +10,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 
+#include "device/ptx/bulk_copy.cuh"
 #include "store/cuda/row_output.cuh"
 #include "timed_runs.cuh"
 
@@ -44,6 +47,38 @@ __global__ void __launch_bounds__(512) store_rows(char* out, uint64_t rows, uint
   const uint32_t warps = blockDim.x / 32;
   for (uint64_t row = threadIdx.x / 32 * gridDim.x + blockIdx.x; row < rows; row += uint64_t{gridDim.x} * warps)
     narrowcast::store::cuda::store_zeros(tile, out + row * stride, row_bytes);
+}
+
+// A thread of each warp stores zeros with bulk copies of `part` bytes of shared memory.
+constexpr uint32_t part = 16384;
+__global__ void __launch_bounds__(512) store_bulk(char* out, uint64_t bytes) {
+  __shared__ __align__(128) char zeros[part];
+  for (uint32_t at = threadIdx.x * 16; at < part; at += blockDim.x * 16) *reinterpret_cast<uint4*>(zeros + at) = {};
+  narrowcast::device::order_stores_before_bulk_copies();
+  __syncthreads();
+  if (threadIdx.x % 32 != 0) return;
+  const uint64_t first = threadIdx.x / 32 * gridDim.x + blockIdx.x, warps = uint64_t{gridDim.x} * (blockDim.x / 32);
+  for (uint64_t i = first; i < bytes / part; i += warps)
+    narrowcast::device::bulk_store_by_thread(out + i * part, zeros, part);
+  narrowcast::device::wait_for_store_sources_by_thread();
+}
+
+// Stores one of the four sectors of each line: all of its 32 bytes, or 4.
+template <bool is_whole>
+__global__ void __launch_bounds__(512) store_sectors(char* out, uint64_t lines) {
+  constexpr uint32_t lanes = is_whole ? 2 : 1, unrolled = 4;
+  const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
+  uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + (unrolled - 1) * threads < lines * lanes; i += unrolled * threads)
+#pragma unroll
+    for (uint32_t k = 0; k < unrolled; ++k) {
+      const uint64_t line = (i + k * threads) / lanes;
+      char* const to = out + line * 128 + line * 7 % 4 * 32 + i % lanes * 16;
+      if constexpr (is_whole)
+        __stcs(reinterpret_cast<uint4*>(to), uint4{});
+      else
+        __stcs(reinterpret_cast<uint32_t*>(to), 0u);
+    }
 }
 
 }  // namespace
@@ -89,6 +124,23 @@ int main() {
     }
     std::printf("}}");
   }
+  std::printf("],\n \"parts\": [");
+  is_first = true;
+  const auto list = [&](const char* name, double count, const std::function<void(uint32_t)>& run) {
+    std::printf("%s\n  {\"stores\": \"%s\", \"by_sms\": {", is_first ? "" : ",", name);
+    is_first = false;
+    for (const uint32_t sms : {1u, 4u, 10u}) {
+      const double time = seconds(nullptr, 3, [&] { run(sms); });
+      std::printf("%s\"%u\": %.1f", sms == 1 ? "" : ", ", sms, count / time / 1e9);
+    }
+    std::printf("}}");
+  };
+  constexpr uint64_t bytes = rows * row_bytes / part * part;
+  list("bulk copies of 16 KiB, GB/s", bytes, [&](uint32_t sms) { store_bulk<<<sms, 512>>>(out, bytes); });
+  list("whole sectors, 1e9 a second", bytes / 128,
+       [&](uint32_t sms) { store_sectors<true><<<sms, 512>>>(out, bytes / 128); });
+  list("4 bytes of a sector, 1e9 a second", bytes / 128,
+       [&](uint32_t sms) { store_sectors<false><<<sms, 512>>>(out, bytes / 128); });
   std::printf("]}\n");
   return 0;
 }
