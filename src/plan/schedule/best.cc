@@ -11,7 +11,7 @@ namespace narrowcast::plan::schedule {
 namespace {
 
 // How many times the fewest groups that seem possible a plan may have, so that the search ends.
-constexpr double groups_to_spare = 1.25;
+constexpr double groups_to_spare = 1.1;
 
 Side side_of(const simulate::Prediction& prediction) {
   Side side;

@@ -13,8 +13,8 @@ namespace {
 using Priority = StepGraph::Priority;
 using Rules = StepGraph::Rules;
 
-// After schedules of so many steps, which take about half a minute, no other numbers of groups are tried.
-constexpr uint64_t most_scheduled_steps = 4'000'000;
+// After schedules of so many steps, which take one or two minutes, no other numbers of groups are tried.
+constexpr uint64_t most_scheduled_steps = 16'000'000;
 
 // Numbers of groups that are tried, and how many in a row that are not better end the search: fewer in few instances,
 // if groups are so idle that only more instances can help.
@@ -25,7 +25,7 @@ constexpr double too_idle = 2 * most_idle;
 // enough with the first intervals, the others can make the difference: without them, a tree would remain idle for
 // 22.3%.
 constexpr double first_intervals[] = {0.2, 0.3}, other_intervals[] = {0.1, 0.15, 0.25, 0.35, 0.4};
-constexpr double almost_busy = most_idle + 0.04;
+constexpr double almost_busy = most_idle + 0.05;
 
 }  // namespace
 
