@@ -36,6 +36,7 @@ std::optional<std::vector<uint32_t>> CountSearch::next() {
   for (const Trial& trial : trials_) {
     consider(trial.groups, trial.most_idle);
     const double reached = most_busy(trial);
+    // The busiest rank of another schedule may be about as busy as in this one, or busier.
     for (const double busy : {reached, (reached + 1) / 2, 0.86, 0.9, 0.94, 0.97})
       for (int time = 0; time < times; ++time) {
         const double us = limit_us_ * std::pow(ratio, time);

@@ -129,7 +129,7 @@ class ListScheduler {
   // The place of a step among those that could begin. If several are about equal, the one that sends to the nearest
   // rank comes first, so that the ranks do not all send to the same one.
   Key key(uint32_t index) const {
-    constexpr double classes = 256;
+    constexpr double classes = 256;  // of paths: two in the same one are about equal
     const Node& node = nodes_[index];
     const auto class_of = [&](double us) { return longest_ > 0 ? static_cast<int64_t>(us / longest_ * classes) : 0; };
     const int64_t tail = class_of(node.tail);
