@@ -61,7 +61,7 @@ cudaError_t order_by_page(const void* indices, uint32_t index_bytes, uint64_t co
   const OrderArguments arguments = {indices, index_bytes, count, pages, static_cast<uint64_t*>(workspace), counts};
   const uint32_t ctas = order_ctas(count, sms);
   const cudaError_t error = device::launch(reinterpret_cast<const void*>(count_pages_kernel), ctas, order_threads / 32,
-                                           pages.count * sizeof(uint32_t), stream, false, arguments);
+                                           words_of_pages(pages) * sizeof(uint32_t), stream, false, arguments);
   if (error != cudaSuccess) return error;
   // Starts when the CTAs of the other kernel end.
   const PlaceKernel place = place_kernel(pages, machine, (count + ctas - 1) / ctas);

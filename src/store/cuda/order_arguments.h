@@ -37,10 +37,16 @@ constexpr uint32_t order_ctas(uint64_t count, uint32_t sms) {
 // Indices of a thread at a time: those of all threads are ordered in shared memory, which has room for more on newer
 // GPUs.
 inline constexpr uint32_t few_ordered = 8, many_ordered = 26;
-// Shared memory: entries, a word for each page, and one for each warp.
+// Each thread looks after pages that follow each other. The compiler loads their words in shared memory together,
+// whether or not there are as many pages: what other threads write must not be among them.
+inline constexpr uint32_t pages_of_thread = max_pages / order_threads;
+constexpr uint32_t words_of_pages(const Pages& pages) {
+  return (pages.count + pages_of_thread - 1) / pages_of_thread * pages_of_thread;
+}
+// Shared memory: entries, the words of the pages, and one for each warp.
 constexpr uint32_t order_shared_bytes(const Pages& pages, uint32_t of_thread) {
   return of_thread * order_threads * uint32_t{sizeof(uint64_t)} +
-         (pages.count + order_threads / 32) * uint32_t{sizeof(uint32_t)};
+         (words_of_pages(pages) + order_threads / 32) * uint32_t{sizeof(uint32_t)};
 }
 
 struct OrderArguments {

@@ -71,8 +71,7 @@ __device__ __forceinline__ void for_indices_of_thread(uint64_t count, Use&& use)
   }
 }
 
-// Calls use(i, page) for the pages that a thread looks after, which follow each other.
-constexpr uint32_t pages_of_thread = max_pages / order_threads;
+// Calls use(i, page) for the pages that a thread looks after.
 template <typename Use>
 __device__ __forceinline__ void for_pages_of_thread(uint32_t pages, Use&& use) {
 #pragma unroll
@@ -80,7 +79,7 @@ __device__ __forceinline__ void for_pages_of_thread(uint32_t pages, Use&& use) {
     if (threadIdx.x * pages_of_thread + i < pages) use(i, threadIdx.x * pages_of_thread + i);
 }
 
-// Counts this CTA's indices in each page. counts: shared memory, one word for each page.
+// Counts this CTA's indices in each page. counts: words_of_pages() words of shared memory.
 __device__ inline void count_pages(const OrderArguments& arguments, uint32_t* counts) {
   constexpr uint32_t each = 8;
   const uint32_t pages = arguments.pages.count;
@@ -118,7 +117,7 @@ __device__ inline void place_entries(const OrderArguments& arguments, uint64_t* 
   const uint32_t pages = arguments.pages.count;
   uint64_t* const ordered = shared;
   auto* const words = reinterpret_cast<uint32_t*>(shared + tile);  // of pages
-  uint32_t* const sums = words + pages;
+  uint32_t* const sums = words + words_of_pages(arguments.pages);
   // The kernel before the counting one has ended, so the indices are there.
   const OrderShare share(arguments);
   uint32_t rows[each];
