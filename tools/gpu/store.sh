@@ -40,10 +40,10 @@ sanitized() {
   shift
   log=$out/store_sanitizer_$((++parts)).log
   echo "== compute-sanitizer --tool $tool $*"
-  timeout 300 compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1 || status=$?
+  timeout 600 compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1 || status=$?
   case $status in
     0) tail -2 "$log" ;;
-    124) echo "did not end within 300 s"; failed=1 ;;
+    124) echo "did not end within 600 s"; failed=1 ;;
     *) head -60 "$log"; failed=1 ;;
   esac
 }
