@@ -18,7 +18,7 @@ constexpr uint64_t most_scheduled_steps = 16'000'000;
 
 // Numbers of groups that are tried, and how many in a row that are not better end the search: fewer in few instances,
 // if groups are so idle that only more instances can help.
-constexpr int most_trials = 16, patience = 6, little_patience = 1;
+constexpr int most_trials = 32, patience = 12, little_patience = 1;
 constexpr double too_idle = 2 * most_idle;
 
 // Between the first steps of staggered replicas, as shares of the time that one needs. If groups are almost busy
