@@ -33,7 +33,10 @@ def bench(
         Path | None, typer.Argument(metavar="[FILE]", help="safetensors or npy; default: tensors of the package.")
     ] = None,
     dtype: DtypeOption = None,
-    tensor: Annotated[str | None, typer.Option(help="Only this tensor; without a file, also: normal, random.")] = None,
+    tensor: Annotated[
+        str | None,
+        typer.Option(help=f"Only this tensor; without a file, also: {', '.join(samples.SYNTHETIC)}."),
+    ] = None,
     row_bytes: Annotated[str, typer.Option(metavar="SIZES", help="Bytes of a row, separated by commas.")] = "512,2K",
     table: Annotated[str, typer.Option(metavar="SIZE", help="The tensor is repeated to this size.")] = "256M",
     rows: Annotated[int, typer.Option(min=1, help="Rows of a gather.")] = 100_000,
