@@ -40,18 +40,16 @@ class Rows(NamedTuple):
 
 
 def is_contiguous(array: Any) -> bool:
-    """Whether an array of NumPy, torch or another framework is in C order; other objects count as contiguous."""
-    if isinstance(array, np.ndarray):
-        return bool(array.flags.c_contiguous)
+    """Whether an array of torch, NumPy or CuPy is in C order; other objects count as contiguous."""
     check = getattr(array, "is_contiguous", None)
-    return bool(check()) if callable(check) else True
+    return bool(check() if callable(check) else getattr(getattr(array, "flags", None), "c_contiguous", True))
 
 
 def contiguous(array: Any) -> Any:
     """The array, or a copy in C order."""
     if is_contiguous(array):
         return array
-    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array.contiguous()
+    return array.contiguous() if hasattr(array, "contiguous") else array.copy("C")
 
 
 def input_rows(array: Any, name: str, kind: ValueType, row_shape: tuple[int, ...], count: int | None = None) -> Rows:
@@ -142,10 +140,10 @@ def output_rows(
 
 
 def _row_stride(array: Any) -> int:
-    """Bytes from one row of an array of NumPy or torch to the next."""
-    if isinstance(array, np.ndarray):
-        return int(array.strides[0])
-    return int(array.stride(0)) * int(array.element_size())
+    """Bytes from one row of an array of torch, NumPy or CuPy to the next."""
+    if hasattr(array, "element_size"):
+        return int(array.stride(0)) * int(array.element_size())
+    return int(array.strides[0])
 
 
 def index_array(indices: Any, name: str = "indices") -> npt.NDArray[Any]:
