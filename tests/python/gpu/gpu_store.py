@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 from gpu_memory import on_gpu
@@ -31,6 +32,26 @@ class Array:
 
     def read(self) -> np.ndarray:
         return self._buffer.read(self._buffer.count_bytes).view(self._type).reshape(self.shape)
+
+
+class Columns:
+    """The first columns of an array in GPU memory: its rows are apart, as those of a slice of CuPy."""
+
+    def __init__(self, whole: Array, columns: int, rows: int | None = None) -> None:
+        self.whole = whole
+        self.shape = (whole.shape[0] if rows is None else rows, columns)
+        interface = whole.__cuda_array_interface__
+        item_bytes = np.dtype(interface["typestr"]).itemsize
+        self.strides = (whole.shape[1] * item_bytes, item_bytes)
+        self.flags = SimpleNamespace(c_contiguous=self.shape[0] <= 1)
+        self.__cuda_array_interface__ = {
+            **interface,
+            "shape": self.shape,
+            "strides": None if self.flags.c_contiguous else self.strides,
+        }
+
+    def __getitem__(self, rows: slice) -> Columns:
+        return Columns(self.whole, self.shape[1], len(range(*rows.indices(self.shape[0]))))
 
 
 def empty(shape, kind=np.float32, shift: int = 0) -> Array:

@@ -7,31 +7,9 @@ import threading
 import narrowcast
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from narrowcast import store
 from narrowcast._store import rows as store_rows
 from store_tables import LAYOUTS, ROWS, same, table
-
-
-@given(
-    changes=st.lists(st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=40), max_size=8),
-    layout=st.sampled_from(LAYOUTS),
-    codec=st.sampled_from(["auto", "raw", "window", "invariant"]),
-    seed=st.integers(0, 1000),
-)
-def test_updates_are_assignments(rows, changes, layout, codec, seed):
-    layout = "stride" if codec == "raw" else layout  # raw rows cannot be packed
-    rng, expected = np.random.default_rng(seed), rows.copy()
-    with store.build(rows, codec=codec, layout=layout, spare=ROWS) as made:
-        for index in changes:
-            new = table(rows=len(index), seed=int(rng.integers(1 << 30)))
-            if rng.random() < 0.5:  # rows that do not follow the model
-                new = np.frombuffer(rng.bytes(new.nbytes), np.float32).reshape(new.shape)
-            made.update(index, new)
-            for place, row in zip(index, new, strict=True):  # the last of several counts
-                expected[place] = row
-            assert same(made[:], expected)
 
 
 def test_an_update_that_does_not_fit_changes_nothing():

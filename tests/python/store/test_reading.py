@@ -2,58 +2,85 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import ClassVar
+
 import narrowcast
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from store_tables import ROWS, same
+from narrowcast import store
+from narrowcast._arrays.view import view
+from narrowcast._store.rows import output_rows
+from narrowcast.types import value_type
+from store_properties import (  # noqa: F401
+    ends,
+    steps,
+    test_a_bad_index_is_reported_and_has_no_row,
+    test_fetch_is_slicing,
+    test_gather_is_indexing,
+    test_slices_are_those_of_numpy,
+    test_slices_out_of_range_are_rejected_before_anything_is_written,
+    test_updates_are_assignments,
+    without_gaps,
+)
+from store_tables import LAYOUTS, ROWS, same, table
 
-indices = st.lists(st.integers(0, ROWS - 1), max_size=300)
-
-
-@given(picked=indices, wide=st.booleans())
-def test_gather_is_indexing(opened, rows, picked, wide):
-    index = np.array(picked, np.int64 if wide else np.int32)
-    assert same(opened.gather(index), rows[index])
-    assert same(opened[index], rows[index])
-
-
-@given(first=st.integers(0, ROWS - 1), step=st.integers(-5, 5).filter(bool), data=st.data())
-def test_fetch_is_slicing(opened, rows, first, step, data):
-    most = (ROWS - 1 - first) // step + 1 if step > 0 else first // -step + 1
-    count = data.draw(st.integers(0, most))
-    expected = rows[[first + i * step for i in range(count)]]
-    assert same(opened.fetch(first, count, step), expected)
-    out = np.empty_like(expected)
-    opened.fetch(first, count, step, out=out)
-    assert same(out, expected)
+LONG_ROW = (6000,)  # so that a table of blocks has several frames
 
 
-ends = st.none() | st.integers(-ROWS - 3, ROWS + 3)
+class OnTheHost:
+    """Indices and results of NumPy."""
+
+    checks_indices = True
+    options: ClassVar[dict] = {}
+
+    def indices(self, values):
+        return values
+
+    def out(self, shape, gap=0):
+        return np.full((*shape[:-1], shape[-1] + gap), 7, np.float32)[..., : shape[-1]]
+
+    def content(self, out):
+        return out if out.base is None else without_gaps(out.base, out.shape[-1])
 
 
-@given(begin=ends, end=ends, step=st.none() | st.integers(-7, 7).filter(bool))
-def test_slices_are_those_of_numpy(opened, rows, begin, end, step):
+@pytest.fixture(scope="module")
+def reads():
+    return OnTheHost()
+
+
+@pytest.fixture(scope="module", params=[*LAYOUTS, "blocks"])
+def layout(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def rows(layout):
+    return table(shape=LONG_ROW if layout == "blocks" else (24,))
+
+
+@pytest.fixture(scope="module")
+def opened(rows, layout):
+    with store.build(rows, layout=layout) as made:
+        yield made
+
+
+@given(picked=st.lists(st.integers(0, ROWS - 1), max_size=100))
+def test_new_arrays_have_the_rows(opened, rows, picked):
+    assert same(opened.gather(picked), rows[picked])
+    assert same(opened[np.array(picked, np.int64)], rows[picked])
+
+
+@given(begin=ends, end=ends, step=st.none() | steps)
+def test_indexing_is_that_of_numpy(opened, rows, begin, end, step):
     assert same(opened[begin:end:step], rows[begin:end:step])
-    assert same(opened.fetch(slice(begin, end, step)), rows[begin:end:step])
 
 
 @given(index=st.integers(-ROWS, ROWS - 1))
 def test_single_rows_are_those_of_numpy(opened, rows, index):
     assert same(opened[index], rows[index])
-
-
-@given(picked=indices.filter(bool), bad=st.sampled_from([-1, ROWS, 1 << 31, -(1 << 40)]), data=st.data())
-def test_a_bad_index_is_named_and_nothing_is_written(opened, picked, bad, data):
-    place = data.draw(st.integers(0, len(picked)))
-    index = np.array([*picked[:place], bad, *picked[place:]], np.int64)
-    out = np.full((len(index), *opened.row_shape), 7, np.float32)
-    with pytest.raises(IndexError, match=str(bad)) as caught:
-        opened.gather(index, out=out)
-    assert isinstance(caught.value, narrowcast.InvalidArgumentError)
-    assert f"indices[{place}] is {bad}" in str(caught.value)
-    assert (out == 7).all()
 
 
 def test_a_slice_to_the_end_begins_in_the_table_or_at_its_end(opened):
@@ -80,22 +107,23 @@ def test_slices_out_of_range_are_errors(opened):
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
 def test_any_number_of_threads_has_the_same_result(opened, rows, threads):
-    index = np.random.default_rng(1).integers(0, ROWS, 5000)
+    index = np.random.default_rng(1).integers(0, ROWS, 1000)
     assert same(opened.gather(index, threads=threads), rows[index])
 
 
 def test_outputs_of_another_size_or_type_are_errors(opened):
-    for out in (np.empty((3, 24), np.float32), np.empty((2, 24), np.float64), np.empty((2, 25), np.float32)):
+    width = opened.row_shape[0]
+    for out in (np.empty((3, width), np.float32), np.empty((2, width)), np.empty((2, width + 1), np.float32)):
         with pytest.raises((ValueError, TypeError), match="out"):
             opened.gather([1, 2], out=out)
-    out = np.empty((2, 24), np.float32)
+    out = np.empty((2, width), np.float32)
     out.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         opened.gather([1, 2], out=out)
 
 
 def test_an_error_leaves_an_output_with_gaps_as_it_was(opened):
-    out = np.full((2, 48), 7, np.float32)
+    out = np.full((2, 2 * opened.row_shape[0]), 7, np.float32)
     for read in (opened.gather, opened.fetch):
         with pytest.raises(TypeError, match="threads"):
             read(*([[0, 1]] if read == opened.gather else [0, 2]), out=out[:, ::2], threads="x")
@@ -111,3 +139,26 @@ def test_indices_that_are_not_integers_are_errors(opened, bad):
 def test_a_stream_needs_a_gpu(opened):
     with pytest.raises((ValueError, TypeError, narrowcast.NarrowcastError)):
         opened.gather([1], stream=1)
+
+
+class LikeCupy:
+    """Rows that are apart in GPU memory, described as CuPy does."""
+
+    def __init__(self, shape, row_stride):
+        self.shape, self.strides = shape, (row_stride, 4)
+        self.flags = SimpleNamespace(c_contiguous=shape[0] <= 1)
+        strides = None if self.flags.c_contiguous else self.strides
+        described = {"shape": shape, "typestr": "<f4", "data": (4096, False), "strides": strides, "version": 3}
+        self.__cuda_array_interface__ = described
+
+    def __getitem__(self, rows):
+        return LikeCupy((len(range(*rows.indices(self.shape[0]))), self.shape[1]), self.strides[0])
+
+
+def test_rows_in_gpu_memory_may_be_apart():
+    out = LikeCupy((5, 24), 112)
+    found = output_rows(out, value_type("float32"), (5, 24), (24,), view)
+    assert found.rows == (4096, 112, 5, out)
+    assert found.result is out
+    with pytest.raises(ValueError, match="not contiguous"):
+        output_rows(LikeCupy((5, 24), 88), value_type("float32"), (5, 24), (24,), view)  # they overlap
