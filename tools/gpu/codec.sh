@@ -3,18 +3,13 @@
 #   tools/gpu/codec.sh [test] [sanitize] [bench TENSORS.safetensors]
 # Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; downloads nothing. Writes
 # results as JSON to $OUT, or build/gpu/results, in the form of the files in bench/results/.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-out=${OUT:-build/gpu/results}
-mkdir -p "$out"
-
-cmake -S . -B build/gpu -G Ninja >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
-cmake --build build/gpu >>"$out/build.log" 2>&1 || { grep -E 'error|FAILED' "$out/build.log"; exit 1; }
-export PYTHONPATH=$PWD/python NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
+# shellcheck source=tools/gpu/steps.sh
+. "$(dirname "$0")/steps.sh"
+build_library ON
 
 run_tests() {
-  ctest --test-dir build/gpu -L gpu --output-on-failure
-  timeout 300 python3 -m pytest -q -p no:cacheprovider tests/python/gpu
+  step 600 ctest --test-dir build/gpu -L gpu --output-on-failure
+  step 300 python3 -m pytest -q -p no:cacheprovider tests/python/gpu
 }
 
 # A reduced set, because sanitizers are slow: the device functions on all kinds of blocks, and each kernel once.
@@ -22,19 +17,10 @@ run_sanitizers() {
   local tool
   export NARROWCAST_TEST_REDUCED=1
   for tool in memcheck racecheck synccheck; do
-    sanitized "$tool" build/gpu/tests/device_gpu_test
-    sanitized "$tool" build/gpu/tests/codec_gpu_test
-    sanitized "$tool" python3 tools/gpu/each_kernel.py
+    sanitized 300 "$tool" build/gpu/tests/device_gpu_test
+    sanitized 300 "$tool" build/gpu/tests/codec_gpu_test
+    sanitized 300 "$tool" python3 tools/gpu/each_kernel.py
   done
-}
-
-# Prints the last line of the log, or its beginning if the sanitizer reports an error.
-sanitized() {
-  local tool=$1 log=$out/sanitizer.log
-  shift
-  echo "== compute-sanitizer --tool $tool $*"
-  timeout 300 compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1 || { head -60 "$log"; exit 1; }
-  tail -1 "$log"
 }
 
 measure() {
@@ -59,3 +45,4 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+exit $failed

@@ -10,10 +10,9 @@
 # CODECS, DATA (tensors normal random; mode eager uses only the first) and MODES (graph eager). Every step has a time
 # limit; a failed step does not stop the others. If NARROWCAST_LIBRARY is set, that library is measured and nothing is
 # built.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-out=${OUT:-build/gpu/results}
-mkdir -p "$out" build/gpu/runs
+# shellcheck source=tools/gpu/steps.sh
+. "$(dirname "$0")/steps.sh"
+mkdir -p build/gpu/runs
 # Multicast objects can outlive their process and then affect others on the machine.
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 
@@ -21,24 +20,7 @@ with_tests=OFF
 for word in "$@"; do
   case $word in test | sanitize) with_tests=ON ;; esac
 done
-build() {
-  timeout 600 cmake -S . -B build/gpu -G Ninja -DNARROWCAST_TESTS=$with_tests && timeout 600 cmake --build build/gpu
-}
-if [ -z "${NARROWCAST_LIBRARY:-}" ]; then
-  build >"$out/build.log" 2>&1 || { grep -E 'error|FAILED' "$out/build.log" || tail -40 "$out/build.log"; exit 1; }
-  export NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
-fi
-export PYTHONPATH=$PWD/python
-failed=0
-
-# step SECONDS COMMAND...: runs the command, and prints it and whether it failed.
-step() {
-  local seconds=$1 status=0
-  shift
-  echo "== $*"
-  timeout --kill-after=10 "$seconds" "$@" || status=$?
-  [ $status -eq 0 ] || { echo "FAILED with status $status: $*"; failed=1; }
-}
+build_library $with_tests
 
 run_tests() {
   step 300 ctest --test-dir build/gpu -L gpu --output-on-failure --timeout 120
@@ -48,31 +30,17 @@ run_tests() {
 # Few and small calls, because sanitizers are slow. API errors are not reported, because enabling peer access twice is
 # one that is expected.
 run_sanitizers() {
-  local tool program
+  local tool program sanitizer_options="--report-api-errors no --target-processes all"
   export NARROWCAST_TEST_REDUCED=1
   for tool in memcheck racecheck synccheck; do
     for program in device_gpu_test codec_gpu_test channel_gpu_test executor_gpu_test; do
-      [ ! -x "build/gpu/tests/$program" ] || sanitized "$tool" "build/gpu/tests/$program"
+      [ ! -x "build/gpu/tests/$program" ] || sanitized 300 "$tool" "build/gpu/tests/$program"
     done
   done
   for program in all_reduce all_gather sendrecv; do
-    sanitized memcheck python3 -m narrowcast bench "$program" --backend cuda --ranks 2 --against none \
+    sanitized 300 memcheck python3 -m narrowcast bench "$program" --backend cuda --ranks 2 --against none \
       --codec raw,window -b 1K -e 256K -f 256 -n 1 -w 1 --batches 1
   done
-}
-
-# Prints the last line of the log, or its beginning if the sanitizer reports an error.
-sanitized() {
-  local tool=$1 log=$out/sanitizer.log
-  shift
-  echo "== compute-sanitizer --tool $tool $*"
-  if timeout --kill-after=10 300 compute-sanitizer --tool "$tool" --report-api-errors no --target-processes all \
-    --error-exitcode 9 "$@" >"$log" 2>&1; then
-    tail -1 "$log"
-  else
-    head -60 "$log"
-    failed=1
-  fi
 }
 
 measure() {

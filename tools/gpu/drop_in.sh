@@ -18,29 +18,20 @@
 #   PYNCCL_WRAPPER      the file pynccl_wrapper.py of vLLM
 #   NCCL_TESTS_OPTIONS  such as --ways threads
 #   DEVICE              cpu: to try the script
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-out=${OUT:-build/gpu/results}
+# shellcheck source=tools/gpu/steps.sh
+. "$(dirname "$0")/steps.sh"
 runs=build/gpu/drop_in
-mkdir -p "$out" "$runs"
+mkdir -p "$runs"
 # Multicast objects can outlive their process and then affect others on the machine.
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}
 export DROP_IN_COMMAND="tools/gpu/drop_in.sh $*"
 ranks=${RANKS:-$(nvidia-smi -L | wc -l)}
 device=${DEVICE:+--device $DEVICE}
-failed=0
 port=29500
 
-build() {
-  timeout 600 cmake -S . -B build/gpu -G Ninja -DNARROWCAST_TESTS=OFF && timeout 600 cmake --build build/gpu
-}
-if [ -z "${NARROWCAST_LIBRARY:-}" ]; then
-  build >"$out/build.log" 2>&1 || { grep -E 'error|FAILED' "$out/build.log" || tail -40 "$out/build.log"; exit 1; }
-  export NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
-fi
+build_library OFF
 NARROWCAST_LIBRARY=$(realpath -s "$NARROWCAST_LIBRARY")
-export PYTHONPATH=$PWD/python
 # Programs that load NCCL by name find torch's.
 nccl=$(python3 -c 'from narrowcast._dropin.nccl_search import candidates, chosen; print(getattr(chosen(candidates()), "path", ""))')
 [ -z "$nccl" ] || LD_LIBRARY_PATH=${nccl%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -107,15 +98,6 @@ run_frameworks() {
   else
     echo "== pynccl: skipped, PYNCCL_WRAPPER is not set"
   fi
-}
-
-# step SECONDS COMMAND...: runs the command, and prints it and whether it failed.
-step() {
-  local seconds=$1 status=0
-  shift
-  echo "== $*"
-  timeout --kill-after=10 "$seconds" "$@" || status=$?
-  [ $status -eq 0 ] || { echo "FAILED with status $status: $*"; failed=1; }
 }
 
 run_tests() {
