@@ -1,11 +1,8 @@
 // Measures the kernels of the store without its API: gathers of random rows and slices of tables that repeat some
-// sample rows, by the number of SMs. Compares rows. Writes JSON (bench/results/README.md). Needs 10 GiB of
-// memory. After `cmake --build build`, with the object files of src/store/{rows,cuda}, src/threads and src/status below
-// build/CMakeFiles, except for those that need whole stores (*reader_api*, *table_reader*, *frame_read*,
-// *registered_memory*, *cuda/build*):
+// sample rows, by the number of SMs. Compares rows. Writes JSON (bench/results/README.md). Needs 10 GiB of memory.
+// `tools/gpu/store.sh kernels` builds it and measures all tables.
 //
-//   nvcc -std=c++20 -O2 -arch=sm_90 -Iinclude -Isrc -Itests -o store_kernels tools/gpu/store_kernels.cu OBJECTS
-//   ./store_kernels COMMIT [TABLE...] > store_kernels.json    numbers of tables (see main), from 0; all without any
+//   build/gpu/store_kernels COMMIT [TABLE...] > store_kernels.json    numbers of tables (see main), from 0
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
