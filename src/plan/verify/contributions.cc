@@ -106,24 +106,25 @@ bool Contributions::contains(Set set, uint32_t chunk, int rank) const {
   return false;
 }
 
-Contributions::Contribution Contributions::first_missing(Set a, Set b) const {
+Contributions::Contribution Contributions::first_of(Set a, Set b, bool is_in_b) const {
   for (size_t i = 0; i < entries(a); ++i) {
     const Entry of_a = entry(a, i);
     for (int rank = 0; rank < ranks_; ++rank)
-      if (of_a.has(rank) && !contains(b, of_a.chunk, rank)) return {of_a.chunk, rank};
+      if (of_a.has(rank) && contains(b, of_a.chunk, rank) == is_in_b) return {of_a.chunk, rank};
   }
   return {0, -1};
 }
 
+std::string Contributions::describe(Contribution contribution) {
+  return "input chunk " + std::to_string(contribution.chunk) + " of rank " + std::to_string(contribution.rank);
+}
+
 std::string Contributions::difference(Set found, Set wanted) const {
-  const auto name = [](Contribution one) {
-    return "input chunk " + std::to_string(one.chunk) + " of rank " + std::to_string(one.rank);
-  };
   const Contribution missing = first_missing(wanted, found), extra = first_missing(found, wanted);
   std::string text;
-  if (missing.rank >= 0) text += "lacks " + name(missing);
+  if (missing.rank >= 0) text += "lacks " + describe(missing);
   if (extra.rank >= 0)
-    text += std::string(text.empty() ? "contains " : " and contains ") + name(extra) +
+    text += std::string(text.empty() ? "contains " : " and contains ") + describe(extra) +
             (text.empty() ? ", which does not belong there" : " instead");
   return text;
 }

@@ -42,9 +42,12 @@ class Contributions {
     uint32_t chunk;
     int rank;  // -1: there is none
   };
-  // The first contribution of a that b lacks.
-  Contribution first_missing(Set a, Set b) const;
+  // The first contribution of a that b lacks, and the first one that both have.
+  Contribution first_missing(Set a, Set b) const { return first_of(a, b, false); }
+  Contribution first_common(Set a, Set b) const { return first_of(a, b, true); }
   bool is_subset(Set a, Set b) const { return first_missing(a, b).rank < 0; }
+  // "input chunk 1 of rank 2".
+  static std::string describe(Contribution contribution);
   // What distinguishes a set from the wanted one: "lacks input chunk 1 of rank 2".
   std::string difference(Set found, Set wanted) const;
   int lowest_rank(Set set) const { return bounds_[set].lowest; }
@@ -56,6 +59,8 @@ class Contributions {
     int lowest, highest;
   };
 
+  // The first contribution of a that b has, or lacks.
+  Contribution first_of(Set a, Set b, bool is_in_b) const;
   // The number of the set in scratch_.
   Set intern();
   uint64_t hash(const uint64_t* words, size_t count) const;

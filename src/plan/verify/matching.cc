@@ -70,6 +70,16 @@ class MatchingCheck {
   // By the loop's unit and chunks, because the number of iterations depends on them; 0, 0 outside loops.
   using Counts = std::map<std::pair<uint64_t, uint32_t>, Count>;
 
+  static std::string counted(uint64_t count, const char* one, const char* many) {
+    return to_string(count) + " " + (count == 1 ? one : many);
+  }
+
+  // "3 from rank 0 to rank 1".
+  std::string ends(uint32_t channel) const {
+    const Channel& described = program_.plan->channels[channel];
+    return to_string(channel) + " from rank " + to_string(described.from) + " to rank " + to_string(described.to);
+  }
+
   void note(std::vector<std::vector<Message>>& messages, uint32_t flat, const Operand& operand, uint64_t unit,
             const char* verb) {
     if (operand.place != Place::message) return;
@@ -84,7 +94,7 @@ class MatchingCheck {
 
   void check_messages(uint32_t channel) const {
     const std::vector<Message>&sends = sends_[channel], &receives = receives_[channel];
-    const std::string ring = "ring " + to_string(channel);
+    const std::string ring = "ring " + ends(channel);
     for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
       const Message &send = sends[i], &receive = receives[i];
       const auto mismatch = [&](const std::string& text) {
@@ -96,8 +106,7 @@ class MatchingCheck {
         throw Refuted(std::move(finding));
       };
       const auto chunks = [&](const Message& message) {
-        const uint32_t count = message.cells / program_.parts;
-        return to_string(count) + (count == 1 ? " chunk" : " chunks");
+        return counted(message.cells / program_.parts, "chunk", "chunks");
       };
       if (send.unit_bytes != receive.unit_bytes) mismatch("it is sent and received by loops that differ in unit_bytes");
       if (send.cells != receive.cells)
@@ -109,8 +118,8 @@ class MatchingCheck {
     const bool is_lost = sends.size() > receives.size();
     const Message& first = is_lost ? sends[receives.size()] : receives[sends.size()];
     refute(Property::structure, program_.where(first.flat),
-           ring + ": " + to_string(sends.size()) + " messages are sent and " + to_string(receives.size()) +
-               " received; " +
+           ring + ": " + counted(sends.size(), "message is sent", "messages are sent") + " and " +
+               to_string(receives.size()) + " received; " +
                (is_lost ? "no step receives what this step sends" : "no step sends what this step receives"));
   }
 
@@ -124,8 +133,8 @@ class MatchingCheck {
       };
       const Count signals = count_in(signals_[channel]), waits = count_in(waits_[channel]);
       if (signals.steps == waits.steps) continue;
-      const std::string text = "channel " + to_string(channel) + ": " + to_string(signals.steps) + " signals and " +
-                               to_string(waits.steps) + " waits in a call" +
+      const std::string text = "channel " + ends(channel) + ": " + counted(signals.steps, "signal", "signals") +
+                               " and " + counted(waits.steps, "wait", "waits") + " in a call" +
                                (kind.first != 0 ? ", in loops of this unit" : "");
       if (signals.steps > waits.steps)
         refute(Property::structure, program_.where(signals.flat),

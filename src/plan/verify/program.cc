@@ -241,11 +241,20 @@ std::vector<MemoryMap> memory_maps(const Plan& plan, uint32_t parts) {
   return maps;
 }
 
+std::string describe(const Plan& plan, int rank, uint32_t index) {
+  const Channel& channel = plan.channels[index];
+  if (channel.from == channel.to) return "semaphore " + std::to_string(index);
+  return "rank " + std::to_string(channel.from == rank ? channel.to : channel.from) +
+         (channel.kind == ChannelKind::ring ? " (ring " : " (channel ") + std::to_string(index) + ")";
+}
+
 std::string describe(const Plan& plan, int rank, const Operand& operand, uint32_t count) {
   std::string range = std::string(buffer_names[static_cast<size_t>(operand.buffer)]) + " " +
                       chunks_text(operand.chunk, count) + (operand.packets ? " (packets)" : "");
   switch (operand.place) {
-    case Place::message: return "a message on channel " + std::to_string(operand.channel);
+    case Place::message:
+      return std::string(plan.channels[operand.channel].from == rank ? "a message to " : "a message from ") +
+             describe(plan, rank, operand.channel);
     case Place::remote: {
       const Channel& channel = plan.channels[operand.channel];
       return range + " of rank " + std::to_string(channel.from == rank ? channel.to : channel.from);
@@ -272,8 +281,8 @@ std::string describe(const Program& program, uint32_t flat) {
   if (!step.channels.empty()) {
     std::vector<std::string> texts;
     texts.reserve(step.channels.size());
-    for (const uint32_t channel : step.channels) texts.push_back(std::to_string(channel));
-    text += (step.channels.size() == 1 ? " on channel " : " on channels ") + join(std::move(texts));
+    for (const uint32_t channel : step.channels) texts.push_back(describe(*program.plan, rank, channel));
+    text += (step.kind == StepKind::wait ? " for " : " to ") + join(std::move(texts));
   }
   if (step.kind == StepKind::barrier) text += " " + std::to_string(step.barrier);
   if (program.split && flat_step.cells != program.parts * step.count && flat_step.body < 0 &&

@@ -112,9 +112,12 @@ void each_range(const Program& program, const MemoryMap& map, const FlatStep& st
   }
 }
 
-// "output chunk 3", "scratch chunks 4 to 7 of rank 2", "a message on channel 5".
+// The other end of a ring, memory or port channel of a rank: "rank 1 (ring 5)", "rank 2 (channel 3)"; "semaphore 4" if
+// the channel connects the rank with itself.
+std::string describe(const Plan& plan, int rank, uint32_t channel);
+// "output chunk 3", "scratch chunks 4 to 7 of rank 2", "a message to rank 1 (ring 5)".
 std::string describe(const Plan& plan, int rank, const Operand& operand, uint32_t count);
-// "copy of input chunk 0 to output chunk 0 and a message on channel 2".
+// "copy of input chunk 0 to output chunk 0 and a message to rank 1 (ring 5)".
 std::string describe(const Program& program, uint32_t flat);
 
 }  // namespace narrowcast::plan::verify

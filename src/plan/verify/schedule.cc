@@ -282,8 +282,8 @@ std::string Schedule::describe_wait(uint32_t group, const Blocker& blocker, uint
              index + ", which has a depth of " + std::to_string(depth);
     }
     case Reason::signal:
-      return "waits for a signal on channel " + index +
-             (culprit == none ? std::string(", which no remaining step sends") : " from " + other());
+      return "waits for a signal of " + describe(*program_.plan, program_.groups[group].rank, blocker.index) +
+             (culprit == none ? std::string(", which no remaining step sends") : " by " + other());
     case Reason::packets:
       return culprit == none ? "waits for packets that no step writes" : "waits for packets from " + other();
     case Reason::barrier:

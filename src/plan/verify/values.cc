@@ -23,7 +23,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 struct Value {
   Contributions::Set set = none;  // none: undefined
-  uint32_t doubled = none;        // the flat step that added a contribution for the second time
+  uint32_t doubled = none;        // in doubles_: a contribution that was added twice
   uint32_t history = none;        // in ValueHistory, if there is one
   uint32_t roundings = 0, inexact_encodings = 0;
   bool is_ordered = true;  // its ranks were combined in ascending order
@@ -62,6 +62,10 @@ class Execution {
   struct Ring {
     std::vector<Value> values;
     size_t head = 0;
+  };
+  struct Double {
+    uint32_t flat;            // the step that adds a contribution for the second time
+    Contributions::Set a, b;  // both have it
   };
 
   // --- execution
@@ -172,8 +176,8 @@ class Execution {
       sum.is_ordered &=
           value.is_ordered && contributions_.highest_rank(sum.set) < contributions_.lowest_rank(value.set);
       const Contributions::Union united = contributions_.unite(sum.set, value.set);
+      if (sum.doubled == none) sum.doubled = united.overlaps ? note_double({flat, sum.set, value.set}) : value.doubled;
       sum.set = united.set;
-      if (sum.doubled == none) sum.doubled = united.overlaps ? flat : value.doubled;
       sum.roundings = std::max(sum.roundings, value.roundings);
       sum.inexact_encodings = std::max(sum.inexact_encodings, value.inexact_encodings);
       if (i > begin + 1) sum.expression = mix(sum.expression, value.expression);
@@ -186,6 +190,11 @@ class Execution {
       sum.history = history_->add(flat, sum.set, sources);
     }
     return sum;
+  }
+
+  uint32_t note_double(const Double& found) {
+    doubles_.push_back(found);
+    return static_cast<uint32_t>(doubles_.size() - 1);
   }
 
   void note(uint32_t flat, Value& value) {
@@ -274,7 +283,10 @@ class Execution {
     uint32_t history = value.history;
     if (value.set == wanted || contributions_.is_subset(wanted, value.set)) {
       if (value.doubled != none) {
-        finding.message = place + " contains a contribution twice: " + twice_text(value.doubled);
+        const Double& twice = doubles_[value.doubled];
+        finding.message = place + " contains " +
+                          Contributions::describe(contributions_.first_common(twice.a, twice.b)) +
+                          " twice: " + describe(program_.where(twice.flat)) + " adds it again";
         history = none;
         explain_double(value);
       }
@@ -288,8 +300,6 @@ class Execution {
     return false;
   }
 
-  std::string twice_text(uint32_t flat) const { return describe(program_.where(flat)) + " adds it again"; }
-
   void add_trace(uint32_t flat) { result_.finding.trace.push_back({program_.where(flat), describe(program_, flat)}); }
 
   // The steps that the value went through, the last one last.
@@ -302,7 +312,7 @@ class Execution {
   // Where the two summands that overlap come from, and the step that combines them.
   void explain_double(const Value& value) {
     if (history_ == nullptr) return;
-    for (const uint32_t flat : history_->sum_of(value.doubled)) add_trace(flat);
+    for (const uint32_t flat : history_->sum_of(doubles_[value.doubled].flat)) add_trace(flat);
   }
 
   void report_undefined(uint32_t flat, const Operand& operand, uint32_t cell) {
@@ -348,6 +358,7 @@ class Execution {
   std::vector<Ring> rings_;
   std::vector<Source> sources_;
   std::vector<Value> operands_, results_;
+  std::vector<Double> doubles_;
   std::unordered_map<const Step*, bool> completeness_;  // of the first value that each step computed
   Values result_;
 };

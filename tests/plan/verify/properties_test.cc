@@ -77,7 +77,7 @@ TEST_CASE("structure: a step of several chunks has no two messages on one ring")
   // With one chunk the messages are in order, but then there is one too many.
   plan = sums(1, false);
   step_of(plan, 1, 0, 0).from.push_back(message(0));
-  check_refuted(plan, Property::structure, "1 messages are sent and 2 received");
+  check_refuted(plan, Property::structure, "ring 0 from rank 0 to rank 1: 1 message is sent and 2 received");
   plan = sums(2, true);
   plan.ranks[1].groups[0].steps[0].body[0].from.push_back(message(0));
   check_refuted(plan, Property::structure, "sent and");
@@ -97,7 +97,7 @@ TEST_CASE("structure: a semaphore that grows with every call is refuted") {
   Plan plan = memory_all_gather(2);
   check_proved(plan);
   add(plan, 0, signal({0}));
-  check_refuted(plan, Property::structure, "3 signals and 2 waits");
+  check_refuted(plan, Property::structure, "from rank 0 to rank 1: 3 signals and 2 waits");
 }
 
 TEST_CASE("bounds: operands lie within their buffers") {
@@ -174,7 +174,11 @@ TEST_CASE("deadlock: messages that are split can need more depth") {
 TEST_CASE("deadlock: a wait without a signal, and packets that nobody writes") {
   Plan plan = memory_all_gather(2);
   step_of(plan, 0, 0, 3) = sync();
-  check_refuted(plan, Property::deadlock, "1 signals and 2 waits");
+  check_refuted(plan, Property::deadlock, "1 signal and 2 waits");
+  plan = memory_all_gather(2);
+  for (const int rank : {0, 1}) std::swap(step_of(plan, rank, 0, 0), step_of(plan, rank, 0, 1));
+  CHECK(mentions(check_refuted(plan, Property::deadlock, "2 groups wait for each other"),
+                 "waits for a signal of rank 1 (channel 1) by rank 1, group 0"));
   plan = packet_all_reduce(2);
   check_proved(plan);
   step_of(plan, 0, 0, 0).to[0] = scratch(0);

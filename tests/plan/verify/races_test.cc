@@ -12,7 +12,7 @@ TEST_CASE("race: both accesses are shown, and what is known to precede") {
   step_of(plan, 0, 2, 0).after.pop_back();
   const Finding finding = check_refuted(plan, Property::race, "not ordered after rank 0, group");
   REQUIRE(finding.trace.size() == 3);
-  CHECK(mentions(finding, "copy of a message on channel 1 to scratch chunk 1"));
+  CHECK(mentions(finding, "copy of a message from rank 1 (ring 1) to scratch chunk 1"));
   CHECK(mentions(finding, "known to precede"));
 }
 

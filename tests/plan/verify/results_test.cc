@@ -25,7 +25,8 @@ TEST_CASE("result: what is missing, double or misplaced is named") {
                    [](const Step& step) { return step.kind == StepKind::reduce; });
   distance_two->from.push_back(input(0));
   changed.in_place = InPlace::no;
-  const Finding twice = check_refuted(changed, Property::result, "twice");
+  const Finding twice =
+      check_refuted(changed, Property::result, "contains input chunk 0 of rank 0 twice: rank 0, group 0");
   CHECK(twice.trace.size() >= 2);
 
   changed = all_pairs_all_gather(2);
