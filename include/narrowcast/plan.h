@@ -88,10 +88,12 @@ NCAST_API ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char
 // Compiles the kernels of a plan ahead of time and keeps them in a folder, where ncast_plan_load finds them if it uses
 // the same folder (NARROWCAST_PLAN_CACHE), even without NVRTC. Needs no GPU.
 //   architecture: compute capability of the GPU, such as 90.
-//   folder: NULL for the one that ncast_plan_load uses. It is created if necessary.
-//   report: a JSON text with the kernels and the time; destroy it with ncast_text_destroy. May be NULL.
-// Errors: INVALID_ARGUMENT; UNSUPPORTED, if no kernel can be generated for the plan, NVRTC is not installed, or it does
-// not know the architecture; INTERNAL.
+//   folder: NULL for the one that ncast_plan_load uses. It is created if necessary. "": nothing is kept.
+//   report: a JSON text with the kernels, whether they are kept, and the time; destroy it with ncast_text_destroy. May
+//     be NULL.
+// Errors: INVALID_ARGUMENT, also if the plan is refuted; UNSUPPORTED, if the plan is neither proved nor refuted, no
+// kernel can be generated for it, NVRTC is not installed, or it does not know the architecture; SYSTEM_ERROR, if the
+// folder cannot be written; INTERNAL.
 NCAST_API ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype dtype, ncast_redop op, int architecture,
                                           const char* folder, ncast_text** report);
 

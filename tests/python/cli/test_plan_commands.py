@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 from cli_output import assert_one_line
+from narrowcast._native.plan import NativePlan
+from narrowcast.errors import InvalidArgumentError
 from narrowcast.plan import build
+from narrowcast.types import value_type
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
 
@@ -273,6 +276,31 @@ def test_kernels_are_compiled_into_a_folder(cli_here, ring, tmp_path, arguments)
     assert len(list((tmp_path / "kernels").glob("*.cubin"))) == 5
     again = json.loads(cli_here("plan", "compile", ring, "--json", "-o", "kernels", *arguments).stdout)
     assert again["seconds"] < report["seconds"]
+    assert report["kept"]
+
+
+def test_compile_says_if_the_kernels_are_not_kept(cli_here, tmp_path, monkeypatch):
+    build("all_pairs", "all_gather", 2).save(tmp_path / "pairs.json")
+    monkeypatch.setenv("NARROWCAST_PLAN_CACHE", "off")
+    done = cli_here("plan", "compile", "pairs.json")
+    if done.returncode and "NVRTC was not found" in done.stderr:
+        pytest.skip("NVRTC is not installed")
+    warning = "narrowcast: warning: NARROWCAST_PLAN_CACHE is off: the kernels are not kept\n"
+    assert (done.returncode, done.stderr) == (0, warning)
+    (tmp_path / "file").write_text("")
+    done = cli_here("plan", "compile", "pairs.json", "-o", "file/kernels")
+    assert_one_line(done, 1, "cannot write kernels to the folder file/kernels")
+
+
+def test_plans_that_are_refuted_are_not_compiled(cli_here, ring):
+    document = json.loads(ring.read_text())
+    document["ranks"][0]["groups"][0]["steps"].pop()
+    ring.write_text(json.dumps(document))
+    done = cli_here("plan", "compile", ring, "-o", "kernels")
+    assert done.returncode == 1
+    assert "ring.json: refuted: structure: rank 2, group 0" in done.stderr
+    with pytest.raises(InvalidArgumentError, match="ncast_plan_compile: the plan 'ring' is wrong"):
+        NativePlan.read(ring.read_text()).compile(value_type("float32").number, 0, 90, str(ring.parent))
 
 
 @pytest.mark.parametrize("arguments", [["--dtype", "complex"], ["--op", "median"], ["--arch", "10"]])

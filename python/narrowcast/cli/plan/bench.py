@@ -12,13 +12,13 @@ from ..._bench.plan_bench_ranks import BUILT_IN_NAME, PLAN_NAME
 from ..._files.display import bytes_text
 from ..._plan.text import heading
 from ...comm import unique_id
-from ...errors import InternalError, InvalidArgumentError
+from ...errors import InternalError
 from ...types import REDUCTIONS, value_type
 from .._common import backend_name, comm_codec_name, dtype_name, print_json, reduction_name
 from .._sizes import parse_sizes
 from .._tables import Column, Table
 from ._backend import are_on_gpus
-from .source import DepthOption, RanksOption, SourceArgument, plan_of
+from .source import DepthOption, RanksOption, SourceArgument, proved_plan_of
 
 _SIZES = "1K,16K,256K,4M"
 _CALL_TIMEOUT_SECONDS, _RUN_TIMEOUT_SECONDS = 60.0, 1800.0
@@ -54,10 +54,7 @@ def bench(
     """
     sizes = parse_sizes(size)
     kind = value_type(dtype)
-    plan = plan_of(source, ranks, depth)
-    proof = plan.verify()
-    if not proof.proved:
-        raise InvalidArgumentError(f"{source}: {proof}")
+    plan, proof = proved_plan_of(source, ranks, depth)
     model = plan.model
     rank_count = len(model.ranks)
     on_gpus = are_on_gpus(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from ..._native.plan import NativePlan
 from ...types import REDUCTIONS, reduction_number, value_type
 from .._common import dtype_name, print_json, reduction_name
-from .source import DepthOption, RanksOption, SourceArgument, plan_of
+from .source import DepthOption, RanksOption, SourceArgument, proved_plan_of
 
 
 def compile_plan(
@@ -25,17 +26,24 @@ def compile_plan(
     ] = "sum",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Default: the folder that NARROWCAST_PLAN_CACHE names."),
+        typer.Option(
+            "-o", "--output", metavar="FOLDER", help="Default: NARROWCAST_PLAN_CACHE, or ~/.cache/narrowcast/plans."
+        ),
     ] = None,
     ranks: RanksOption = None,
     depth: DepthOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compile the GPU kernels of a plan into the folder where communicators look for them. Needs no GPU."""
+    """Compile the GPU kernels of a plan into the folder where communicators look for them. Needs no GPU.
+
+    Only plans that are proved are compiled.
+    """
     numbers = value_type(dtype).number, reduction_number(op)
-    plan = NativePlan.read(plan_of(source, ranks, depth).json())
-    text = plan.compile(*numbers, architecture, None if output is None else str(output))
+    plan = proved_plan_of(source, ranks, depth)[0]
+    text = NativePlan.read(plan.json()).compile(*numbers, architecture, None if output is None else str(output))
     report: dict[str, Any] = json_format.loads(text)
+    if not report["kept"]:
+        warnings.warn("NARROWCAST_PLAN_CACHE is off: the kernels are not kept", stacklevel=1)
     if json:
         print_json(report)
         return

@@ -11,13 +11,13 @@ from ..._bench.plan_gpu_ranks import run_plan_on_gpus
 from ..._bench.plan_ranks import run_plan
 from ..._files.display import bytes_text
 from ..._plan.text import heading
-from ...errors import InternalError, InvalidArgumentError
+from ...errors import InternalError
 from ...types import REDUCTIONS, value_type
 from .._common import backend_name, dtype_name, print_json, reduction_name
 from .._sizes import parse_sizes
 from .._tables import Column, Table
 from ._backend import are_on_gpus
-from .source import DepthOption, RanksOption, SourceArgument, plan_of
+from .source import DepthOption, RanksOption, SourceArgument, proved_plan_of
 
 _SIZES = "1,1000,64K,1M"
 
@@ -45,10 +45,7 @@ def run(
     """
     sizes = parse_sizes(size)
     kind = value_type(dtype)
-    plan = plan_of(source, ranks, depth)
-    proof = plan.verify()
-    if not proof.proved:
-        raise InvalidArgumentError(f"{source}: {proof}")
+    plan, proof = proved_plan_of(source, ranks, depth)
     exact = proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings
     on_gpus = are_on_gpus(backend, len(plan.model.ranks))
     outcomes = (run_plan_on_gpus if on_gpus else run_plan)(

@@ -11,7 +11,8 @@ import typer
 from ..._files.atomic import check_writable
 from ..._plan.drawing import check_path
 from ..._plan.loading import load, read
-from ...errors import InvalidArgumentError
+from ..._plan.report import Report
+from ...errors import InvalidArgumentError, UnsupportedError
 from ...plan import Plan
 from .._common import STANDARD_STREAM, BadUse, existing_file, output_file
 
@@ -35,6 +36,15 @@ def plan_of(name: str, ranks: int | None, depth: int | None) -> Plan:
     if name == STANDARD_STREAM:
         return read(sys.stdin.buffer.read(), "standard input", ranks=ranks, depth=depth)
     return load(existing_file_name(name), ranks=ranks, depth=depth)
+
+
+def proved_plan_of(name: str, ranks: int | None, depth: int | None) -> tuple[Plan, Report]:
+    """The same and its proof. Raises InvalidArgumentError if it is refuted, and UnsupportedError if it is too large."""
+    plan = plan_of(name, ranks, depth)
+    report = plan.verify()
+    if not report.proved:
+        raise (UnsupportedError if report.verdict == "unsupported" else InvalidArgumentError)(f"{name}: {report}")
+    return plan, report
 
 
 def existing_file_name(name: str) -> str:

@@ -7,7 +7,6 @@
 #include "executor/cuda/generated/cubin_cache.h"
 #include "narrowcast/plan.h"
 #include "plan/handle.h"
-#include "plan/lower/lower.h"
 #include "status/error.h"
 
 using namespace narrowcast;
@@ -15,7 +14,7 @@ using namespace narrowcast::executor::cuda::generated;
 
 namespace {
 
-std::string report_of(const CompiledPlan& compiled, double seconds) {
+std::string report_of(const CompiledPlan& compiled, double seconds, bool is_kept) {
   const auto size = [&](size_t kernel) {
     return ", \"bytes\": " + std::to_string(compiled.cubins[kernel].size()) +
            ", \"cpu_seconds\": " + std::to_string(compiled.cpu_seconds[kernel]);
@@ -28,7 +27,7 @@ std::string report_of(const CompiledPlan& compiled, double seconds) {
   constexpr const char* names[] = {"packets", "lines", "packets in phases", "lines in phases"};
   for (size_t i = 0; i < std::size(names); ++i)
     if (!compiled.cubins[i + 1].empty()) text += std::string(", {\"kernel\": \"") + names[i] + "\"" + size(i + 1) + "}";
-  return text + "], \"seconds\": " + std::to_string(seconds) + "}";
+  return text + "], \"kept\": " + (is_kept ? "true" : "false") + ", \"seconds\": " + std::to_string(seconds) + "}";
 }
 
 }  // namespace
@@ -46,18 +45,18 @@ extern "C" ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype d
                 function, architecture);
   return guarded(function, [&] {
     const auto begin = std::chrono::steady_clock::now();
-    plan::Plan lowered;
+    const plan::Proof& proof = plan->proof();
+    if (proof.status != NCAST_OK) return fail(proof.status, "%s: %s", function, proof.message.c_str());
+    const std::string used = folder != nullptr ? folder : CubinCache::default_folder();
     CompiledPlan compiled;
-    ncast_status status = plan::lower::lower(plan->plan, &lowered);
-    if (status == NCAST_OK)
-      status = compile(lowered, {dtype, op, architecture}, folder != nullptr ? folder : CubinCache::default_folder(),
-                       &compiled);
-    if (status != NCAST_OK) {
+    if (ncast_status status = compile(proof.lowered, {dtype, op, architecture}, used, &compiled)) {
       const std::string message = ncast_last_error();
       return fail(status, "%s: %s", function, message.c_str());
     }
+    if (!compiled.is_kept && !used.empty())
+      return fail(NCAST_SYSTEM_ERROR, "%s: cannot write kernels to the folder %s", function, used.c_str());
     if (report == nullptr) return NCAST_OK;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    return make_text(function, report, [&] { return report_of(compiled, seconds.count()); });
+    return make_text(function, report, [&] { return report_of(compiled, seconds.count(), !used.empty()); });
   });
 }

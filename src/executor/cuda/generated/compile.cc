@@ -97,6 +97,7 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
     CubinKey key;
     std::string* cubin;
     double* cpu_seconds;
+    bool is_kept;
     ncast_status status;
     std::string message;
   };
@@ -105,7 +106,7 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
     if (sources[i].empty()) continue;
     CubinKey key = key_of(sources[i], target.architecture, compiler);
     if (!cache.find(key, &compiled->cubins[i]))
-      jobs.push_back({sources[i], std::move(key), &compiled->cubins[i], &compiled->cpu_seconds[i], NCAST_OK, ""});
+      jobs.push_back({sources[i], std::move(key), &compiled->cubins[i], &compiled->cpu_seconds[i], true, NCAST_OK, ""});
   }
   const auto run = [&](Job& job) {
     job.status = guarded("compiling a plan", [&] {
@@ -115,7 +116,7 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
         *job.cpu_seconds = thread_seconds() - begin;
         return status;
       };
-      return cache.find_or_compile(job.key, make, job.cubin);
+      return cache.find_or_compile(job.key, make, job.cubin, &job.is_kept);
     });
     if (job.status != NCAST_OK) job.message = ncast_last_error();
   };
@@ -124,8 +125,10 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
     for (size_t i = 1; i < jobs.size(); ++i) others.emplace_back([&, i] { run(jobs[i]); });
     if (!jobs.empty()) run(jobs[0]);
   }
-  for (const Job& job : jobs)
+  for (const Job& job : jobs) {
     if (job.status != NCAST_OK) return fail(job.status, "%s", job.message.c_str());
+    compiled->is_kept &= job.is_kept;
+  }
   return NCAST_OK;
 }
 

@@ -36,6 +36,7 @@ struct CompiledPlan {
   const codec::Kernel* built_in = nullptr;
   std::array<std::string, compiled_kernels> cubins;       // by CompiledKernel; empty if the plan has no such kernel
   std::array<double, compiled_kernels> cpu_seconds = {};  // to compile them; 0 if they were in the cache
+  bool is_kept = true;                                    // the cache has all of them
 };
 
 // Generates the sources without compiling them. Errors: those of make_program() and generate_blocks().

@@ -84,7 +84,10 @@ bool CubinCache::find(const CubinKey& key, std::string* cubin) const {
 }
 
 ncast_status CubinCache::find_or_compile(const CubinKey& key, const std::function<ncast_status(std::string*)>& compile,
-                                         std::string* cubin) const {
+                                         std::string* cubin, bool* is_kept) const {
+  bool ignored_result;
+  bool& kept = is_kept != nullptr ? *is_kept : ignored_result;
+  kept = !folder_.empty();
   if (folder_.empty()) return compile(cubin);
   if (find(key, cubin)) return NCAST_OK;
   const std::string path = path_of(key);
@@ -93,7 +96,7 @@ ncast_status CubinCache::find_or_compile(const CubinKey& key, const std::functio
   const FileLock lock(path + ".lock");
   if (read(path, cubin)) return NCAST_OK;  // another process has compiled it
   if (ncast_status status = compile(cubin)) return status;
-  write(path, *cubin);
+  kept = write(path, *cubin);
   return NCAST_OK;
 }
 
@@ -124,8 +127,8 @@ bool CubinCache::read_of_any_compiler(const CubinKey& key, std::string* cubin) c
   return false;
 }
 
-// Writes another file and renames it, so that readers see the whole file or none.
-void CubinCache::write(const std::string& path, const std::string& cubin) const {
+// Writes another file and renames it, so that readers see the whole file or none. Returns whether that succeeded.
+bool CubinCache::write(const std::string& path, const std::string& cubin) const {
   const std::string written = path + "." + std::to_string(getpid());
   Header header;
   std::memcpy(header.magic, magic, sizeof magic);
@@ -139,10 +142,12 @@ void CubinCache::write(const std::string& path, const std::string& cubin) const 
     file.close();
     if (!file) {
       files::remove(written, ignored);
-      return;
+      return false;
     }
   }
-  files::rename(written, path, ignored);
+  std::error_code error;
+  files::rename(written, path, error);
+  return !error;
 }
 
 }  // namespace narrowcast::executor::cuda::generated

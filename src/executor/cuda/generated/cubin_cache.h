@@ -25,8 +25,9 @@ class CubinCache {
   bool find(const CubinKey& key, std::string* cubin) const;
   // Returns the cubin from the cache, or from compile(), which one process at a time calls for a key; the others wait
   // for it. A file that is damaged, or cannot be read or written, is ignored. Errors: those of compile().
+  // is_kept: whether the cache has the cubin now; may be nullptr.
   ncast_status find_or_compile(const CubinKey& key, const std::function<ncast_status(std::string*)>& compile,
-                               std::string* cubin) const;
+                               std::string* cubin, bool* is_kept = nullptr) const;
 
   // The file of a key. Only for tests.
   std::string path_of(const CubinKey& key) const;
@@ -34,7 +35,7 @@ class CubinCache {
  private:
   bool read(const std::string& path, std::string* cubin) const;
   bool read_of_any_compiler(const CubinKey& key, std::string* cubin) const;
-  void write(const std::string& path, const std::string& cubin) const;
+  bool write(const std::string& path, const std::string& cubin) const;
 
   std::string folder_;
 };

@@ -32,6 +32,7 @@ struct Folder {
 // Finds a key and counts the compilations.
 struct Compiler {
   int calls = 0;
+  bool is_kept = false;
   std::string find(const CubinCache& cache, const CubinKey& key, const std::string& made = "cubin") {
     std::string cubin;
     const auto compile = [&](std::string* result) {
@@ -39,7 +40,7 @@ struct Compiler {
       *result = made;
       return NCAST_OK;
     };
-    REQUIRE(cache.find_or_compile(key, compile, &cubin) == NCAST_OK);
+    REQUIRE(cache.find_or_compile(key, compile, &cubin, &is_kept) == NCAST_OK);
     return cubin;
   }
 };
@@ -49,7 +50,9 @@ TEST_CASE("a kernel is compiled once") {
   const CubinCache cache(folder.path + "/new/plans");
   Compiler compiler;
   CHECK(compiler.find(cache, {"kernel", "13.0"}) == "cubin");
+  CHECK(compiler.is_kept);
   CHECK(compiler.find(CubinCache(folder.path + "/new/plans"), {"kernel", "13.0"}) == "cubin");
+  CHECK(compiler.is_kept);
   CHECK(compiler.calls == 1);
 }
 
@@ -104,7 +107,9 @@ TEST_CASE("a folder that cannot be written does not prevent compilation") {
   const CubinCache cache(folder.path + "/file/plans");
   Compiler compiler;
   CHECK(compiler.find(cache, {"kernel", "13.0"}) == "cubin");
+  CHECK_FALSE(compiler.is_kept);
   CHECK(compiler.find(CubinCache(""), {"kernel", "13.0"}) == "cubin");
+  CHECK_FALSE(compiler.is_kept);
   CHECK(compiler.calls == 2);
 }
 
