@@ -23,7 +23,7 @@ BOMB = '<!DOCTYPE algo [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a
         ("<algo", "line 1: not well-formed"),
         ("<algo/>", "line 1: ngpus is missing|line 1: the attribute ngpus is missing"),
         (BOMB, "line 1: a document type declaration is not allowed"),
-        ('<!DOCTYPE algo SYSTEM "file:///etc/passwd">' + GOOD, "document type declaration"),
+        ('<!DOCTYPE algo SYSTEM "file:///etc/passwd">' + GOOD, "a document type declaration"),
         ("<a>" * 100_000, "line 1: the element <a> is not allowed as the root"),
         ("<algo " + 'x="1" ' * 2 + "/>", "line 1: not well-formed XML: duplicate attribute"),
         (GOOD.replace("<gpu", "<gpu><gpu", 1), "line 2: .*"),
@@ -57,11 +57,14 @@ BOMB = '<!DOCTYPE algo [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a
         (GOOD.replace('inplace="1"', 'inplace="0" outofplace="0"', 1), "line 1: inplace=0 and outofplace=0"),
         (GOOD.replace('depid="-1" deps="-1"', 'depid="8" deps="0"', 1), "line 4: there is no step 0 of thread block 8"),
         (GOOD.replace('depid="-1" deps="-1"', 'depid="0" deps="99"', 1), "there is no step 99 of thread block 0"),
-        (GOOD.replace("<algo", '<?xml version="1.0" encoding="klingon"?><algo'), "line 1: .*"),
+        (
+            GOOD.replace("<algo", '<?xml version="1.0" encoding="klingon"?><algo'),
+            "line 1: the document cannot be decoded",
+        ),
     ],
 )
 def test_a_faulty_document_is_an_error_that_says_where(text: str, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match=rf"^(?:line \d+: )?(?:{message})"):
         msccl_xml.read(text.encode())
 
 

@@ -219,6 +219,8 @@ def parse(data: bytes) -> Algorithm:
         parser.expat.Parse(data, True)
     except expat.ExpatError as error:
         fail(error.lineno, f"not well-formed XML: {expat.ErrorString(error.code)}")
+    except InvalidArgumentError:
+        raise  # it is a ValueError, too
     except (LookupError, ValueError) as error:  # unknown encodings
         fail(parser.expat.CurrentLineNumber, f"the document cannot be decoded: {error}")
     if parser.algorithm is None:
