@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import runpy
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._native.plan import NativePlan
 from ..errors import InvalidArgumentError, NarrowcastError
 from . import formats
 from .dsl.sites import PlanError, Site
@@ -42,7 +45,13 @@ def read(data: bytes, name: str, *, ranks: int | None = None, depth: int | None 
     model = formats.read(data, name, depth)
     if ranks is not None and ranks != len(model.ranks):
         raise InvalidArgumentError(f"{name}: the plan is for {len(model.ranks)} ranks, not {ranks}")
-    if formats.recognize(data) != "msccl_xml":
+    form = formats.recognize(data)
+    if form == "json":
+        try:
+            NativePlan.read(model.to_json())  # checks what the model does not
+        except NarrowcastError as error:
+            raise type(error)(f"{name}: {error}") from None
+    if form != "msccl_xml":
         return Plan(model)
     # The steps come from lines of the document.
     return Plan(model, lambda origin: Site(name, origin) if origin else None)
@@ -54,8 +63,16 @@ def _run(path: Path, ranks: int | None) -> Plan:
     sys.path.insert(0, str(path.parent.absolute()))
     try:
         found = runpy.run_path(name).get(ENTRY)
+        if found is None:
+            raise InvalidArgumentError(
+                f"{name} defines no '{ENTRY}': a plan, or a function of the ranks that returns one"
+            )
         if callable(found):
-            found = found() if ranks is None else found(ranks=ranks)
+            arguments = {} if ranks is None else {"ranks": ranks}
+            _check_arguments(name, found, arguments)
+            found = found(**arguments)
+            if not isinstance(found, Plan):
+                raise InvalidArgumentError(f"{name}: {ENTRY}() must return a plan, not {_type_name(found)}")
             ranks = None
     except NarrowcastError:
         raise
@@ -67,13 +84,23 @@ def _run(path: Path, ranks: int | None) -> Plan:
 
 
 def _checked(name: str, found: Any, ranks: int | None) -> Plan:
-    if found is None:
-        raise InvalidArgumentError(f"{name} defines no '{ENTRY}': a plan, or a function of the ranks that returns one")
     if not isinstance(found, Plan):
-        raise InvalidArgumentError(f"{name}: '{ENTRY}' is not a plan, but {type(found).__name__}")
+        raise InvalidArgumentError(f"{name}: '{ENTRY}' must be a plan or a function, not {_type_name(found)}")
     if ranks is not None and ranks != len(found.model.ranks):
         raise InvalidArgumentError(f"{name}: the plan is for {len(found.model.ranks)} ranks, not {ranks}")
     return found
+
+
+def _check_arguments(name: str, function: Callable[..., Any], arguments: dict[str, int]) -> None:
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        hint = "" if arguments else " (--ranks gives the argument `ranks`)"
+        raise InvalidArgumentError(f"{name}: {ENTRY}() {error}{hint}") from None
+
+
+def _type_name(found: Any) -> str:
+    return "None" if found is None else type(found).__name__
 
 
 def _failure(name: str, error: BaseException) -> InvalidArgumentError:

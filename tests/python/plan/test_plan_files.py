@@ -53,8 +53,10 @@ def test_a_program_imports_modules_of_its_folder(program, tmp_path):
     ("text", "message"),
     [
         ("x = 1\n", "p.py defines no 'plan'"),
-        ("plan = 1\n", "p.py: 'plan' is not a plan, but int"),
-        ("def plan(ranks):\n    return 0\n", "missing 1 required positional argument: 'ranks'"),
+        ("plan = 1\n", "p.py: 'plan' must be a plan or a function, not int"),
+        ("def plan():\n    pass\n", r"p.py: plan\(\) must return a plan, not None"),
+        ("def plan(ranks):\n    return 0\n", r"p.py: plan\(\) missing a required argument: 'ranks' \(--ranks gives"),
+        ("def plan(ranks, n):\n    return 0\n", r"p.py: plan\(\) missing a required argument: 'ranks'"),
         ("\nx = 1 / 0\n", "^p.py:2: ZeroDivisionError: division by zero$"),
         ("def plan(ranks=2):\n    return nothing\n", "^p.py:2: NameError: name 'nothing' is not defined$"),
         ("x = (\n", r"^p.py:1: SyntaxError: '\(' was never closed$"),
@@ -98,3 +100,18 @@ def test_errors_of_programs_have_the_site(program):
 
 def test_a_plan_of_a_program_is_a_program(program):
     assert isinstance(load(program(FUNCTION)), Program)
+
+
+def test_a_program_that_does_not_take_ranks_says_so(program):
+    with pytest.raises(InvalidArgumentError, match=r"p\.py: plan\(\) got an unexpected keyword argument 'ranks'$"):
+        load(program("def plan():\n    return None\n"), ranks=2)
+
+
+def test_a_step_that_does_not_exist_is_an_error_at_its_place(tmp_path, program):
+    load(program(FUNCTION)).save(tmp_path / "saved.json")
+    text = (tmp_path / "saved.json").read_text()
+    (tmp_path / "saved.json").write_text(text.replace('"copy"', '"cpy"', 1))
+    with pytest.raises(
+        InvalidArgumentError, match=r"saved\.json: plan: ranks\[0\]\.groups\[0\]\.steps\[0\]\.step: 'cpy'"
+    ):
+        load(tmp_path / "saved.json")
