@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 from .._files.atomic import write_file
 from .._native import plan as native
 from ..errors import InvalidArgumentError
-from . import simulation
+from . import formats, simulation
 from .dsl.sites import Site
 from .model import Plan as Model
 from .report import Report, report_of
@@ -55,6 +56,23 @@ class Plan:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the JSON form to a file, which is replaced atomically. Raises OSError."""
         write_file(Path(path), (self.json() + "\n").encode())
+
+    def export(self, form: str) -> str:
+        """The plan in a format of another library: "msccl_xml", "mscclpp_json", or "mscclpp_json_earlier" (before 0.8).
+
+        Warns if the plan exceeds limits of the libraries that read the format. The formats have no instances, so
+        plans with several are replicated.
+
+        Raises UnsupportedError, with the rank, group, step and line, for what the format cannot express, and
+        InvalidArgumentError for other formats and for plans that are wrong.
+        """
+        model = self.model
+        if model.instances != 1 and form != "json":
+            model = Model.from_json(self._lowered().write())
+        text = formats.write(model, form, self.site)
+        for message in formats.exceeded_limits(text, form):
+            warnings.warn(message, stacklevel=2)
+        return text
 
     def verify(self, *, depth: int = 0) -> Report:
         """Proves that the plan is correct, or refutes it.

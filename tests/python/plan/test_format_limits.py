@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msccl_documents import algo, gpu, step, tb
-from narrowcast._plan.formats import FORMATS, exceeded_limits, write
-from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
-from narrowcast.plan import build
+from narrowcast._plan.formats import FORMATS, exceeded_limits, read, write
+from narrowcast._plan.model import Channel, Group, Operand, Rank, Step
+from narrowcast._plan.model import Plan as Model
+from narrowcast.errors import UnsupportedError
+from narrowcast.plan import Plan, Program, build, load
 
 I0, O0 = Operand("input", 0), Operand("output", 0)
 
@@ -14,6 +16,33 @@ I0, O0 = Operand("input", 0), Operand("output", 0)
 @pytest.mark.parametrize("form", FORMATS)
 def test_small_plans_exceed_no_limit(form: str) -> None:
     assert exceeded_limits(write(build("ring", "all_gather", 4).model, form), form) == []
+
+
+def test_an_export_names_the_line_of_what_it_cannot_express(tmp_path) -> None:
+    (tmp_path / "p.py").write_text(
+        "from narrowcast.plan import Program, codec\n"
+        "plan = Program('all_gather', 2)\n"
+        "with codec('window'):\n"
+        "    for r in plan.ranks:\n"
+        "        for peer in plan.ranks:\n"
+        "            peer.output[r] = r.input[0]\n"
+    )
+    plan = load(tmp_path / "p.py")
+    for form in FORMATS[1:]:
+        with pytest.raises(UnsupportedError, match=r"^rank 0, group 0, step 0 \(.*p\.py:6\): MSCCL.* has no codecs"):
+            plan.export(form)
+
+
+def test_instances_are_replicated_before_an_export() -> None:
+    plan = Program("all_gather", 2, instances=3)
+    for r in plan.ranks:
+        for peer in plan.ranks:
+            peer.output[r] = r.input[0]
+    assert read(plan.export("json").encode()).instances == 3
+    for form in FORMATS[1:]:
+        again = Plan(read(plan.export(form).encode()))
+        assert again.verify().proved
+        assert again.model.chunks == 3
 
 
 def test_a_large_ring_is_too_large_for_all() -> None:
@@ -60,7 +89,7 @@ def plan_of(*groups: list[Step], channels: int = 0, barriers: int = 0) -> Plan:
     everyone = list(range(len(groups)))
     rank = Rank([Group(steps) for steps in groups], 4, [everyone] * barriers)
     links = [Channel("memory", 0, 1) for _ in range(channels)]
-    return Plan("all_reduce", [rank, Rank()], links, threads="independent")
+    return Model("all_reduce", [rank, Rank()], links, threads="independent")
 
 
 @pytest.mark.parametrize("form", ["mscclpp_json", "mscclpp_json_earlier"])

@@ -103,7 +103,7 @@ def test_a_plan_that_is_wrong_is_not_exported(form: str, step: Step, message: st
         Channel("memory", 0, 9),
     ]
     rank = Rank([Group([step])], 0, [[1]])
-    with pytest.raises(InvalidArgumentError, match=f"rank 0 group 0 step 0: {message}"):
+    with pytest.raises(InvalidArgumentError, match=f"rank 0, group 0, step 0: {message}"):
         formats.write(Plan("all_reduce", [rank, Rank(), Rank()], channels), form)
 
 

@@ -23,7 +23,7 @@ IN, OUT, TEMPORARY = Operand("input", 0), Operand("output", 0), Operand("scratch
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (one_step(Step("reduce", [IN, IN], [OUT])), "group 0 step 0: MSCCL XML cannot add a chunk to itself"),
+        (one_step(Step("reduce", [IN, IN], [OUT])), "group 0, step 0: MSCCL XML cannot add a chunk to itself"),
         (one_step(Step("reduce", [IN, OUT], [TEMPORARY]), in_place="yes"), "cannot add a chunk to itself"),
         (
             one_step(Step("reduce", [IN, Operand("output", 1)], [OUT], 2)),

@@ -101,7 +101,7 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
         (two_ranks(Step("copy", [I0], [Operand("output", 0, packets=True)])), "packets of MSCCL.. are in scratch only"),
         (two_ranks(Step("copy", [I0], [S2, MORE_PACKETS])), "scratch cannot contain both"),
         (two_ranks(Step("copy", [I0], [PORT_PACKETS])), "cannot copy values of the rank to packets behind a port"),
-        (two_ranks(Step("copy", [PORT], [O1])), "group 0 step 0: MSCCL.. cannot copy values behind a port channel"),
+        (two_ranks(Step("copy", [PORT], [O1])), "group 0, step 0: MSCCL.. cannot copy values behind a port channel"),
         (two_ranks(Step("reduce", [I0, O1], [FAR])), "stores the result of a reduction in the rank"),
         (two_ranks(Step("reduce", [I0, SWITCH], [O1])), "cannot reduce values behind a switch"),
         (

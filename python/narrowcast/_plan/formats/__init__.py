@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from ...errors import InvalidArgumentError, NarrowcastError
+from collections.abc import Callable
+
+from ...errors import InvalidArgumentError, NarrowcastError, UnsupportedError
+from ..dsl.sites import Site
 from ..model import Plan
 from . import msccl_xml, mscclpp_json
 from .json_document import load
 from .limits import exceeded_limits
+from .refusal import Refusal
 
 __all__ = ["FORMATS", "exceeded_limits", "read", "recognize", "write"]
 
@@ -54,12 +58,24 @@ def _read(data: bytes, depth: int | None) -> Plan:
     raise InvalidArgumentError("this is not a plan: it is not XML, and has neither narrowcast_plan nor gpus")
 
 
-def write(plan: Plan, form: str) -> str:
+def write(plan: Plan, form: str, site_of: Callable[[int], Site | None] | None = None) -> str:
     """The plan in one of FORMATS.
 
-    Raises UnsupportedError, with the rank, group and step, for what the format cannot express. `exceeded_limits` says
-    what the libraries that read the format have no room for.
+    site_of: the line of a step with an origin, for errors.
+
+    Raises UnsupportedError, with the rank, group, step and line, for what the format cannot express. `exceeded_limits`
+    says what the libraries that read the format have no room for.
     """
+    try:
+        return _write(plan, form)
+    except Refusal as refusal:
+        site = None if site_of is None else site_of(refusal.origin)
+        if site is None:
+            raise
+        raise UnsupportedError(f"{refusal.where} ({site}): {refusal.message}") from None
+
+
+def _write(plan: Plan, form: str) -> str:
     if form == "json":
         return plan.to_json() + "\n"
     if form == "msccl_xml":

@@ -24,7 +24,7 @@ def check_references(plan: Plan) -> None:
         for index, group in enumerate(groups):
             for number, step in enumerate(group.steps):
 
-                def fail(message: str, where: str = f"rank {rank} group {index} step {number}") -> NoReturn:
+                def fail(message: str, where: str = f"rank {rank}, group {index}, step {number}") -> NoReturn:
                     raise InvalidArgumentError(f"{where}: {message}")
 
                 for part in (step, *step.body):

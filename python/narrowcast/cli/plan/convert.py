@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -33,9 +32,7 @@ def convert(
 
     A warning says what the libraries that read the format have no room for.
     """
-    text = formats.write(plan_of(source, ranks, depth).model, form)
-    for message in formats.exceeded_limits(text, form):
-        warnings.warn(message, stacklevel=1)
+    text = plan_of(source, ranks, depth).export(form)
     if output == STANDARD_STREAM:
         print(text, end="")
     else:

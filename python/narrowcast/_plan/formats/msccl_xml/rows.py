@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from ....errors import UnsupportedError
 from ...model import Group, Operand, Step
 from ..memory import Memory
+from ..refusal import Refusal
 
 __all__ = ["Lanes", "Row", "rows_of"]
 
@@ -92,7 +92,7 @@ def rows_of(step: Step, lanes: Lanes, memory: Memory, where: str) -> Iterator[Ro
     """The rows of a copy or reduce, in an order in which one thread block could run them."""
 
     def refuse(message: str) -> NoReturn:
-        raise UnsupportedError(f"{where}: MSCCL XML {message}")
+        raise Refusal(where, f"MSCCL XML {message}", step.origin)
 
     for operand in (*step.sources, *step.destinations):
         if operand.codec != "raw":

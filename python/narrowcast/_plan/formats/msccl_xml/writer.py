@@ -17,6 +17,7 @@ from ...model import Group, Operand, Plan
 from ..collectives import buffer_chunks, collective_name
 from ..memory import Memory
 from ..references import check_references
+from ..refusal import Refusal
 from .reader import DEPTHS
 from .rows import Lanes, Row, rows_of
 
@@ -35,7 +36,7 @@ def write(plan: Plan, protocol: str | None = None) -> str:
     check_references(plan)
     collective_name(plan.operation)
     if plan.instances != 1:
-        raise UnsupportedError("MSCCL XML has no instances: lower the plan first")
+        raise UnsupportedError("MSCCL XML has no instances: export the lowered plan")
     for index, channel in enumerate(plan.channels):
         if channel.kind != "ring":
             raise UnsupportedError(f"channel {index} is a {channel.kind} channel: MSCCL XML has only rings")
@@ -90,7 +91,7 @@ class _Rank:
         uses: dict[int, int] = {}
         lane = 0
         for number, step in enumerate(group.steps):
-            where = f"rank {self.rank} group {index} step {number}"
+            where = f"rank {self.rank}, group {index}, step {number}"
             for other, needed in step.after:
                 after[other] = max(after.get(other, -1), needed)
             if step.kind == "barrier":
@@ -116,7 +117,7 @@ class _Rank:
                     blocks[lane].rows.append(row)
                     blocks[lane].steps.append(number)
             elif step.kind != "sync":
-                raise UnsupportedError(f"{where}: MSCCL XML has no {step.kind}")
+                raise Refusal(where, f"MSCCL XML has no {step.kind}", step.origin)
 
     def resolve(self) -> None:
         """Turns the steps that rows come after into the last rows of these steps."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....errors import InvalidArgumentError, UnsupportedError
+from ....errors import InvalidArgumentError
 from ...model import Channel, Group, Operand, Plan, Rank, Step
 
 __all__ = ["without_rings"]
@@ -54,8 +54,6 @@ class _Converter:
                     for end, operands in enumerate((step.destinations, step.sources)):
                         for operand in operands:
                             if operand.place == "message" and operand.channel is not None:
-                                if operand.codec != "raw":
-                                    raise UnsupportedError(f"MSCCL++ has no codecs ({operand.codec})")
                                 sizes[operand.channel][end].append(step.count)
         places: dict[int, list[int]] = {}
         for ring, (sent, received) in sizes.items():

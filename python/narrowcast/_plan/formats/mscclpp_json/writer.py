@@ -11,6 +11,7 @@ from ...model import Group, Operand, Plan, Step
 from ..collectives import buffer_chunks, collective_name
 from ..memory import Memory
 from ..references import check_references
+from ..refusal import Refusal
 from .earlier_writer import earlier_document
 from .rings import without_rings
 from .tables import BlockTables, RankTables, connections
@@ -53,7 +54,8 @@ def _document(plan: Plan, reduction: str) -> _Json:
     check_references(plan)
     collective = collective_name(plan.operation)
     if plan.instances != 1:
-        raise UnsupportedError("a plan of MSCCL++ has no instances: lower the plan first")
+        raise UnsupportedError("MSCCL++ has no instances: export the lowered plan")
+    _check_codecs(plan)
     plan = without_rings(plan)
     for index, channel in enumerate(plan.channels):
         if channel.initial and channel.sender != channel.receiver:
@@ -116,7 +118,8 @@ class _Gpu:
     def group(self, group: int, contents: Group, block: BlockTables) -> Iterator[_Json]:
         last = "nop"  # nothing has to be synchronized yet
         for index, step in enumerate(contents.steps):
-            self.where = f"rank {self.rank} group {group} step {index}"
+            self.where = f"rank {self.rank}, group {group}, step {index}"
+            self.origin = step.origin
             acquires = _semaphores("sem_acquire", self.acquires.get((group, index), []))
             releases = _semaphores("sem_release", self.releases.get((group, index), []))
             ops = self.step(step, block)
@@ -169,7 +172,7 @@ class _Gpu:
         return {"name": "pipeline", "iter_context": context, "ops": ops}
 
     def refuse(self, message: str) -> NoReturn:
-        raise UnsupportedError(f"{self.where}: {message}")
+        raise Refusal(self.where, message, self.origin)
 
     def control(self, step: Step, block: BlockTables) -> Iterator[_Json]:
         own: list[int] = []
@@ -192,8 +195,6 @@ class _Gpu:
     # Steps that move values. A place is local, memory, port or switch, followed by + if it contains packets.
 
     def place(self, operand: Operand) -> str:
-        if operand.codec != "raw":
-            self.refuse(f"MSCCL++ has no codecs ({operand.codec})")
         if operand.packets and operand.buffer != "scratch":
             self.refuse("packets of MSCCL++ are in scratch only")
         kind = "switch" if operand.switch is not None else "local"
@@ -365,6 +366,17 @@ def _semaphores(name: str, ids: list[int]) -> list[_Json]:
         {"name": name, "semaphore_ids": ids[first : first + _MAX_CHANNELS]}
         for first in range(0, len(ids), _MAX_CHANNELS)
     ]
+
+
+def _check_codecs(plan: Plan) -> None:
+    for number, rank in enumerate(plan.ranks):
+        for index, group in enumerate(rank.groups):
+            for at, whole in enumerate(group.steps):
+                for step in (whole, *whole.body):
+                    codec = next((one.codec for one in (*step.sources, *step.destinations) if one.codec != "raw"), None)
+                    if codec is not None:
+                        where = f"rank {number}, group {index}, step {at}"
+                        raise Refusal(where, f"MSCCL++ has no codecs ({codec})", step.origin)
 
 
 def _operands(plan: Plan) -> Iterator[Operand]:
