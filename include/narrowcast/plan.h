@@ -246,7 +246,7 @@ typedef struct {
 //     roundings, inexact_encodings: how often a value is rounded, at most; rank_order, same_everywhere: of the results
 //     steps, seconds
 //   Destroy the text with ncast_text_destroy.
-// Errors: INVALID_ARGUMENT.
+// Errors: INVALID_ARGUMENT, also if the plans have different numbers of ranks.
 NCAST_API ncast_status ncast_plan_verify(const ncast_plan* const* plans, size_t count,
                                          const ncast_plan_verify_options* options, ncast_text** report);
 

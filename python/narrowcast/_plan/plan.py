@@ -213,9 +213,10 @@ class Schedule:
 def verify(*plans: Plan, depth: int = 0) -> Report:
     """Proves plans whose calls follow each other on one communicator, or refutes them. They share scratch memory.
 
-    Their calls are in this order, and then from the first again. Otherwise as `Plan.verify`.
+    Their calls are in this order, and then from the first again. Otherwise as `Plan.verify`. Raises
+    InvalidArgumentError if they have different numbers of ranks.
     """
     if not plans:
         raise InvalidArgumentError("verify needs at least one plan")
     found = native.verify([plan._lowered() for plan in plans], depth=depth)
-    return report_of(found, lambda plan, origin: plans[plan].site(origin))
+    return report_of(found, len(plans), lambda plan, origin: plans[plan].site(origin))

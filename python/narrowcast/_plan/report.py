@@ -14,7 +14,7 @@ from .text import amount
 class Step:
     """A step of the lowered plan that a report names. Numbers are None where it is about no step in particular."""
 
-    plan: int  #: index among the plans that were verified together
+    plan: int | None  #: index among the plans that were verified together; None if there was only one
     rank: int | None
     group: int | None  #: the group of thread blocks
     step: int | None  #: index in the group, of the loop if the step is in one
@@ -25,8 +25,17 @@ class Step:
 
     @property
     def place(self) -> str:
-        """`rank 0, group 1, step 3 (ring.py:12)`, or `(origin 12)` without a line; empty if it is about no rank."""
-        numbers = {"rank": self.rank, "group": self.group, "step": self.step, "step of the loop": self.body}
+        """`rank 0, group 1, step 3 (ring.py:12)`, or `(origin 12)` without a line; empty if it is about no rank.
+
+        Begins with the plan if several were verified together.
+        """
+        numbers = {
+            "plan": self.plan,
+            "rank": self.rank,
+            "group": self.group,
+            "step": self.step,
+            "step of the loop": self.body,
+        }
         text = ", ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
         origin = self.site or (f"origin {self.origin}" if self.origin else None)
         return f"{text} ({origin})" if text and origin is not None else text
@@ -36,13 +45,15 @@ class Step:
 class Fault:
     """Why a plan is not proved."""
 
-    property: str  #: structure, bounds, undefined, deadlock, race or result: docs/design/plans.md, "What is proved"
+    #: structure, bounds, undefined, deadlock, race or result (docs/design/plans.md, "What is proved"); empty if the
+    #: plan is unsupported.
+    property: str
     where: Step
     trace: tuple[Step, ...]  #: the steps that lead to it
 
     def __str__(self) -> str:
         place = f"{self.where.place}: " if self.where.place else ""
-        lines = [f"{self.property}: {place}{self.where.text}"]
+        lines = [f"{self.property}: {place}{self.where.text}" if self.property else f"{place}{self.where.text}"]
         lines += [f"  {step.place}: {step.text}" for step in self.trace]
         return "\n".join(lines)
 
@@ -85,14 +96,17 @@ class Report:
         return text if self.split_fault is None else f"{text}\nif messages are split into chunks, {self.split_fault}"
 
 
-def report_of(found: dict[str, Any], site_of: Callable[[int, int], Site | None]) -> Report:
-    """The report of ncast_plan_verify as an object. `site_of`: the line of a step, by plan and origin."""
+def report_of(found: dict[str, Any], plans: int, site_of: Callable[[int, int], Site | None]) -> Report:
+    """The report of ncast_plan_verify as an object.
+
+    plans: how many were verified. site_of: the line of a step, by plan and origin.
+    """
 
     def step(entry: dict[str, Any], key: str) -> Step:
         plan = entry.get("plan") or 0
         origin = entry.get("origin") or 0
         place = (entry["rank"], entry["group"], entry["step"], entry["body"])
-        return Step(plan, *place, origin, site_of(plan, origin), entry[key] or "")
+        return Step(plan if plans > 1 else None, *place, origin, site_of(plan, origin), entry[key] or "")
 
     def fault(entry: dict[str, Any] | None) -> Fault | None:
         if entry is None or not entry.get("property"):

@@ -17,6 +17,10 @@ extern "C" ncast_status ncast_plan_verify(const ncast_plan* const* plans, size_t
   for (size_t i = 0; i < count; ++i) {
     if (ncast_status status = plan::check_plan(function, plans[i])) return status;
     list.push_back(&plans[i]->plan);
+    const size_t ranks = list[i]->ranks.size(), expected = list[0]->ranks.size();
+    if (ranks != expected)
+      return fail(NCAST_INVALID_ARGUMENT, "%s: plan %zu has %zu ranks, but plan 0 has %zu", function, i, ranks,
+                  expected);
   }
   return make_text(function, report, [&] {
     return plan::verify::to_json(plan::verify::verify(list, {.depth = given.depth, .split = given.skip_split == 0}));

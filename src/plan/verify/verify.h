@@ -17,7 +17,8 @@ struct Options {
 // Verifies one plan: three successive calls, in place and out of place as the plan says.
 Report verify(const Plan& plan, const Options& options = {});
 
-// Verifies plans whose calls follow each other on the same communicator, in this order and then from the first again.
+// Verifies plans whose calls follow each other on the same communicator, in this order and then from the first again,
+// so all have as many ranks.
 // They share the scratch memory, but not rings or semaphores. The report is about the first plan that is not proved, or
 // else about all of them: the maximum of depths and roundings.
 Report verify(std::span<const Plan* const> plans, const Options& options = {});

@@ -207,7 +207,13 @@ def test_plans_are_verified_together(cli_here, tmp_path):
     assert cli_here("plan", "verify", packets, packets).returncode == 0
     done = cli_here("plan", "verify", "--together", packets, packets)
     assert done.returncode == 1
-    assert done.stdout.startswith(f"{packets}, {packets}: refuted: race: ")
+    assert done.stdout.startswith(f"{packets}, {packets}: refuted: race: plan 1, rank ")
+    assert "\n  plan 0, rank " in done.stdout
+    (row,) = json.loads(cli_here("plan", "verify", "--together", "--json", packets, packets).stdout)
+    assert {row["plan"], *(step["plan"] for step in row["trace"])} == {0, 1}
+    done = cli_here("plan", "verify", "--together", packets, EXAMPLES / "tree.py")
+    assert done.returncode == 2
+    assert "unsupported: ncast_plan_verify: plan 1 has 8 ranks, but plan 0 has 4" in done.stdout
 
 
 def test_simulate_prints_a_row_for_each_size(cli_here, ring):

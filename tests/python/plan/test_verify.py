@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from narrowcast._native.plan import NativePlan, verify
-from narrowcast.plan import Program, codec, load
+from narrowcast.plan import Program, codec, group, load
 from narrowcast.plan import verify as plan_verify
 from test_program_order import Written
 
@@ -95,6 +95,24 @@ def test_encoded_messages_are_proved():
     report = p.verify()
     assert report.proved
     assert report.inexact_encodings == 0
+
+
+def test_what_is_neither_proved_nor_refuted_is_said():
+    """Two groups wait for the same semaphore, and only the second one's signal lets the other rank go on."""
+    p = Program("all_gather", 2)
+    for r, peer in (p.ranks, p.ranks[::-1]):
+        for number in (1, 2):
+            with group(number):
+                r.wait(peer)
+        with group(3):
+            r.signal(peer)
+        with group(1):
+            r.signal(peer)
+        for other in p.ranks:
+            other.output[r] = r.input[0]
+    report = p.verify()
+    assert report.verdict == "unsupported"
+    assert str(report).startswith("unsupported: several groups wait on the same channel")
 
 
 def test_plans_whose_calls_follow_each_other_share_scratch():

@@ -108,8 +108,9 @@ def _unread(source: str, message: str) -> dict[str, Any]:
 
 def _place(step: Step | None) -> dict[str, Any]:
     if step is None:
-        return {"rank": None, "thread_block": None, "step": None, "line": None, "message": None}
+        return dict.fromkeys(("plan", "rank", "thread_block", "step", "line", "message"))
     return {
+        "plan": step.plan,
         "rank": step.rank,
         "thread_block": step.group,
         "step": step.step,
