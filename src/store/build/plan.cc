@@ -62,12 +62,15 @@ ncast_status plan_blocks(const BuildOptions& options, TablePlan* plan) {
 }
 
 // Of rows with payloads, if the layout is the library's choice.
-std::string layout_reason(double packed, double stride, uint64_t row_bytes) {
-  const std::string end_to_end = ratio_text(packed / static_cast<double>(row_bytes));
-  const std::string slots = ratio_text(stride / static_cast<double>(row_bytes));
-  return is_worth_packing(packed, stride)
-             ? "payloads end to end store " + end_to_end + " of the raw bytes, slots " + slots
-             : "slots store " + slots + " of the raw bytes; payloads end to end store " + end_to_end + ", not 5% less";
+std::string layout_reason(const PackedPlan& packed, const StridePlan& stride, uint64_t row_bytes) {
+  const auto text = [&](double stored, double fetched) {
+    const auto raw = static_cast<double>(row_bytes);
+    return "store " + ratio_text(stored / raw) + " of the raw bytes, and GPUs fetch " + ratio_text(fetched / raw);
+  };
+  const std::string end_to_end = "payloads end to end " + text(packed.stored_row_bytes, packed.fetched_row_bytes);
+  const std::string slots = "slots " + text(stride.stored_row_bytes, stride.fetched_row_bytes);
+  return is_worth_packing(packed, stride) ? end_to_end + "; " + slots
+                                          : slots + "; " + end_to_end + ", not 5% less in all";
 }
 
 }  // namespace
@@ -111,10 +114,10 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
     return NCAST_OK;
   }
   const StridePlan stride = best_stride(fit->payload_bytes, fit->model.bound());
-  const double packed_bytes = packed_row_bytes(fit->payload_bytes);
+  const PackedPlan packed = packed_plan(fit->payload_bytes);
   const bool is_chosen = options.layout == NCAST_STORE_AUTO_LAYOUT;
-  plan->layout_reason = is_chosen ? layout_reason(packed_bytes, stride.stored_row_bytes, row_bytes) : asked_for;
-  if (is_chosen ? is_worth_packing(packed_bytes, stride.stored_row_bytes) : options.layout == NCAST_STORE_PACKED) {
+  plan->layout_reason = is_chosen ? layout_reason(packed, stride, row_bytes) : asked_for;
+  if (is_chosen ? is_worth_packing(packed, stride) : options.layout == NCAST_STORE_PACKED) {
     header.layout = file::packed_layout;
     // Offsets of 32 bits must reach the end of the longest possible payloads.
     const uint64_t most_rows = std::max(options.rows, options.capacity);

@@ -69,21 +69,19 @@ Candidate evaluate(const Sample& sample, RowModel model, FitOptions::Layout layo
     candidate.payload_bytes.push_back(static_cast<uint32_t>(candidate.model.encode(sample.row(row), payload.data())));
     total += candidate.payload_bytes.back();
   }
+  bool is_packed = layout == FitOptions::Layout::packed;
   if (candidate.model.uncoded()) {
     // Rows without header words.
     candidate.average = candidate.stride = candidate.packed = static_cast<double>(sample.row_bytes);
   } else {
+    const StridePlan stride = best_stride(candidate.payload_bytes, candidate.model.bound());
+    const PackedPlan packed = packed_plan(candidate.payload_bytes);
     candidate.average = static_cast<double>(total) / static_cast<double>(sample.count);
-    candidate.stride = best_stride(candidate.payload_bytes, candidate.model.bound()).stored_row_bytes;
-    candidate.packed = packed_row_bytes(candidate.payload_bytes);
+    candidate.stride = stride.stored_row_bytes;
+    candidate.packed = packed.stored_row_bytes;
+    if (layout == FitOptions::Layout::automatic) is_packed = is_worth_packing(packed, stride);
   }
-  switch (layout) {
-    case FitOptions::Layout::stride: candidate.score = candidate.stride; break;
-    case FitOptions::Layout::packed: candidate.score = candidate.packed; break;
-    case FitOptions::Layout::automatic:
-      candidate.score = is_worth_packing(candidate.packed, candidate.stride) ? candidate.packed : candidate.stride;
-      break;
-  }
+  candidate.score = is_packed ? candidate.packed : candidate.stride;
   return candidate;
 }
 
@@ -106,7 +104,14 @@ Candidate predict(Candidate fitted, const Candidate& other, double seen) {
 std::string reason_for(const std::vector<Candidate>& fitted, const Candidate& chosen, double least, double row_bytes) {
   const std::string ratio = "stores " + ratio_text(chosen.score / row_bytes) + " of the raw bytes";
   if (fitted.size() == 1) return "asked for";
-  if (chosen.model.uncoded()) return "no other codec saves more than 0.5%";
+  if (chosen.model.uncoded()) {
+    double packed = row_bytes;
+    for (const Candidate& candidate : fitted) packed = std::min(packed, candidate.packed);
+    const std::string none = "no other codec saves more than 0.5%";
+    return packed * tolerance < row_bytes
+               ? none + " in slots; end to end, the smallest payloads store " + ratio_text(packed / row_bytes)
+               : none;
+  }
   if (chosen.score > least) return ratio + ", within 0.5% of the smallest, and decodes faster";
   return ratio + ", the least";
 }

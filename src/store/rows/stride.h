@@ -21,11 +21,23 @@ struct StridePlan {
 // rounded up to stride_unit_bytes. payload_bytes must not be empty.
 StridePlan best_stride(std::span<const uint32_t> payload_bytes, size_t bound);
 
-// The bytes of a row in the layout `packed`: its payload in units, and its offset.
-double packed_row_bytes(std::span<const uint32_t> payload_bytes);
+// A row in the layout `packed`.
+struct PackedPlan {
+  double stored_row_bytes;   // average: the payload in units, and its offset
+  double fetched_row_bytes;  // average: the 128-byte lines that contain as much as most payloads need
+};
 
-// Whether the automatic layout is `packed`, given the bytes that a row takes in each layout. Slots need no offsets, can
-// be changed, and straddle fewer of the lines that a GPU fetches: packed has to store 5% less.
-constexpr bool is_worth_packing(double packed, double stride) { return packed < 0.95 * stride; }
+// Payloads of which this percentage is not longer are fetched at once by GPUs.
+inline constexpr size_t typical_percent = 99;
+
+// payload_bytes must not be empty.
+PackedPlan packed_plan(std::span<const uint32_t> payload_bytes);
+
+// Whether the automatic layout is `packed`. Slots need no offsets, can be changed, and straddle fewer lines: stored +
+// fetched bytes of packed have to be 5% less.
+constexpr bool is_worth_packing(const PackedPlan& packed, const StridePlan& stride) {
+  return packed.stored_row_bytes + packed.fetched_row_bytes <
+         0.95 * (stride.stored_row_bytes + stride.fetched_row_bytes);
+}
 
 }  // namespace narrowcast::store

@@ -102,9 +102,9 @@ def test_the_number_of_rows_of_a_short_stream_is_known():
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_reports_count_the_rows_of_the_table_and_of_the_sample(is_stream):
-    values = weights(np.random.default_rng(0), 20_000)
+    values = weights(np.random.default_rng(0), 40_000).reshape(20_000, 128)
     fit = report_of(iter(np.split(values, 10)) if is_stream else values).fit
-    assert (fit["rows"], fit["sampled_rows"], fit["row_bytes"]) == (20_000, 2000, 256)
+    assert (fit["rows"], fit["sampled_rows"], fit["row_bytes"]) == (20_000, 2000, 512)
     assert fit["candidates"][0]["codec"] == "raw"
     assert fit["codec"] in [one["codec"] for one in fit["candidates"]]
     assert "of the raw bytes" in fit["reason"]
@@ -118,6 +118,7 @@ def test_reports_count_the_rows_of_the_table_and_of_the_sample(is_stream):
         (table(rows=700), ("auto", "blocks"), "blocks", "asked for"),
         (weights(np.random.default_rng(0), 700).reshape(-1, 128), (), "stride", "slots store 0."),
         (np.ones((700, 23), np.float32), (), "packed", "payloads end to end store 0."),
+        (weights(np.random.default_rng(0), 700), ("window",), "stride", "slots store 1.0"),  # others straddle lines
         (table(rows=700), ("raw",), "stride", "raw rows have one size"),
         (table(rows=3, shape=(40_000,)), (), "blocks", "a row has more than 64 KiB"),
         (table(rows=700, shape=()), (), "blocks", "a row is a single value"),

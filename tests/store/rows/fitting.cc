@@ -79,7 +79,7 @@ TEST_CASE("auto stores at most 1% more than the best codec if the sample is the 
           for (uint64_t row = 0; row < table.count; ++row)
             sizes.push_back(static_cast<uint32_t>(fitted.model.encode(table.row(row), payload.data())));
           return layout == store::FitOptions::Layout::packed
-                     ? store::packed_row_bytes(sizes)
+                     ? store::packed_plan(sizes).stored_row_bytes
                      : store::best_stride(sizes, fitted.model.bound()).stored_row_bytes;
         };
         const double chosen = stored("auto");
@@ -94,7 +94,7 @@ TEST_CASE("auto stores at most 1% more than the best codec if the sample is the 
 }
 
 TEST_CASE("reports have the sample, the choice, the candidates and the reason") {
-  const Table table = make_table(NCAST_BFLOAT16, 64, 600, 0, 3);
+  const Table table = make_table(NCAST_BFLOAT16, 256, 600, 0, 3);
   const auto report = nlohmann::json::parse(fit(table, "auto", {.table_rows = 6000}).report);
   CHECK(report["sampled_rows"] == 600);
   CHECK(report["codec"] == "window");
@@ -170,15 +170,24 @@ TEST_CASE("the stride holds most rows, and the rest overflow") {
   CHECK(plan.stored_row_bytes == doctest::Approx(384 + 0.01 * 544));
 }
 
-TEST_CASE("slots are preferred unless payloads end to end store 5% less") {
+TEST_CASE("slots are preferred unless payloads end to end store and fetch 5% less") {
   const auto is_packed = [](const std::vector<uint32_t>& sizes, size_t bound) {
-    return store::is_worth_packing(store::packed_row_bytes(sizes), store::best_stride(sizes, bound).stored_row_bytes);
+    return store::is_worth_packing(store::packed_plan(sizes), store::best_stride(sizes, bound));
   };
   CHECK_FALSE(is_packed(std::vector<uint32_t>(1000, 356), 516));  // 372 against 384
-  CHECK(is_packed(std::vector<uint32_t>(1000, 92), 132));         // 100 against 128
+  CHECK(is_packed(std::vector<uint32_t>(1000, 8), 132));          // 20 against 32, of one line each
   std::vector<uint32_t> sizes(1000);
   for (uint32_t i = 0; i < sizes.size(); ++i) sizes[i] = 4 * (i + 1);
   CHECK(is_packed(sizes, 5000));
+  // Short payloads would straddle lines: 100 against 128, but of 13 lines in 8 rows.
+  CHECK_FALSE(is_packed(std::vector<uint32_t>(1000, 92), 132));
+  CHECK(store::packed_plan(std::vector<uint32_t>(1000, 92)).fetched_row_bytes == 128 * 13 / 8.0);
+  // What GPUs fetch at once is what 99% of the payloads need.
+  std::vector<uint32_t> most(1000, 16);
+  std::fill_n(most.begin(), 9, 400);
+  CHECK(store::packed_plan(most).fetched_row_bytes == 128);
+  most[9] = 400;
+  CHECK(store::packed_plan(most).fetched_row_bytes == 128 * 4);
 }
 
 TEST_CASE("auto fits a codec with payloads if they are to be packed") {

@@ -3,6 +3,7 @@
 
 #include "status/error.h"
 #include "store/file/header.h"
+#include "store/rows/stride.h"
 #include "store/table/open/load.h"
 #include "store/table/open/places.h"
 #include "store/table/open/shared.h"
@@ -10,14 +11,14 @@
 namespace narrowcast::store {
 namespace {
 
-// The number of bytes of a payload that 99% of the rows do not exceed.
+// The number of bytes of a payload that most rows do not exceed.
 uint64_t usual_bytes(const TableView& view, uint64_t rows) {
   if (view.layout != Layout::packed || rows == 0) return 0;
   const uint64_t every = rows / 10000 + 1;
   std::vector<uint64_t> sizes;
   for (uint64_t i = 0; i < rows; i += every)
     sizes.push_back(uint64_t{view.offsets[i + 1] - view.offsets[i]} * view.unit);
-  const auto at = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() * 99 / 100);
+  const auto at = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() * typical_percent / 100);
   std::ranges::nth_element(sizes, at);
   return *at;
 }
