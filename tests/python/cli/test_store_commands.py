@@ -113,6 +113,8 @@ def test_the_benchmark_has_a_bag_of_words(cli_here, dtype):
         (["--tensor", "randm"], "there is no tensor 'randm'"),
         (["--tensor", "random", "--dtype", "zip"], "zip"),
         (["--device", "tpu"], "'tpu' is not a device"),
+        (["--layout", "zip"], "'zip' is not a layout (known: auto, stride, packed, blocks)"),
+        (["--tensor", "weights_bf16", "--dtype", "float32"], "--dtype is for files, and for normal, words, random"),
         (["--device", "cuda", "--sms", "0"], "--sms must be positive"),
         (["--device", "cuda", "--sms", "a"], "--sms a is not a list of numbers"),
         (["--device", "cuda", "--threads", "1"], "--threads is for --device host"),

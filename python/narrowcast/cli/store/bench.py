@@ -71,6 +71,8 @@ def bench(
     for option, value in others.items():
         if value:
             raise BadUse(f"{option} is for --device {'host' if device == 'cuda' else 'cuda'}")
+    if layout not in STORE_LAYOUTS:
+        raise BadUse(f"{layout!r} is not a layout (known: {', '.join(STORE_LAYOUTS)})")
     thread_counts = _numbers(threads or "1,0", "--threads", 0)
     sm_counts = _numbers(sms or "4", "--sms", 1)
     sizes = parse_sizes(row_bytes)
@@ -137,6 +139,8 @@ def bench(
 def _samples(tensor: str | None, dtype: str | None) -> Tensors:
     """The tensors of the package, or a synthetic one, of bfloat16 if no type is given."""
     if tensor not in samples.SYNTHETIC:
+        if dtype is not None:
+            raise BadUse(f"--dtype is for files, and for {', '.join(samples.SYNTHETIC)}: other tensors have types")
         return samples.packaged()
     kind = value_type(dtype or "bfloat16")
     return {tensor: (kind, samples.sample(tensor, kind.name).view(np.uint8))}
