@@ -5,9 +5,9 @@ from narrowcast.torch import RowwiseAdagrad, Table
 from torch import nn
 
 torch.manual_seed(0)
-weight = torch.randn(10_000, 64).mul(0.05).bfloat16()
+weight = torch.randn(10_000, 128).mul(0.05).bfloat16()
 table = Table.from_pretrained(weight, trained=True)
-dense = nn.Linear(64, 1)
+dense = nn.Linear(128, 1)
 optimizers = [RowwiseAdagrad(table, lr=0.1), torch.optim.SGD(dense.parameters(), lr=0.05)]
 
 losses = []
