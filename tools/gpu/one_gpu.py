@@ -3,9 +3,9 @@
     one_gpu.py [--ranks N]... COMMIT=CHECKOUT... >one_gpu.json
 
 A checkout has its library in build/gpu/. The checkouts alternate, each in its own process with its own Python
-package. A result is the least of several processes, and in each one memory is elsewhere, because times depend on its
-place. Data travels through the GPU's L2 cache and not over NVLink, so the times show how commits compare and not how
-fast a machine is.
+package. A result is the least, median and greatest of several processes, and in each one memory is elsewhere, because
+times depend on its place: compare medians, and expect them to differ by a part of the spread. Data travels through the
+GPU's L2 cache and not over NVLink, so the times show how commits compare and not how fast a machine is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,11 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def spread(times: list[float]) -> list[float]:
+    """The least, median and greatest."""
+    return [min(times), round(statistics.median(times), 2), max(times)]
+
+
 def measured_by(checkout: Path, ranks: int) -> dict[str, dict[str, float]]:
     own = {
         "NARROWCAST_LIBRARY": str(checkout / "build/gpu/libnarrowcast.so"),
@@ -123,11 +129,11 @@ def main() -> None:
         turns = [{commit: measured_by(checkout, ranks) for commit, checkout in checkouts.items()} for _ in range(TURNS)]
         for commit in checkouts:
             of_turns = [turn[commit] for turn in turns]
-            least = {
-                name: {size: min(turn[name][size] for turn in of_turns) for size in sizes}
+            times = {
+                name: {size: spread([turn[name][size] for turn in of_turns]) for size in sizes}
                 for name, sizes in of_turns[0].items()
             }
-            runs.append({"commit": commit, "ranks": ranks, "microseconds": least})
+            runs.append({"commit": commit, "ranks": ranks, "microseconds": times})
     rank_options = " ".join(f"--ranks {ranks}" for ranks in options.ranks or [2])
     command = f"tools/gpu/one_gpu.py {rank_options} COMMIT=CHECKOUT..."
     print(json.dumps({"machine": machine()[0], "command": command, "runs": runs}, indent=1))

@@ -1,14 +1,19 @@
 """Measurements of plans.py: times of generated kernels beside those of the hand-written ones.
 
 The hand-written kernel is the one that the library chooses for the call. If it has another algorithm than the plan, and
-there is a hand-written kernel with the plan's algorithm, that one is measured, too.
+there is a hand-written kernel with the plan's algorithm, that one is measured, too, beside the plan.
+
+Times depend on where memory is: the buffers, those of the communicator, the code, and the graphs. So kernels are
+compared in turns, on the same buffers and communicator, with new graphs in each turn. A process measures one placement;
+plans.py runs several.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import sys
+import random
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +25,7 @@ from plan_ranks import Ranks
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
-CALLS, REPLAYS, TURNS = 20, 4, 8
+CALLS, REPLAYS, TURNS = 20, 4, 7
 MEASURED = ("two_shot", "one_shot", "all_gather")
 CODECS = ("raw", "window")
 
@@ -56,51 +61,72 @@ def ranks_with_path(ranks: int, path: str) -> Ranks:
         del os.environ["NARROWCAST_PATH"]
 
 
+def elsewhere() -> Any:
+    """Memory that what is allocated next cannot have."""
+    from narrowcast._native.cuda_driver import DeviceBuffer
+
+    return DeviceBuffer(random.randrange(1, 65) * MIB)
+
+
+def microseconds(group: Ranks, call: Callable[[int], None]) -> float:
+    """Of a call in a graph, on the slowest rank."""
+    from narrowcast._native.cuda_driver import Event
+
+    graphs = []
+    for rank in range(group.count):
+        call(rank)
+    group.synchronize()
+    for rank, stream in enumerate(group.streams):
+        with stream.capture() as graph:
+            for _ in range(CALLS):
+                call(rank)
+        graphs.append(graph)
+    slowest = []
+    for _ in range(REPLAYS):
+        events = [(Event(), Event()) for _ in graphs]
+        for graph, stream, (begin, end) in zip(graphs, group.streams, events, strict=True):
+            graph.launch(stream)
+            begin.record(stream)
+            graph.launch(stream)
+            end.record(stream)
+        group.synchronize()
+        slowest.append(max(end.seconds_since(begin) for begin, end in events))
+    for graph in graphs:
+        graph.close()
+    return min(slowest) / CALLS * 1e6
+
+
+def medians(calls: dict[str, tuple[Ranks, Callable[[int], None]]]) -> dict[str, float]:
+    """Microseconds of calls that take turns, the first one last in every second turn."""
+    times: dict[str, list[float]] = {kind: [] for kind in calls}
+    for turn in range(TURNS):
+        for kind in list(calls) if turn % 2 == 0 else reversed(calls):
+            times[kind].append(microseconds(*calls[kind]))
+    return {kind: round(statistics.median(of_kind), 3) for kind, of_kind in times.items()}
+
+
 def measure(ranks: int, cells: Cells) -> dict[str, Any]:
+    """With memory in one place: by plan and codec the milliseconds of loading and, by bytes, microseconds of calls."""
     from narrowcast._bench import samples
-    from narrowcast._native.cuda_driver import DeviceBuffer, Event
+    from narrowcast._native.cuda_driver import DeviceBuffer
 
     found: dict[str, dict[str, dict[str, float]]] = {}
+    taken = [elsewhere()]
     group = Ranks(ranks)
-    forced = {key: ranks_with_path(ranks, path) for key, (path, _) in SAME_ALGORITHM.items()}
+    forced = {
+        key: ranks_with_path(ranks, path)
+        for key, (path, _) in SAME_ALGORITHM.items()
+        if key in itertools.product(cells.plans, cells.codecs)
+    }
     values = samples.sample("weights", "bfloat16").view("uint8")
     most = max(cells.sizes)
+    taken.append(elsewhere())
     sent = [DeviceBuffer(most).write_tiled(values) for _ in range(ranks)]
     received = [DeviceBuffer(most) for _ in range(ranks)]
 
-    def time_of(call: Callable[[int], None]) -> float:
-        graphs = []
-        for rank in range(ranks):
-            call(rank)
-        group.synchronize()
-        for rank, stream in enumerate(group.streams):
-            with stream.capture() as graph:
-                for _ in range(CALLS):
-                    call(rank)
-            graphs.append(graph)
-        slowest = []
-        for _ in range(REPLAYS):
-            events = [(Event(), Event()) for _ in graphs]
-            for graph, stream, (begin, end) in zip(graphs, group.streams, events, strict=True):
-                graph.launch(stream)
-                begin.record(stream)
-                graph.launch(stream)
-                end.record(stream)
-            group.synchronize()
-            slowest.append(max(end.seconds_since(begin) for begin, end in events))
-        for graph in graphs:
-            graph.close()
-        return min(slowest) / CALLS * 1e6
-
     def call_of(
-        operation: str,
-        codec: str,
-        whole: int,
-        plans: list[Any] | None = None,
-        *,
-        comms: Any = None,
-        in_place: bool = False,
-    ) -> Callable[[int], None]:
+        of: Ranks, operation: str, codec: str, whole: int, plans: list[Any] | None = None, *, in_place: bool = False
+    ) -> tuple[Ranks, Callable[[int], None]]:
         part = whole // ranks if operation == "all_gather" else whole
 
         def call(rank: int) -> None:
@@ -109,46 +135,70 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
                 target = sent[rank].part(0, whole)
                 source = target.part(rank * part if operation == "all_gather" else 0, part)
             if plans is None:
-                run = getattr((comms or group.comms)[rank], operation)
-                run(source, target, codec=codec, dtype="bfloat16", stream=group.streams[rank])
+                run = getattr(of.comms[rank], operation)
+                run(source, target, codec=codec, dtype="bfloat16", stream=of.streams[rank])
             else:
-                plans[rank](source, target, dtype="bfloat16", stream=group.streams[rank])
+                plans[rank](source, target, dtype="bfloat16", stream=of.streams[rank])
 
-        return call
+        return of, call
 
     for name, codec in itertools.product(cells.plans, cells.codecs):
         document = document_of(name, ranks, codec)
         operation, in_place = document["operation"], document.get("in_place") == "yes"
+        op = measured_op(name, ranks, codec)
         row = found.setdefault(f"{Path(name).name} {codec}", {"load_ms": {}, "groups": {}})
+        taken.append(elsewhere())
         loaded = {}
         for form, full_name in cells.forms_of(name).items():
             begin = time.monotonic()
-            loaded[form] = group.load(full_name, codec, "bfloat16", measured_op(name, ranks, codec))
+            loaded[form] = group.load(full_name, codec, "bfloat16", op)
             row["load_ms"][form] = round((time.monotonic() - begin) * 1e3, 1)
             row["groups"][form] = groups_of(full_name, ranks, codec)
+        same = forced.get((name, codec))
+        beside_same = same.load(name, codec, "bfloat16", op) if same else []
         for whole in cells.sizes:
             if name == "one_shot" and whole > MIB:
                 continue
             calls = {
-                "builtin": call_of(operation, codec, whole),
-                **{form: call_of(operation, codec, whole, plans, in_place=in_place) for form, plans in loaded.items()},
+                "builtin": call_of(group, operation, codec, whole),
+                **{form: call_of(group, operation, codec, whole, of, in_place=in_place) for form, of in loaded.items()},
             }
-            if same := forced.get((name, codec)):
+            if same:
                 chosen, other = (
                     one.comms[0].explain(operation, whole // 2, dtype="bfloat16", codec=codec).plan
                     for one in (group, same)
                 )
                 algorithm = SAME_ALGORITHM[name, codec][1]
                 if chosen != algorithm == other:
-                    calls["same_algorithm"] = call_of(operation, codec, whole, comms=same.comms)
-            times: dict[str, list[float]] = {kind: [] for kind in calls}
-            for _ in range(TURNS):
-                for kind, call in calls.items():
-                    times[kind].append(time_of(call))
-            row[str(whole)] = {kind: round(min(of_kind), 2) for kind, of_kind in times.items()}
-            print(name, codec, whole, row[str(whole)], file=sys.stderr, flush=True)
-        for plans in loaded.values():
-            group.close_plans(plans)
+                    calls["same_algorithm"] = call_of(same, operation, codec, whole)
+                    calls["beside_it"] = call_of(same, operation, codec, whole, beside_same)
+            row[str(whole)] = medians(calls)
+        for of in loaded.values():
+            group.close_plans(of)
+        if same:
+            same.close_plans(beside_same)
     for one in (group, *forced.values()):
         one.close()
-    return {"ranks": ranks, "microseconds": found}
+    return found
+
+
+def summary(placements: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians over the placements, and the least, median and greatest ratio of a plan to the hand-written kernel."""
+    found: dict[str, Any] = {}
+    for name, row in placements[0].items():
+        rows = [one[name] for one in placements]
+        forms = list(row["load_ms"])
+        loads = {form: statistics.median(one["load_ms"][form] for one in rows) for form in forms}
+        found[name] = {"load_ms": loads, "groups": row["groups"]}
+        pairs = [*((form, "builtin") for form in forms), ("beside_it", "same_algorithm")]
+        for size in (key for key in row if key not in found[name]):
+            cells = [one[size] for one in rows]
+            summed = {kind: round(statistics.median(cell[kind] for cell in cells), 2) for kind in cells[0]}
+            summed["ratios"] = {}
+            for kind, other in pairs:
+                if kind not in cells[0]:
+                    continue
+                ratios = [cell[kind] / cell[other] for cell in cells]
+                summed["ratios"][kind] = [round(of(ratios), 3) for of in (min, statistics.median, max)]
+            found[name][size] = summed
+    return found

@@ -1,12 +1,15 @@
 """Tests and measures generated kernels of plans, between ranks that share one GPU.
 
-    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--test] [--measure] [--scheduled] >FILE
+    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--test] [--measure] [--placements N]
+        [--scheduled] >FILE
 
 The library is NARROWCAST_LIBRARY. Tests compare the bits of plans with those of the operations. Measurements run the
-hand-written kernels and the generated ones in the same process, in CUDA graphs, one after the other: "builtin" is what
-the library chooses for the call, "same_algorithm" the hand-written kernel with the plan's algorithm, if that is another
-one. Data travels through the GPU's L2 cache and not over NVLink. --plan names the plans, instead of all for tests and
-those of hand-written kernels for measurements; plan_forms.py says how. --codec and --bytes restrict measurements to
+hand-written kernels and the generated ones in turns, on the same memory, in CUDA graphs: "builtin" is what the library
+chooses for the call, "same_algorithm" the hand-written kernel with the plan's algorithm, if that is another one, and
+"beside_it" the plan on that kernel's communicator. Results are medians over several processes, in each of which memory
+is elsewhere, because times depend on its place, and the least, median and greatest ratio of a plan to the hand-written
+kernel. Data travels through the GPU's L2 cache and not over NVLink. --plan names the plans, instead of all for tests
+and those of hand-written kernels for measurements; plan_forms.py says how. --codec and --bytes restrict measurements to
 some cells. With --scheduled the plans are tested and measured in their scheduled forms, too.
 """
 
@@ -25,7 +28,7 @@ from typing import Any
 from gather_results import commit, machine
 from plan_forms import FORMS, known, measured_op, text_of
 from plan_tests import kinds, test_abort, test_some
-from plan_times import CODECS, MEASURED, SIZES, Cells, measure
+from plan_times import CODECS, MEASURED, SIZES, Cells, measure, summary
 from sample_plans import PLANS
 
 SMS = 128
@@ -94,12 +97,17 @@ def test(ranks: int, plans: list[str]) -> dict[str, Any]:
     return {"ranks": ranks, "kinds": len(found), "cases": sum(line["cases"] for line in found), "failures": failures}
 
 
-def measured(ranks: int, cells: Cells) -> Any:
+def measured(ranks: int, cells: Cells, placements: int) -> dict[str, Any]:
     chosen = {"plan": cells.plans, "codec": cells.codecs, "bytes": cells.sizes}
     options = [f"--{name}={value}" for name, values in chosen.items() for value in values]
     options += ["--scheduled"] if cells.scheduled else []
-    done = in_process("--measure-ranks", ranks, *options)
-    return json.loads(done.stdout) if done.returncode == 0 else {"ranks": ranks, "exit status": done.returncode}
+    found = []
+    for _ in range(placements):
+        done = in_process("--measure-ranks", ranks, *options)
+        if done.returncode != 0:
+            return {"ranks": ranks, "exit status": done.returncode}
+        found.append(json.loads(done.stdout))
+    return {"ranks": ranks, "placements": placements, "microseconds": summary(found)}
 
 
 def main() -> None:
@@ -110,6 +118,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, action="append")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--placements", type=int, default=5)
     parser.add_argument("--scheduled", action="store_true")
     for option in ("--test-some", "--test-abort", "--measure-ranks", "--skip"):
         parser.add_argument(option, type=int, help=argparse.SUPPRESS)
@@ -145,7 +154,7 @@ def main() -> None:
     if options.test:
         result["tests"] = [test(n, tested) for n in counts]
     if options.measure:
-        result["runs"] = [measured(n, cells) for n in counts]
+        result["runs"] = [measured(n, cells, options.placements) for n in counts]
     print(json.dumps(result, indent=1))
 
 
