@@ -23,11 +23,12 @@ struct ShortPacket {
   static constexpr bool is_line = false;
   static constexpr int stores = 2, unit_words = 3;
   static constexpr uint32_t row_bytes = row_lanes * unit_words * 8;  // of data
-  static constexpr bool has_word(int, uint32_t) { return true; }
-  // Offset of a lane's word in the data of its row.
-  static constexpr uint32_t word_offset(int word, uint32_t lane) {
-    return static_cast<uint32_t>(word) * row_lanes * 8 + lane * 8;
-  }
+  // A lane's word i is i / word_columns times word_stride bytes after its word i % word_columns.
+  static constexpr int word_columns = 1;
+  static constexpr uint32_t word_stride = row_lanes * 8;
+  static constexpr bool has_column(int, uint32_t) { return true; }
+  // Offset of the first word of a column in the data of the row.
+  static constexpr uint32_t column_offset(int, uint32_t lane) { return lane * 8; }
 };
 
 // 120 bytes of data and 8 bytes with the flag, stored by 8 lanes together, 16 bytes each. Sends a fifth less over the
@@ -40,10 +41,11 @@ struct LinePacket {
   static constexpr uint32_t row_bytes = stores * (store_bytes / bytes) * (bytes - 8);
   // The last lane of a line has the flag instead of every second word.
   static constexpr bool has_flag(uint32_t lane) { return lane % lanes == lanes - 1; }
-  static constexpr bool has_word(int word, uint32_t lane) { return word % 2 == 0 || !has_flag(lane); }
-  static constexpr uint32_t word_offset(int word, uint32_t lane) {
-    const uint32_t store = static_cast<uint32_t>(word) / 2 * (row_bytes / stores);
-    return store + (word % 2 == 0 ? lane : row_lanes + lane - lane / lanes) * 8;
+  static constexpr int word_columns = 2;
+  static constexpr uint32_t word_stride = row_bytes / stores;
+  static constexpr bool has_column(int column, uint32_t lane) { return column == 0 || !has_flag(lane); }
+  static constexpr uint32_t column_offset(int column, uint32_t lane) {
+    return (column == 0 ? lane : row_lanes + lane - lane / lanes) * 8;
   }
 };
 

@@ -37,12 +37,20 @@ struct Unit {
 // Position of a unit in a piece.
 template <typename Packet>
 struct UnitPlace {
-  static constexpr uint32_t outside = 0xffffff00;  // larger than any piece
+  static constexpr uint32_t outside = 0xfffff000;  // larger than any piece
   uint32_t row, lane;
 
-  // Byte offset of a word in the piece, or `outside` if the lane has no such word.
+  // Byte offset of the first word of a column in the piece, or `outside` if the lane has no such words.
+  __device__ __forceinline__ uint32_t column_offset(int column) const {
+    return Packet::has_column(column, lane) ? row * Packet::row_bytes + Packet::column_offset(column, lane) : outside;
+  }
+  // Bytes between the first word of its column and this one.
+  __device__ __forceinline__ static constexpr uint32_t distance(int word) {
+    return static_cast<uint32_t>(word / Packet::word_columns) * Packet::word_stride;
+  }
+  // Byte offset of a word in the piece, or at least `outside`.
   __device__ __forceinline__ uint32_t word_offset(int word) const {
-    return Packet::has_word(word, lane) ? row * Packet::row_bytes + Packet::word_offset(word, lane) : outside;
+    return column_offset(word % Packet::word_columns) + distance(word);
   }
   // Whether a piece of piece_bytes has a packet for this unit. With lines, either all lanes of a warp have one or none.
   __device__ __forceinline__ bool is_in(uint32_t piece_bytes) const {

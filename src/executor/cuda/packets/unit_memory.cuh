@@ -24,14 +24,16 @@ __device__ __forceinline__ void store_by_values(char* piece, uint32_t at, uint32
     *reinterpret_cast<Value*>(piece + at + byte) = static_cast<Value>(word);
 }
 
-// Loads the whole words of a unit from a piece that is 8-byte aligned. Words not fully inside the piece are 0.
+// Loads the whole words of a unit from a piece that is 8-byte aligned. Words not fully inside the piece are 0. The
+// words of a column have one address and constant distances from it.
 template <typename Packet>
 __device__ __forceinline__ Unit<Packet> load_words(const char* piece, UnitPlace<Packet> place, uint32_t piece_bytes) {
   Unit<Packet> unit;
 #pragma unroll
   for (int i = 0; i < Packet::unit_words; ++i) {
     const uint32_t at = place.word_offset(i);
-    unit.words[i] = at + 8 <= piece_bytes ? *reinterpret_cast<const uint64_t*>(piece + at) : 0;
+    const char* const column = piece + place.column_offset(i % Packet::word_columns);
+    unit.words[i] = at + 8 <= piece_bytes ? *reinterpret_cast<const uint64_t*>(column + place.distance(i)) : 0;
   }
   return unit;
 }
@@ -41,7 +43,8 @@ __device__ __forceinline__ void store_words(char* piece, UnitPlace<Packet> place
 #pragma unroll
   for (int i = 0; i < Packet::unit_words; ++i) {
     const uint32_t at = place.word_offset(i);
-    if (at + 8 <= piece_bytes) *reinterpret_cast<uint64_t*>(piece + at) = unit.words[i];
+    char* const column = piece + place.column_offset(i % Packet::word_columns);
+    if (at + 8 <= piece_bytes) *reinterpret_cast<uint64_t*>(column + place.distance(i)) = unit.words[i];
   }
 }
 // Loads the partial word at the end of the piece if it belongs to this unit.
