@@ -87,11 +87,12 @@ class PacketEmitter {
     const auto ranks = static_cast<size_t>(program_.rank_count());
     return connected.size() != ranks * (ranks - 1);
   }
-  // Whether all jobs have the same program.
-  bool is_uniform() const {
-    return programs_.size() == 1 &&
-           std::ranges::all_of(strands_, [&](const RankStrands& of_rank) { return of_rank.size() == most_strands_; });
+  // Whether all ranks have a program for every job.
+  bool has_all_strands() const {
+    return std::ranges::all_of(strands_, [&](const RankStrands& of_rank) { return of_rank.size() == most_strands_; });
   }
+  // Whether all jobs have the same program.
+  bool is_uniform() const { return programs_.size() == 1 && has_all_strands(); }
   // The phase after the last one of those that are a loop: all programs have the same code in them. Short programs have
   // no loops.
   size_t end_of_loop(size_t first) const {
@@ -122,11 +123,15 @@ class PacketEmitter {
     };
     if (is_uniform()) return indent + call(programs_.begin()->first, 0) + "\n";
     std::string out = indent + "switch (q[0]) {\n";
-    for (const auto& [code, number] : programs_)
-      if (!code[phase].code.empty())
-        out += text("%s  case %zu:\n%s    %s\n%s    break;\n", indent.c_str(), number, indent.c_str(),
-                    call(code, number).c_str(), indent.c_str());
-    if (!in_phases_) out += indent + "  default: w.advance();\n";
+    for (const auto& [code, number] : programs_) {
+      if (code[phase].code.empty()) continue;
+      // Without a comparison if it is the only one that is left.
+      const bool is_last = has_all_strands() && !in_phases_ && code == programs_.rbegin()->first;
+      const std::string name = is_last ? "default" : text("case %zu", number);
+      out += text("%s  %s:\n%s    %s\n%s    break;\n", indent.c_str(), name.c_str(), indent.c_str(),
+                  call(code, number).c_str(), indent.c_str());
+    }
+    if (!in_phases_ && !has_all_strands()) out += indent + "  default: w.advance();\n";
     return out + indent + "}\n";
   }
   bool is_used(size_t phase) const {

@@ -20,11 +20,11 @@
 
 namespace narrowcast::executor::cuda::generated {
 
-// ranks: of the plan. strands: jobs of a row. has_tokens: some ranks exchange no messages. aligned: chunks begin at
-// multiples of 8 bytes and consist of whole words. With lines the whole warp calls every function: either all its lanes
-// have a unit or none.
+// ranks: of the plan. strands: jobs of a row. has_tokens: some ranks exchange no messages. is_straight: a warp has one
+// job, and chunks begin at multiples of 8 bytes and consist of whole words. With lines the whole warp calls every
+// function: either all its lanes have a unit or none.
 template <typename Packet, ncast_dtype Dtype, ncast_redop Op, int ranks, uint32_t strands, bool has_tokens,
-          bool aligned>
+          bool is_straight>
 class PlanPackets {
   using Place = channel::UnitPlace<Packet>;
   using Accumulator = typename Number<Dtype>::Accumulator;
@@ -49,7 +49,8 @@ class PlanPackets {
   __device__ __forceinline__ bool begin_job(uint32_t job) {
     strand_ = job % strands;
     place_ = {job / strands, threadIdx.x % 32};
-    return place_.row < call_.rows && place_.is_in(call_.chunk_bytes);
+    // In phases the job may be before the first one: then its row is too large for is_in().
+    return (is_straight || place_.row < call_.rows) && place_.is_in(call_.chunk_bytes);
   }
   __device__ __forceinline__ uint32_t strand() const { return strand_; }
 
@@ -57,7 +58,7 @@ class PlanPackets {
   template <uint32_t buffer>
   __device__ __forceinline__ Unit load(uint32_t offset, uint32_t bytes) const {
     const char* const from = (buffer == ChunkRef::input ? call_.input : call_.output) + offset;
-    if constexpr (aligned) {
+    if constexpr (is_straight) {
       return load_words(from, place_, bytes);
     } else {
       return is_whole(bytes) ? load_words(from, place_, bytes)
@@ -66,7 +67,7 @@ class PlanPackets {
   }
   __device__ __forceinline__ void store(uint32_t offset, uint32_t bytes, const Unit& unit) const {
     char* const to = call_.output + offset;
-    if constexpr (aligned) {
+    if constexpr (is_straight) {
       store_words(to, place_, bytes, unit);
     } else if (is_whole(bytes)) {
       store_words(to, place_, bytes, unit);
