@@ -119,7 +119,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   // - ptxas tests the stop word as early as it can. If it were loaded first, the atomic would wait for it.
   request_block(end.peer);
   if (channel::is_stopped(channel::stop_word(call.peers))) return loader.wait();
-  if (Codec::is_identity &&
+  if (Codec::is_identity && call.inviting_peers != 0 &&
       !direct.begin(call.peers, call.layout, call.direct_writes, end, call.inviting_peers, call.announced.to))
     return;
   while (true) {
