@@ -51,20 +51,11 @@ class GroupEmitter {
   uint32_t receiving_end(const Place& place) const {
     return position(ends_.receiving, message(place).from, message(place).ring);
   }
-  uint32_t chunk(const Place& place) const {
-    switch (place.buffer) {
-      case plan::Buffer::input:
-        return ChunkRef::of(ChunkRef::input, place.chunk / program_.chunks, place.chunk % program_.chunks).word;
-      case plan::Buffer::output:
-        return ChunkRef::of(ChunkRef::output, place.chunk / program_.chunks, place.chunk % program_.chunks).word;
-      default: return ChunkRef::of(ChunkRef::scratch, 0, place.chunk).word;
-    }
-  }
+  uint32_t chunk(const Place& place) const { return program_.chunk_of(place).word; }
   // Values of this rank, not a payload.
   static bool is_values(const Place& place) {
     return place.kind == Place::Kind::local && !(place.packets && place.coded);
   }
-  static const char* boolean(bool value) { return value ? "true" : "false"; }
 
   Emitted emitted(const Item& item) {
     Emitted to;

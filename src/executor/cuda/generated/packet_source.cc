@@ -154,9 +154,9 @@ class PacketEmitter {
       }
     }
     out += "\ntemplate <typename Packet>\n__device__ __forceinline__ void run(const Call& call) {\n";
-    out += text("  PlanPackets<Packet, %s, %s, %d, %zu, %s, %s> w(call);\n", name_of(program_.dtype).c_str(),
-                name_of(program_.op), program_.rank_count(), most_strands_, has_tokens() ? "true" : "false",
-                in_phases_ ? "false" : "true");
+    out +=
+        text("  PlanPackets<Packet, %s, %s, %d, %zu, %s, %s> w(call);\n", name_of(program_.dtype).c_str(),
+             name_of(program_.op), program_.rank_count(), most_strands_, boolean(has_tokens()), boolean(!in_phases_));
     const std::string numbers = text("const uint32_t* const q = call.table + w.strand() * %zu;\n", width);
     if (in_phases_) {
       out += "  const uint32_t first = w.first_job(), warps = gridDim.x * (blockDim.x / 32);\n";

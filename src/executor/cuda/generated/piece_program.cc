@@ -31,10 +31,7 @@ class Finder {
     return place.kind == Place::Kind::message && place.coded == (program_.codec != NCAST_CODEC_RAW);
   }
   const Message& message(const Place& place) const { return program_.messages[place.message]; }
-  uint32_t chunk(const Place& place) const {
-    const uint32_t buffer = place.buffer == plan::Buffer::input ? ChunkRef::input : ChunkRef::output;
-    return ChunkRef::of(buffer, place.chunk / program_.chunks, place.chunk % program_.chunks).word;
-  }
+  uint32_t chunk(const Place& place) const { return program_.chunk_of(place).word; }
   // Sets a chunk that must not have been set.
   static bool set(RankChunks::Chunk& to, uint32_t chunk) {
     if (to.has_value()) return false;

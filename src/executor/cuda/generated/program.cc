@@ -338,6 +338,14 @@ uint32_t Program::groups() const {
   return static_cast<uint32_t>(most);
 }
 
+ChunkRef Program::chunk_of(const Place& place) const {
+  switch (place.buffer) {
+    case plan::Buffer::input: return ChunkRef::of(ChunkRef::input, place.chunk / chunks, place.chunk % chunks);
+    case plan::Buffer::output: return ChunkRef::of(ChunkRef::output, place.chunk / chunks, place.chunk % chunks);
+    default: return ChunkRef::of(ChunkRef::scratch, 0, place.chunk);
+  }
+}
+
 ncast_status make_program(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op, uint32_t max_slots,
                           Program* program) {
   *program = {};

@@ -103,7 +103,8 @@ struct Program {
   uint32_t scratch_copies = 1;
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
-  uint32_t groups() const;  // of the rank that has most
+  uint32_t groups() const;                      // of the rank that has most
+  ChunkRef chunk_of(const Place& place) const;  // local or remote
 };
 
 // Turns a lowered plan that has been verified into a program for calls of this type and reduction. max_slots: of the

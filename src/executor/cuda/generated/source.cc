@@ -73,7 +73,6 @@ std::string settings_text(const Program& program, const Items& items, uint32_t w
   const bool counts_calls =
       program.accesses_peers || program.scratch_copies != 1 ||
       std::ranges::any_of(program.ranks, [](const RankProgram& rank) { return rank.points != 0; });
-  const auto boolean = [](bool value) { return value ? "true" : "false"; };
   out += text("  static constexpr bool has_one_chunk = %s, announces_buffers = %s, counts_calls = %s;\n",
               boolean(program.chunks == 1), boolean(program.accesses_peer_buffers), boolean(counts_calls));
   const auto reduces = [&](std::ptrdiff_t least, auto is_such) {

@@ -95,8 +95,7 @@ class StrandEmitter {
     return text("q[%zu]", words_.size() - 1 - first_word_);
   }
   std::string chunk(const Place& place) {
-    const uint32_t buffer = place.buffer == plan::Buffer::input ? ChunkRef::input : ChunkRef::output;
-    const uint32_t ref = ChunkRef::of(buffer, place.chunk / program_.chunks, place.chunk % program_.chunks).word;
+    const uint32_t ref = program_.chunk_of(place).word;
     const std::string offset = word({PacketWord::offset, ref});
     return offset + ", " + word({PacketWord::bytes, ref});
   }
@@ -233,7 +232,7 @@ class StrandEmitter {
     std::string value;
     if (item.kind == Item::Kind::reduce) {
       value = declare();
-      const char* const finishes = item.finishes && program_.op == NCAST_AVG ? "true" : "false";
+      const char* const finishes = boolean(item.finishes && program_.op == NCAST_AVG);
       if (const Place* const own = own_in_rank_order(item)) {
         // The same code for all ranks.
         sends += text("  %s = w.template reduce_in_rank_order<%s>(%s, r%d);\n", value.c_str(), finishes,

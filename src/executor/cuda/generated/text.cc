@@ -31,6 +31,7 @@ std::string indented(const std::string& lines) {
   return made;
 }
 
+const char* boolean(bool value) { return value ? "true" : "false"; }
 const char* name_of(ncast_redop op) {
   switch (op) {
     case NCAST_PROD: return "NCAST_PROD";
