@@ -50,80 +50,201 @@ bool has_reduction_of(const Program& program, std::ptrdiff_t least, IsSuch is_su
   return false;
 }
 
-using Items = std::vector<std::vector<std::vector<ItemCode>>>;  // by rank and group
-bool has_item_that_loads_ahead(const Items& items, ItemHead::Next what) {
-  for (const auto& rank : items)
-    for (const auto& group : rank)
-      if (std::ranges::any_of(group, [&](const ItemCode& item) { return ItemHead{item.head[0]}.next() == what; }))
-        return true;
-  return false;
-}
+// Writes the kernel that works by blocks: tables of the groups of all ranks, the programs that read them, and the
+// kernel, in which every warp runs the program of its group.
+class BlockEmitter {
+ public:
+  explicit BlockEmitter(const Program& program) : program_(program) {}
 
-// The struct Settings, see plan_warp.cuh, and the type of the warps.
-std::string settings_text(const Program& program, const Items& items, uint32_t workers, size_t senders,
-                          size_t receivers) {
-  std::string out = "struct Settings {\n";
-  out += text("  using Codec = codec::%s<%s>;\n",
-              program.codec != NCAST_CODEC_RAW ? "window::SharedCodec" : "raw::Codec", name_of(program.dtype).c_str());
-  out += text("  static constexpr ncast_dtype dtype = %s;\n", name_of(program.dtype).c_str());
-  out += text("  static constexpr ncast_redop op = %s;\n", name_of(program.op));
-  out += text("  using Ends = WarpEnds<%zu, %zu>;\n", senders, receivers);
-  out += text("  static constexpr uint32_t rings = %u, workers = %u, scratch_copies = %u;\n", program.rings, workers,
-              program.scratch_copies);
-  const bool counts_calls =
-      program.accesses_peers || program.scratch_copies != 1 ||
-      std::ranges::any_of(program.ranks, [](const RankProgram& rank) { return rank.points != 0; });
-  out += text("  static constexpr bool has_one_chunk = %s, announces_buffers = %s, counts_calls = %s;\n",
-              boolean(program.chunks == 1), boolean(program.accesses_peer_buffers), boolean(counts_calls));
-  const auto reduces = [&](std::ptrdiff_t least, auto is_such) {
-    return boolean(has_reduction_of(program, least, is_such));
-  };
-  out += text("  static constexpr bool reduces_messages = %s, reduces_locals = %s;\n",
-              reduces(2, [](const Place& from) { return from.kind == Place::Kind::message; }),
-              reduces(2, [](const Place& from) { return from.kind == Place::Kind::local && !is_payload(from); }));
-  out += text("  static constexpr bool reduces_remote = %s, reduces_packets = %s;\n",
-              reduces(1, [](const Place& from) { return from.kind == Place::Kind::remote && !is_payload(from); }),
-              reduces(1, is_payload));
-  const auto loads_ahead = [&](ItemHead::Next what) { return boolean(has_item_that_loads_ahead(items, what)); };
-  out += text("  static constexpr bool loads_chunks_ahead = %s, loads_messages_ahead = %s;\n",
-              loads_ahead(ItemHead::chunk), loads_ahead(ItemHead::message));
-  out += "};\nusing Warp = PlanWarp<Settings>;\n";
-  return out;
-}
+  // Errors: UNSUPPORTED.
+  ncast_status emit(BlockSource* source) && {
+    find_all_ends();
+    if (senders_ > max_ends || receivers_ > max_ends)
+      return fail(NCAST_UNSUPPORTED,
+                  "a group of the plan uses %zu rings, but a warp of a generated kernel has at most %zu",
+                  std::max(senders_, receivers_), max_ends);
+    write_bodies();
+    fill_tables();
+    size_ctas(source);
 
-// The tables of the ranks' groups: words of all groups, the program and the first word of each group, and how many
-// groups each rank has.
-std::string tables_text(const std::vector<uint32_t>& words, const std::string& groups, const std::string& counts) {
-  std::string out;
-  // Tables that do not fit into constant memory are in global memory.
-  const char* const space = words.size() * sizeof(uint32_t) > (size_t{32} << 10) ? "__device__ const" : "__constant__";
-  out += text("%s uint32_t table[] = {", space);
-  for (size_t i = 0; i < words.size(); ++i) out += text("%s0x%x,", i % 12 == 0 ? "\n  " : " ", words[i]);
-  out += "\n};\nstruct GroupOf {\n  uint32_t program, table;\n};\n";
-  out += text("%s GroupOf groups[] = {", space) + groups + "\n};\n";
-  out += "__constant__ uint32_t group_counts[] = {" + counts + "};\n\n";
-  return out;
-}
-
-// The kernel: each warp runs the program of its group.
-std::string kernel_text(uint32_t threads, uint32_t groups, size_t ends, size_t programs) {
-  std::string out;
-  out += text("extern \"C\" __global__ void __launch_bounds__(%u, 1) %s(const __grid_constant__ PlanCall call) {\n",
-              threads, block_kernel);
-  out += text("  const GroupOf* const of_rank = groups + call.peers.rank * %u;\n", groups);
-  out += text("  const auto ends = [&](uint32_t group) { return table + of_rank[group].table; };\n");
-  out += "  run_plan<Settings>(call, group_counts[call.peers.rank], ends, [&](Warp& w, uint32_t group) {\n";
-  out += text("    const uint32_t* const p = ends(group) + %zu;\n", ends);
-  if (programs == 1) {
-    out += "    return program_0(w, p);\n";
-  } else {
-    out += "    switch (of_rank[group].program) {\n";
-    for (size_t i = 0; i + 1 < programs; ++i) out += text("      case %zu: return program_%zu(w, p);\n", i, i);
-    out += text("      default: return program_%zu(w, p);\n    }\n", programs - 1);
+    const bool is_coded = program_.codec != NCAST_CODEC_RAW;
+    std::string& out = source->text;
+    out = text("// Generated by Narrowcast from a plan of %s for %d ranks.\n", operation::name_of(program_.operation),
+               program_.rank_count());
+    if (is_coded) out += window_include;
+    out += raw_include;
+    out += program_include;
+    out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
+    out += settings_text(source->workers);
+    out += text("static_assert(sizeof(PlanMemory<Settings>) <= %zu);\n\n", source->shared_bytes);
+    out += tables_text();
+    for (size_t i = 0; i < bodies_.size(); ++i) {
+      out += text("__device__ __forceinline__ bool program_%zu(Warp& w, const uint32_t* p) {\n", i);
+      out += text("  for (w.begin(); w.has_turn(%d); w.next_turn()) {\n", program_.stages);
+      out += bodies_[i] + "  }\n  return true;\n}\n";
+    }
+    out += "\n}  // namespace\n\n";
+    out += kernel_text(source->warps * 32);
+    return NCAST_OK;
   }
-  out += "  });\n}\n\n}  // namespace narrowcast::executor::cuda::generated\n";
-  return out;
-}
+
+ private:
+  static constexpr size_t max_ends = 31;  // of a warp, in one direction
+
+  // A group while its code is written.
+  struct Group {
+    Ends ends;
+    std::vector<ItemCode> items;
+    StraightProgram straight;
+  };
+
+  void find_all_ends() {
+    for (int rank = 0; rank < program_.rank_count(); ++rank) {
+      std::vector<Group>& of_rank = groups_.emplace_back();
+      for (uint32_t group = 0; group < program_.ranks[static_cast<size_t>(rank)].groups.size(); ++group) {
+        const Ends& ends = of_rank.emplace_back(Group{find_ends(program_, rank, group), {}, {}}).ends;
+        senders_ = std::max(senders_, ends.sending.size());
+        receivers_ = std::max(receivers_, ends.receiving.size());
+      }
+    }
+  }
+
+  // The programs of all groups, or a loop over items if it is much shorter: long code takes long to compile, and
+  // competes for instruction caches.
+  void write_bodies() {
+    size_t lines = 0;
+    for (size_t rank = 0; rank < groups_.size(); ++rank) {
+      for (size_t i = 0; i < groups_[rank].size(); ++i) {
+        Group& group = groups_[rank][i];
+        group.items = code_of_group(program_, static_cast<int>(rank), static_cast<uint32_t>(i), group.ends);
+        group.straight = straight_program(group.items);
+        if (!numbers_.try_emplace(group.straight.body, bodies_.size()).second) continue;
+        bodies_.push_back(group.straight.body);
+        lines += group.straight.lines;
+        loop_.add(group.items);
+      }
+    }
+    is_loop_ = lines >= 2 * loop_.lines();
+    if (is_loop_) bodies_ = {loop_.body()};
+  }
+
+  void fill_tables() {
+    for (size_t rank = 0; rank < groups_.size(); ++rank) {
+      counts_ += text("%s%zu", rank == 0 ? "" : ", ", groups_[rank].size());
+      group_table_ += "\n ";
+      for (const Group& group : groups_[rank]) {
+        group_table_ += text(" {%zu, %zu},", is_loop_ ? size_t{0} : numbers_.at(group.straight.body), words_.size());
+        add_ends(group.ends.sending, senders_);
+        add_ends(group.ends.receiving, receivers_);
+        std::ranges::copy(is_loop_ ? loop_.words(group.items) : group.straight.words, std::back_inserter(words_));
+      }
+      for (size_t i = groups_[rank].size(); i < program_.groups(); ++i) group_table_ += " {0, 0},";
+    }
+  }
+  void add_ends(const std::vector<std::pair<int, uint32_t>>& held, size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      words_.push_back(i < held.size() ? EndRef::of(held[i].first, held[i].second).word : EndRef::none);
+  }
+
+  // Without sums a thread needs fewer registers, so a CTA can have more warps; see select/block_shape.h.
+  void size_ctas(BlockSource* source) const {
+    const uint32_t block_bytes = program_.block_bytes;
+    const select::MoveWarps moving = select::move_warps(block_bytes);
+    const auto bytes_of = [&](uint32_t workers) { return shared_bytes(workers, block_bytes, senders_, receivers_); };
+    uint32_t workers = program_.reduces
+                           ? select::reduce_rings(select::reduce_warps(block_bytes, ncast_dtype_bytes(program_.dtype)))
+                           : moving.senders + moving.receivers;
+    while (workers > 1 && bytes_of(workers) > select::most_shared_bytes) --workers;
+    source->workers = workers;
+    source->warps = workers + 1;
+    source->shared_bytes = bytes_of(workers);
+  }
+
+  bool has_item_that_loads_ahead(ItemHead::Next what) const {
+    const auto loads = [&](const ItemCode& item) { return ItemHead{item.head[0]}.next() == what; };
+    for (const auto& of_rank : groups_)
+      for (const Group& group : of_rank)
+        if (std::ranges::any_of(group.items, loads)) return true;
+    return false;
+  }
+  // The struct Settings, see plan_warp.cuh, and the type of the warps.
+  std::string settings_text(uint32_t workers) const {
+    std::string out = "struct Settings {\n";
+    out +=
+        text("  using Codec = codec::%s<%s>;\n",
+             program_.codec != NCAST_CODEC_RAW ? "window::SharedCodec" : "raw::Codec", name_of(program_.dtype).c_str());
+    out += text("  static constexpr ncast_dtype dtype = %s;\n", name_of(program_.dtype).c_str());
+    out += text("  static constexpr ncast_redop op = %s;\n", name_of(program_.op));
+    out += text("  using Ends = WarpEnds<%zu, %zu>;\n", senders_, receivers_);
+    out += text("  static constexpr uint32_t rings = %u, workers = %u, scratch_copies = %u;\n", program_.rings, workers,
+                program_.scratch_copies);
+    const bool counts_calls =
+        program_.accesses_peers || program_.scratch_copies != 1 ||
+        std::ranges::any_of(program_.ranks, [](const RankProgram& rank) { return rank.points != 0; });
+    out += text("  static constexpr bool has_one_chunk = %s, announces_buffers = %s, counts_calls = %s;\n",
+                boolean(program_.chunks == 1), boolean(program_.accesses_peer_buffers), boolean(counts_calls));
+    const auto reduces = [&](std::ptrdiff_t least, auto is_such) {
+      return boolean(has_reduction_of(program_, least, is_such));
+    };
+    out += text("  static constexpr bool reduces_messages = %s, reduces_locals = %s;\n",
+                reduces(2, [](const Place& from) { return from.kind == Place::Kind::message; }),
+                reduces(2, [](const Place& from) { return from.kind == Place::Kind::local && !is_payload(from); }));
+    out += text("  static constexpr bool reduces_remote = %s, reduces_packets = %s;\n",
+                reduces(1, [](const Place& from) { return from.kind == Place::Kind::remote && !is_payload(from); }),
+                reduces(1, is_payload));
+    const auto loads_ahead = [&](ItemHead::Next what) { return boolean(has_item_that_loads_ahead(what)); };
+    out += text("  static constexpr bool loads_chunks_ahead = %s, loads_messages_ahead = %s;\n",
+                loads_ahead(ItemHead::chunk), loads_ahead(ItemHead::message));
+    out += "};\nusing Warp = PlanWarp<Settings>;\n";
+    return out;
+  }
+
+  // The tables of the ranks' groups: words of all groups, the program and the first word of each group, and how many
+  // groups each rank has.
+  std::string tables_text() const {
+    std::string out;
+    // Tables that do not fit into constant memory are in global memory.
+    const char* const space =
+        words_.size() * sizeof(uint32_t) > (size_t{32} << 10) ? "__device__ const" : "__constant__";
+    out += text("%s uint32_t table[] = {", space);
+    for (size_t i = 0; i < words_.size(); ++i) out += text("%s0x%x,", i % 12 == 0 ? "\n  " : " ", words_[i]);
+    out += "\n};\nstruct GroupOf {\n  uint32_t program, table;\n};\n";
+    out += text("%s GroupOf groups[] = {", space) + group_table_ + "\n};\n";
+    out += "__constant__ uint32_t group_counts[] = {" + counts_ + "};\n\n";
+    return out;
+  }
+
+  std::string kernel_text(uint32_t threads) const {
+    const size_t programs = bodies_.size();
+    std::string out;
+    out += text("extern \"C\" __global__ void __launch_bounds__(%u, 1) %s(const __grid_constant__ PlanCall call) {\n",
+                threads, block_kernel);
+    out += text("  const GroupOf* const of_rank = groups + call.peers.rank * %u;\n", program_.groups());
+    out += text("  const auto ends = [&](uint32_t group) { return table + of_rank[group].table; };\n");
+    out += "  run_plan<Settings>(call, group_counts[call.peers.rank], ends, [&](Warp& w, uint32_t group) {\n";
+    out += text("    const uint32_t* const p = ends(group) + %zu;\n", senders_ + receivers_);
+    if (programs == 1) {
+      out += "    return program_0(w, p);\n";
+    } else {
+      out += "    switch (of_rank[group].program) {\n";
+      for (size_t i = 0; i + 1 < programs; ++i) out += text("      case %zu: return program_%zu(w, p);\n", i, i);
+      out += text("      default: return program_%zu(w, p);\n    }\n", programs - 1);
+    }
+    out += "  });\n}\n\n}  // namespace narrowcast::executor::cuda::generated\n";
+    return out;
+  }
+
+  const Program& program_;
+  std::vector<std::vector<Group>> groups_;  // by rank
+  size_t senders_ = 0, receivers_ = 0;      // ends of the group that has most
+  std::vector<std::string> bodies_;         // of programs
+  std::map<std::string, size_t> numbers_;   // of straight programs, by body
+  ProgramLoop loop_;
+  bool is_loop_ = false;  // the only body is that of the loop
+  // The tables: words of all groups, the program and the first word of each group, and how many groups each rank has.
+  std::vector<uint32_t> words_;
+  std::string group_table_, counts_;
+};
 
 }  // namespace
 
@@ -165,98 +286,7 @@ ncast_status generate_blocks(const Program& program, BlockSource* source) {
   if (program.codec != NCAST_CODEC_RAW && program.codec != NCAST_CODEC_WINDOW)
     return fail(NCAST_UNSUPPORTED, "generated kernels do not support the codec %s",
                 codec::describe(program.codec).c_str());
-  std::vector<std::vector<Ends>> ends;
-  size_t senders = 0, receivers = 0;
-  for (int rank = 0; rank < program.rank_count(); ++rank) {
-    std::vector<Ends>& of_rank = ends.emplace_back();
-    for (uint32_t group = 0; group < program.ranks[static_cast<size_t>(rank)].groups.size(); ++group) {
-      of_rank.push_back(find_ends(program, rank, group));
-      senders = std::max(senders, of_rank.back().sending.size());
-      receivers = std::max(receivers, of_rank.back().receiving.size());
-    }
-  }
-  if (senders > 31 || receivers > 31)
-    return fail(NCAST_UNSUPPORTED,
-                "a group of the plan uses %zu rings, but a warp of a generated kernel has at most 31",
-                std::max(senders, receivers));
-
-  std::map<std::string, size_t> programs;  // number by body
-  size_t lines = 0;
-  ProgramLoop loop;
-  Items items;
-  std::vector<std::vector<StraightProgram>> straight;  // as items
-  for (size_t rank = 0; rank < ends.size(); ++rank) {
-    auto& of_rank = items.emplace_back();
-    straight.emplace_back();
-    for (size_t group = 0; group < ends[rank].size(); ++group) {
-      of_rank.push_back(
-          code_of_group(program, static_cast<int>(rank), static_cast<uint32_t>(group), ends[rank][group]));
-      const StraightProgram& made = straight[rank].emplace_back(straight_program(of_rank.back()));
-      if (!programs.try_emplace(made.body, programs.size()).second) continue;
-      lines += made.lines;
-      loop.add(of_rank.back());
-    }
-  }
-  // Long code takes long to compile, and competes for instruction caches.
-  const bool is_loop = lines >= 2 * loop.lines();
-  if (is_loop) programs = {{loop.body(), 0}};
-
-  std::string group_table, counts;
-  std::vector<uint32_t> words;
-  const uint32_t groups = program.groups();
-  for (size_t rank = 0; rank < items.size(); ++rank) {
-    counts += text("%s%zu", rank == 0 ? "" : ", ", items[rank].size());
-    group_table += "\n ";
-    for (uint32_t group = 0; group < groups; ++group) {
-      if (group >= items[rank].size()) {
-        group_table += " {0, 0},";
-        continue;
-      }
-      group_table += text(" {%zu, %zu},", is_loop ? size_t{0} : programs.at(straight[rank][group].body), words.size());
-      const auto add_ends = [&](const std::vector<std::pair<int, uint32_t>>& held, size_t count) {
-        for (size_t i = 0; i < count; ++i)
-          words.push_back(i < held.size() ? EndRef::of(held[i].first, held[i].second).word : EndRef::none);
-      };
-      add_ends(ends[rank][group].sending, senders);
-      add_ends(ends[rank][group].receiving, receivers);
-      std::ranges::copy(is_loop ? loop.words(items[rank][group]) : straight[rank][group].words,
-                        std::back_inserter(words));
-    }
-  }
-  std::vector<std::string> bodies(programs.size());
-  for (const auto& [body, number] : programs) bodies[number] = body;
-
-  // Without sums a thread needs fewer registers, so a CTA can have more warps; see select/block_shape.h.
-  const uint32_t most_workers =
-      program.reduces
-          ? select::reduce_rings(select::reduce_warps(program.block_bytes, ncast_dtype_bytes(program.dtype)))
-          : select::move_warps(program.block_bytes).senders + select::move_warps(program.block_bytes).receivers;
-  source->workers = most_workers;
-  while (source->workers > 1 &&
-         shared_bytes(source->workers, program.block_bytes, senders, receivers) > select::most_shared_bytes)
-    --source->workers;
-  source->shared_bytes = shared_bytes(source->workers, program.block_bytes, senders, receivers);
-  source->warps = source->workers + 1;
-
-  const bool is_coded = program.codec != NCAST_CODEC_RAW;
-  std::string& out = source->text;
-  out = text("// Generated by Narrowcast from a plan of %s for %d ranks.\n", operation::name_of(program.operation),
-             program.rank_count());
-  if (is_coded) out += window_include;
-  out += raw_include;
-  out += program_include;
-  out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
-  out += settings_text(program, items, source->workers, senders, receivers);
-  out += text("static_assert(sizeof(PlanMemory<Settings>) <= %zu);\n\n", source->shared_bytes);
-  out += tables_text(words, group_table, counts);
-  for (size_t i = 0; i < bodies.size(); ++i) {
-    out += text("__device__ __forceinline__ bool program_%zu(Warp& w, const uint32_t* p) {\n", i);
-    out += text("  for (w.begin(); w.has_turn(%d); w.next_turn()) {\n", program.stages);
-    out += bodies[i] + "  }\n  return true;\n}\n";
-  }
-  out += "\n}  // namespace\n\n";
-  out += kernel_text(source->warps * 32, groups, senders + receivers, bodies.size());
-  return NCAST_OK;
+  return BlockEmitter(program).emit(source);
 }
 
 }  // namespace narrowcast::executor::cuda::generated
