@@ -25,7 +25,8 @@ from plan_ranks import Ranks
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
-CALLS, REPLAYS, TURNS = 20, 4, 7
+CALLS, REPLAYS, TURNS = 20, 4, 5
+WARM_UP_SECONDS = 0.5
 MEASURED = ("two_shot", "one_shot", "all_gather")
 CODECS = ("raw", "window")
 
@@ -96,6 +97,13 @@ def microseconds(group: Ranks, call: Callable[[int], None]) -> float:
     return min(slowest) / CALLS * 1e6
 
 
+def warm_up(group: Ranks, call: Callable[[int], None]) -> None:
+    """The GPU's clock may rise while it works, and the first calls that are measured would be slower than others."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + WARM_UP_SECONDS:
+        microseconds(group, call)
+
+
 def medians(calls: dict[str, tuple[Ranks, Callable[[int], None]]]) -> dict[str, float]:
     """Microseconds of calls that take turns, the first one last in every second turn."""
     times: dict[str, list[float]] = {kind: [] for kind in calls}
@@ -142,6 +150,7 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
 
         return of, call
 
+    warm_up(*call_of(group, "all_reduce", "raw", min(cells.sizes)))
     for name, codec in itertools.product(cells.plans, cells.codecs):
         document = document_of(name, ranks, codec)
         operation, in_place = document["operation"], document.get("in_place") == "yes"
