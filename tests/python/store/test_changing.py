@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import subprocess
+import sys
 import threading
+from functools import partial
 
 import narrowcast
 import numpy as np
@@ -115,3 +119,56 @@ def test_two_handles_of_a_shared_table_see_the_same_rows(rows, tmp_path):
     with store.open(tmp_path / "table", "shared") as first, store.open(tmp_path / "table", "shared") as second:
         first.update([7], rows[8:9])
         assert same(second[7], rows[8])
+
+
+_READER = """
+import sys
+import numpy as np
+from narrowcast import store
+with store.open("table", "shared") as made:
+    print("open", flush=True)
+    while True:
+        rows = made[:]
+        assert (rows == rows[:, :1]).all(), "a mix of two rows"
+        if rows[0, 0] < 0:  # the last update
+            assert (rows[1:, 0] == np.arange(1, 64, dtype=np.float32) + np.float32(99) * np.float32(1.37)).all()
+            break
+"""
+
+
+def test_other_processes_see_whole_rows_and_the_last_ones(tmp_path):
+    values = np.repeat(np.arange(64, dtype=np.float32)[:, None], 200, axis=1)
+    store.build(values, "window", path=tmp_path / "table", spare=256, host=None)
+    with store.open(tmp_path / "table", "shared") as made:
+        start = partial(subprocess.Popen, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        readers = [start([sys.executable, "-c", _READER]) for _ in range(2)]
+        assert [reader.stdout.readline() for reader in readers] == ["open\n"] * 2
+        for turn in range(1, 100):
+            made.update(np.arange(64), values + turn * np.float32(1.37))
+        made.update([0], np.full((1, 200), -1, np.float32))
+        assert [reader.wait(timeout=60) for reader in readers] == [0, 0]
+
+
+def test_a_table_that_is_saved_while_it_changes_has_whole_rows(tmp_path):
+    values = np.repeat(np.arange(64, dtype=np.float32)[:, None], 200, axis=1)
+    with store.build(values, "window", spare=256) as made:
+        stop = threading.Event()
+
+        def change() -> None:
+            for turn in itertools.count(1):
+                made.update(np.arange(64), values + turn * np.float32(1.37))
+                if stop.is_set():
+                    return
+
+        writer = threading.Thread(target=change)
+        writer.start()
+        try:
+            for number in range(5):
+                made.save(tmp_path / f"saved{number}")
+        finally:
+            stop.set()
+            writer.join()
+    for number in range(5):
+        with store.open(tmp_path / f"saved{number}") as saved:
+            assert (saved[:] == saved[:][:, :1]).all()
+            assert saved.verify().good
