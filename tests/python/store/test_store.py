@@ -7,12 +7,13 @@ import dataclasses
 from ctypes import byref, c_void_p
 
 import narrowcast
+import numpy as np
 import pytest
 from narrowcast import store
 from narrowcast._native.library import check, library
 from narrowcast._store import gpu
 from narrowcast.cuda import device_count
-from store_tables import ROWS, same
+from store_tables import ROWS, same, table
 
 
 def test_calls_and_rows_are_counted(rows):
@@ -40,6 +41,33 @@ def test_a_damaged_file_is_found(rows, tmp_path, place):
     # The changed byte was padding.
     with made:
         assert same(made[:], rows)
+
+
+@pytest.mark.parametrize(("host", "options"), [("pinned", {"allow_damage": True}), ("mmap", {})])
+@pytest.mark.parametrize("layout", ["stride", "packed"])
+def test_damaged_rows_are_errors_and_zeros_and_the_others_are_unaffected(tmp_path, layout, host, options):
+    values, path = table(rows=4000, shape=(128,)), tmp_path / "table"
+    store.build(values, "window", layout, path, host=None)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+    with pytest.raises(narrowcast.CorruptError):
+        store.open(path)
+    with store.open(path, host, **options) as made:
+        report = made.verify()
+        assert not report.good
+        assert 0 < report.damaged_rows < 400  # a checksum covers 64 KiB
+        bad = np.arange(report.damaged[0], report.damaged[0] + report.damaged_rows)
+        good = np.setdiff1d(np.arange(4000), bad)
+        assert same(made.gather(good), values[good])
+        picked, out = np.array([0, bad[0], 3999, bad[-1]]), np.full((4, 128), 7, np.float32)
+        with pytest.raises(narrowcast.CorruptError, match="row"):
+            made.gather(picked, out=out)
+        assert same(out[[0, 2]], values[[0, 3999]])
+        assert not out[[1, 3]].any()
+        assert made.counters().damaged_rows_read == 2
+        with pytest.raises(narrowcast.CorruptError):
+            made.fetch(bad[0], 1)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 4096, 5000])
