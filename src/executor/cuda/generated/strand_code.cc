@@ -228,6 +228,8 @@ class StrandEmitter {
     return &item.from[static_cast<size_t>(rank_)];
   }
 
+  // Adds what computes and sends the item's values to `sends`, and what stores them to `stores`, which may be the same
+  // text: another rank waits for messages, so all sends of a phase come before its stores.
   void add(const Item& item, std::string& sends, std::string& stores) {
     std::string value;
     if (item.kind == Item::Kind::reduce) {
