@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from narrowcast import store
-from narrowcast._store.handle import Builder
+from narrowcast._bench.null_builder import null_builder
 from narrowcast._store.sources import source_of
 from narrowcast.cli._provenance import commit, processor
 from narrowcast.types import value_type
@@ -76,31 +76,16 @@ def rate(size: int, run: Callable[[], object], repeats: int) -> float:
 
 def encode_rate(rows: Table, kind: str, codec: str, layout: str, threads: int, repeats: int) -> float:
     source = source_of(rows, value_type(kind), None)
-    file = os.open(os.devnull, os.O_RDWR)
-    builder = Builder(
-        file,
-        source.kind,
-        source.row_shape,
-        codec=codec,
-        layout=layout,
-        rows=source.rows,
-        capacity=None,
-        spare=None,
-        metadata="",
-        threads=threads,
-        device=None,
-    )
-    builder.sample(source.sample)
+    assert source.rows is not None
     blocks = list(source.blocks)
+    options: dict[str, Any] = {"codec": codec, "layout": layout, "threads": threads}
+    with null_builder(source.kind, source.row_shape, source.rows, source.sample, **options) as builder:
 
-    def encode() -> None:
-        for block in blocks:
-            builder.add(block)
+        def encode() -> None:
+            for block in blocks:
+                builder.add(block)
 
-    found = rate(rows.nbytes, encode, repeats)
-    builder.close()
-    os.close(file)
-    return found
+        return rate(rows.nbytes, encode, repeats)
 
 
 def measure(

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from gather_results import commit, machine
 from narrowcast import store
-from narrowcast._store.handle import Builder
+from narrowcast._bench.null_builder import null_builder
 from narrowcast._store.rows import Rows
 from narrowcast.types import value_type
 
@@ -59,29 +59,15 @@ def seconds_to_encode(
     row_bytes = elems * rows.element_size()
     # An odd step: others would take the same rows of every repetition, and a codec can be fitted to a few rows.
     sample = rows[:: count // SAMPLE_ROWS | 1][:SAMPLE_ROWS].cpu().contiguous()
-    file = os.open(os.devnull, os.O_RDWR)
-    builder = Builder(
-        file,
-        value_type(kind),
-        (elems,),
-        codec=codec,
-        layout=layout,
-        rows=count,
-        capacity=None,
-        spare=None,
-        metadata="",
-        threads=0,
-        device=device,
-    )
-    builder.sample(Rows(sample.data_ptr(), row_bytes, len(sample), sample))
-    builder.add(Rows(rows.data_ptr(), row_bytes, min(count, (64 << 20) // row_bytes), rows))
+    fitted_to = Rows(sample.data_ptr(), row_bytes, len(sample), sample)
+    options: dict[str, Any] = {"codec": codec, "layout": layout, "device": device}
     times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        builder.add(Rows(rows.data_ptr(), row_bytes, count, rows))
-        times.append(time.perf_counter() - begin)
-    builder.close()
-    os.close(file)
+    with null_builder(value_type(kind), (elems,), count, fitted_to, **options) as builder:
+        builder.add(Rows(rows.data_ptr(), row_bytes, min(count, (64 << 20) // row_bytes), rows))
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            builder.add(Rows(rows.data_ptr(), row_bytes, count, rows))
+            times.append(time.perf_counter() - begin)
     return min(times)
 
 

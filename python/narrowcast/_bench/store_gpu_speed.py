@@ -17,9 +17,12 @@ import numpy.typing as npt
 from .. import store
 from .._native import cuda_driver
 from .._native.cuda_driver import DeviceBuffer, Stream
+from .._store.rows import Rows
+from .._store.sources import source_of
 from ..store import Store
 from ..types import ValueType
 from .codec_speed import median_seconds
+from .null_builder import null_builder
 from .samples import tiled
 
 POLICIES = ("static", "lru", "lfu")
@@ -27,6 +30,7 @@ _BATCHES = 8  # of indices, so that no measured call finds what the previous one
 _WARM_UP_BATCHES = 24  # others, before a cache is measured
 _SLICE_BYTES = 4 << 20
 _IN_A_ROW = 16  # calls for such slices
+_ENCODED_BYTES = 2 << 30  # at most
 _MAPPED = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 
 
@@ -231,6 +235,20 @@ class _Bench:
         return host.nbytes / sorted(times)[1] / 1e9
 
 
+def _encode(table: npt.NDArray[Any], kind: ValueType, codec: str, layout: str, device: int | None) -> float:
+    """GB/s of encoding rows without a file system, on a GPU or, if it is None, on all CPUs."""
+    row_bytes = table.nbytes // len(table)
+    count = min(len(table), _ENCODED_BYTES // row_bytes)
+    sample = source_of(table, kind, None).sample
+    times = []
+    with null_builder(kind, table.shape[1:], len(table), sample, codec=codec, layout=layout, device=device) as builder:
+        for _ in range(4):
+            begin = time.perf_counter()
+            builder.add(Rows(table.ctypes.data, row_bytes, count, table))
+            times.append(time.perf_counter() - begin)
+    return count * row_bytes / sorted(times[1:])[1] / 1e9
+
+
 def measure(
     raw: npt.NDArray[np.uint8],
     kind: ValueType,
@@ -299,6 +317,9 @@ def measure(
         table.check()
         plain.check()
     with _registered(rows):
+        chosen = (table_of, kind, report.codec, report.layout)
+        result["encode_gb_per_s"] = _encode(*chosen, 0)
+        result["encode_on_cpus_gb_per_s"] = _encode(*chosen, None)
         result["copy_gb_per_s"] = bench.copy_to_gpu(256 << 20)
         result["copy_4_mib_gb_per_s"] = bench.copy_to_gpu(_SLICE_BYTES)
         result["copy_4_mib_in_a_row_gb_per_s"] = bench.copy_to_gpu(_SLICE_BYTES, _IN_A_ROW)

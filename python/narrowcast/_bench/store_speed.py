@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import store
+from .._store.sources import source_of
 from ..types import ValueType
+from .null_builder import null_builder
 from .samples import tiled
 
 _UPDATE_ROWS = 1000
@@ -66,6 +68,16 @@ def measure(
 
         build_seconds = _seconds(build, iterations)
         report = reports[-1]
+        source = source_of(table_of, kind, None)
+        blocks = list(source.blocks)
+        options: dict[str, Any] = {"codec": report.codec, "layout": report.layout, "threads": threads}
+        with null_builder(kind, source.row_shape, rows, source.sample, **options) as builder:
+
+            def encode() -> None:
+                for block in blocks:
+                    builder.add(block)
+
+            encode_seconds = _seconds(encode, iterations)
         # Blocks cannot be changed.
         spare = None if report.layout == "blocks" else _UPDATE_ROWS
         with store.open(path, threads=threads, spare=spare) as table:
@@ -77,6 +89,7 @@ def measure(
                 "ratio": report.ratio,
                 "threads": threads or len(os.sched_getaffinity(0)),
                 "build_gb_per_s": values.size / build_seconds / 1e9,
+                "encode_gb_per_s": values.size / encode_seconds / 1e9,
             }
             indices = np.random.default_rng(0).integers(0, rows, gathered_rows)
             out = np.empty((gathered_rows, table_of.shape[1]), kind.numpy)

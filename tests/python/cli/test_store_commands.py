@@ -87,6 +87,7 @@ def test_the_benchmark_compares_rows(cli_here):
     (row,) = report["rows"]
     assert row["exact"]
     assert row["gather_gb_per_s"] > 0
+    assert row["encode_gb_per_s"] > 0
 
 
 @pytest.mark.parametrize(("dtype", "name"), [([], "bfloat16"), (["--dtype", "fp32"], "float32")])

@@ -35,6 +35,8 @@ def test_bench_store_on_the_gpu(cli):
         for encoded, raw in zip(speeds["cached"], speeds["raw_cached"], strict=True):
             assert encoded["capacity"] > raw["capacity"]
     assert row["host_gather_and_copy_gb_per_s"] > 0
+    assert row["encode_gb_per_s"] > 0
+    assert row["encode_on_cpus_gb_per_s"] > 0
     selects = [row["index_select_gb_per_s"], row["index_select_sorted_gb_per_s"]]
     assert selects == [None, None] or min(selects) > 0  # without torch there are none
     assert "fetch" in cli("store", "bench", *sizes, "--layout", "blocks").stdout

@@ -24,7 +24,7 @@ from ..bench.options import OutputFile
 
 Tensors = dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]
 
-_LINE = "{:20} {:11} {:>6} {:>7} {:14} {:7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>9} {:>5}"
+_LINE = "{:20} {:11} {:>6} {:>7} {:14} {:7} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>9} {:>5}"
 
 
 def bench(
@@ -61,9 +61,10 @@ def bench(
 ) -> None:
     """Measure the store in GB/s of raw bytes, and compare its rows.
 
-    On the host: build, gather, fetch and update, next to numpy.take. On a GPU: gather and fetch, next to the same rows
-    stored raw, to copies by the copy engine, torch.index_select from host memory, with indices as they are and sorted,
-    and gathers of raw rows by the CPUs that are then copied.
+    On the host: build, encode (without a file), gather, fetch and update, next to numpy.take. On a GPU: gather and
+    fetch, next to the same rows stored raw, to copies by the copy engine, torch.index_select from host memory, with
+    indices as they are and sorted, and gathers of raw rows by the CPUs that are then copied; encode, from page-locked
+    memory, next to all CPUs.
     """
     if device not in ("host", "cuda"):
         raise BadUse(f"{device!r} is not a device (known: host, cuda)")
@@ -106,7 +107,7 @@ def bench(
     heading = ("tensor", "type", "row", "threads", "codec", "layout", "ratio")
     if not json:
         print(f"# on {processor()}; GB/s of raw bytes, medians of {iterations}; tables of {table}")
-        print(_LINE.format(*heading, "build", "gather", "take", "fetch", "updates/s", "exact"), flush=True)
+        print(_LINE.format(*heading, "build", "encode", "gather", "take", "fetch", "updates/s", "exact"), flush=True)
     results: list[dict[str, Any]] = []
     for name, (kind, raw) in chosen.items():
         for size in sizes:
@@ -211,7 +212,7 @@ def _print_gpu_rows(row: dict[str, Any]) -> None:
     ):
         speed = row[f"{name}_gb_per_s"]
         print(f" {name.replace('_', ' ')} {'-' if speed is None else f'{speed:.1f}'}", end="")
-    print()
+    print(f"\n  encode {row['encode_gb_per_s']:.1f}; on CPUs {row['encode_on_cpus_gb_per_s']:.1f}")
     for speeds in row["speeds"]:
         shown = [
             f"{name.removesuffix('_gb_per_s').replace('_', ' ')} {speed:.1f}"
@@ -239,7 +240,7 @@ def _finish(command: str, report: dict[str, Any], json: bool, output_file: Path 
 
 
 def _print_row(row: dict[str, Any]) -> None:
-    speeds = [f"{row[f'{name}_gb_per_s']:.2f}" for name in ("build", "gather", "numpy_take", "fetch")]
+    speeds = [f"{row[f'{name}_gb_per_s']:.2f}" for name in ("build", "encode", "gather", "numpy_take", "fetch")]
     print(
         _LINE.format(
             printable(row["tensor"]),
