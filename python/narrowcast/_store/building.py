@@ -64,10 +64,10 @@ def build(
     Returns the open store; None if host is None. Raises TypeError and ValueError for invalid arguments,
     UnsupportedError, CudaError if the GPU cannot be used, and OSError.
     """
-    if path is None and host not in ("pinned", None):
-        raise ValueError(f"host is {host!r}, but without a path the store is only in the memory of this process")
     if host is not None:
         choice(host, STORE_HOSTS, "host")
+    if path is None and host not in ("pinned", None):
+        raise ValueError(f"host is {host!r}, but without a path the store is only in the memory of this process")
 
     def write(file: int) -> BuildReport:
         return _write(file, source, codec, layout, dtype, tensor, capacity, spare, metadata, threads, device, progress)

@@ -201,6 +201,8 @@ def test_numa_nodes_that_do_not_exist_are_errors(rows, tmp_path):
         (np.float32(3), {}, "source is a single value"),
         (np.ones((3, 4), np.complex64), {}, "complex64"),
         (np.ones((3, 4), np.float32), {"capacity": 2}, "the capacity is 2"),
+        (np.ones((3, 4), np.float32), {"host": "zip"}, "host is 'zip' .known: pinned, mmap, shared"),
+        (np.ones((3, 4), np.float32), {"host": "shared"}, "without a path"),
         ("missing.safetensors", {}, "missing.safetensors"),
     ],
 )
