@@ -5,6 +5,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "executor/cuda/generated/kernel_constants.h"
+
 #define XXH_INLINE_ALL
 #include "xxhash/xxhash.h"
 
@@ -77,7 +79,7 @@ std::string with_included_sources(std::string_view source, std::span<const std::
   Includer includer(replaced);
   includer.add(prelude_include, "src");
   includer.add(source, "src");
-  return std::move(includer).text();
+  return without_variables(std::move(includer).text());
 }
 
 }  // namespace narrowcast::executor::cuda::generated

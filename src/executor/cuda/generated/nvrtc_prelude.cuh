@@ -21,10 +21,17 @@ using ptrdiff_t = long;
 
 namespace std {
 
+// Concepts, because constants would be variables (kernel_constants.h).
 template <typename A, typename B>
-inline constexpr bool is_same_v = false;
+struct is_same {
+  enum : bool { value = false };
+};
 template <typename A>
-inline constexpr bool is_same_v<A, A> = true;
+struct is_same<A, A> {
+  enum : bool { value = true };
+};
+template <typename A, typename B>
+concept is_same_v = bool{is_same<A, B>::value};
 
 template <bool condition, typename A, typename B>
 struct conditional {
@@ -38,11 +45,11 @@ template <bool condition, typename A, typename B>
 using conditional_t = typename conditional<condition, A, B>::type;
 
 template <typename T>
-inline constexpr bool is_floating_point_v = is_same_v<T, float> || is_same_v<T, double>;
+concept is_floating_point_v = is_same_v<T, float> || is_same_v<T, double>;
 // Of the types that kernels reduce.
 template <typename T>
-inline constexpr bool is_integral_v = is_same_v<T, int8_t> || is_same_v<T, uint8_t> || is_same_v<T, int32_t> ||
-                                      is_same_v<T, uint32_t> || is_same_v<T, int64_t> || is_same_v<T, uint64_t>;
+concept is_integral_v = is_same_v<T, int8_t> || is_same_v<T, uint8_t> || is_same_v<T, int32_t> ||
+                        is_same_v<T, uint32_t> || is_same_v<T, int64_t> || is_same_v<T, uint64_t>;
 
 template <typename From, typename To>
 concept convertible_to = requires(From (*from)()) { static_cast<To>(from()); };

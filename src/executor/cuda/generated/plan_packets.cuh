@@ -29,7 +29,7 @@ class PlanPackets {
   using Place = channel::UnitPlace<Packet>;
   using Accumulator = typename Number<Dtype>::Accumulator;
   static constexpr int values = word_values<Dtype>;
-  static constexpr ncast_redop combination = Op == NCAST_AVG ? NCAST_SUM : Op;
+  __device__ static constexpr ncast_redop combination() { return Op == NCAST_AVG ? NCAST_SUM : Op; }
   using Bits = std::conditional_t<
       values == 8, uint8_t,
       std::conditional_t<values == 4, uint16_t, std::conditional_t<values == 2, uint32_t, uint64_t>>>;
@@ -128,8 +128,8 @@ class PlanPackets {
   // The same for this rank's unit and those of all others.
   template <bool finishes>
   __device__ __forceinline__ Unit reduce_in_rank_order(const Unit& own, const Unit (&others)[ranks - 1]) const {
-    if constexpr (ranks == 2 && combination == Op && Op == NCAST_SUM) return sum_of_two<Dtype>(own, others[0]);
-    return reduced_unit<Dtype>(call_.peers, own, others, finishes ? Op : combination);
+    if constexpr (ranks == 2 && combination() == Op && Op == NCAST_SUM) return sum_of_two<Dtype>(own, others[0]);
+    return reduced_unit<Dtype>(call_.peers, own, others, finishes ? Op : combination());
   }
 
  private:
@@ -139,7 +139,7 @@ class PlanPackets {
       Accumulator terms[values];
       widen<Dtype>(unit.words[word], terms);
 #pragma unroll
-      for (int i = 0; i < values; ++i) sums[word][i] = codec::cuda::reduced(combination, sums[word][i], terms[i]);
+      for (int i = 0; i < values; ++i) sums[word][i] = codec::cuda::reduced(combination(), sums[word][i], terms[i]);
     }
   }
   // Whether a chunk of so many bytes consists of aligned whole words.
