@@ -294,9 +294,9 @@ class Gather {
           return coder.ok();
         }
       }
-      if constexpr (Team::tile_lanes == 8) {
-        if (format_.elems == 8 * 32) {
-          coder.template decode_whole<8, true>(0, out);
+      if constexpr (Team::has_fixed_lanes) {
+        if (format_.elems == Team::tile_lanes * 32) {
+          coder.template decode_whole<Team::tile_lanes, true>(0, out);
           return coder.ok();
         }
       }

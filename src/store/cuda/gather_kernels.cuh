@@ -15,8 +15,9 @@ __global__ void __launch_bounds__((Row::has_header ? max_coded_warps : max_raw_w
   gather<Row, has_cache>(arguments, shared_memory);
 }
 
-// The decoders of rows for warps, teams, lanes and tiles of eight lanes; void: none.
-template <typename ForWarps, typename ForTeams = void, typename ForLanes = void, typename ForEights = void>
+// The decoders of rows for warps, teams, lanes, and tiles of two and of eight lanes; void: none.
+template <typename ForWarps, typename ForTeams = void, typename ForLanes = void, typename ForTwos = void,
+          typename ForEights = void>
 struct RowDecoders {
   static GatherKernel kernel(uint32_t staged_bytes) { return {staged_bytes, functions<false>(), functions<true>()}; }
 
@@ -24,7 +25,7 @@ struct RowDecoders {
   template <bool has_cache>
   static GatherKernel::Functions functions() {
     return {function<ForWarps, has_cache>(), function<ForTeams, has_cache>(), function<ForLanes, has_cache>(),
-            function<ForEights, has_cache>()};
+            function<ForTwos, has_cache>(), function<ForEights, has_cache>()};
   }
   template <typename Row, bool has_cache>
   static const void* function() {

@@ -15,7 +15,8 @@ struct GatherKernel {
     const void* for_warps;
     const void* for_teams;   // if team_warps is greater than 1. Rows have no zero map
     const void* for_lanes;   // if has_lane_rows. Rows have neither stage
-    const void* for_eights;  // if tile_lanes is 8 and rows have neither stage; NULL: for_warps
+    const void* for_twos;    // if tile_lanes is 2 and rows have neither stage; NULL: for_warps
+    const void* for_eights;  // the same if it is 8
   };
   uint32_t staged_bytes;  // of a decoded element; 0 if rows are not coded
   Functions uncached;     // without a cache

@@ -21,7 +21,7 @@ cudaError_t prepare_gather(const GatherKernel& kernel, const GatherMachine& mach
   cudaError_t error = cudaSuccess;
   for (const GatherKernel::Functions& functions : {kernel.uncached, kernel.cached})
     for (const void* const function :
-         {functions.for_warps, functions.for_teams, functions.for_lanes, functions.for_eights})
+         {functions.for_warps, functions.for_teams, functions.for_lanes, functions.for_twos, functions.for_eights})
       if (error == cudaSuccess && function != nullptr)
         error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   return error;
@@ -35,11 +35,14 @@ cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arg
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(useful, sms));
   const auto& functions = arguments.selection.cached.slots != nullptr ? kernel.cached : kernel.uncached;
   const RowFormat& format = arguments.format;
-  const bool has_eights =
-      shape.tile_lanes == 8 && format.has_zeros == 0 && format.has_trim == 0 && functions.for_eights != nullptr;
+  const bool has_stages = format.has_zeros != 0 || format.has_trim != 0;
+  const void* const fixed = has_stages              ? nullptr
+                            : shape.tile_lanes == 2 ? functions.for_twos
+                            : shape.tile_lanes == 8 ? functions.for_eights
+                                                    : nullptr;
   const void* const function = shape.team_warps != 1      ? functions.for_teams
                                : shape.has_lane_rows != 0 ? functions.for_lanes
-                               : has_eights               ? functions.for_eights
+                               : fixed != nullptr         ? fixed
                                                           : functions.for_warps;
   return device::launch(function, ctas, shape.warps, cta_bytes(shape), stream, false, arguments);
 }

@@ -43,9 +43,9 @@ class OwnBatches {
   __device__ void end_step() {
     in_batch_ += rows_;
     bool is_last = in_batch_ == batch_rows_;
-    // This saves the kernels of eight lanes the register of in_batch_; other kernels need fewer with it. Batches begin
+    // This saves the kernels of FixedLanes the register of in_batch_; other kernels need fewer with it. Batches begin
     // at multiples of their rows, unless they follow each other.
-    if constexpr (Team::tile_lanes == 8) is_last = ((count_ - left_ + rows_) & (batch_rows_ - 1)) == 0;
+    if constexpr (Team::has_fixed_lanes) is_last = ((count_ - left_ + rows_) & (batch_rows_ - 1)) == 0;
     if (is_last) in_batch_ = 0;
     skip(left_, rows_ + (is_last ? apart_ - batch_rows_ : 0));
   }

@@ -14,8 +14,10 @@ constexpr uint32_t lane_elems = 32, lane_bytes = 64, vector_bytes = 16;
 // Redirected rows are rare; more of them than fit here take several turns.
 constexpr uint32_t spare_bytes = 384;
 // Lines that are fetched pass through the L1 cache, which has what CTAs leave of the memory that both share. With less
-// than this, fewer are fetched at a time. Slots of 64 bytes take as much of it as those of 128.
-constexpr size_t l1_bytes = 32 << 10, lane_rows_l1_bytes = 64 << 10;
+// than this, fewer are fetched at a time. Rows of up to 128 bytes need more, because their lines are many: slots of 64
+// bytes take as much of the cache as those of 128.
+constexpr size_t l1_bytes = 32 << 10, short_rows_l1_bytes = 64 << 10;
+constexpr uint32_t short_row_bytes = 128;
 
 constexpr uint32_t rounded(uint32_t bytes, uint32_t to) { return (bytes + to - 1) / to * to; }
 
@@ -83,7 +85,7 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
 
 GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
   const GatherShape largest = shape_within(input, shared_bytes);
-  const size_t left = largest.has_lane_rows != 0 ? lane_rows_l1_bytes : l1_bytes;
+  const size_t left = input.row_bytes <= short_row_bytes ? short_rows_l1_bytes : l1_bytes;
   const GatherShape modest = shape_within(input, shared_bytes - std::min(shared_bytes, left));
   return modest.warps == largest.warps && modest.team_warps == largest.team_warps ? modest : largest;
 }

@@ -11,7 +11,7 @@ namespace narrowcast::store::cuda {
 // A team of one warp.
 class Alone {
  public:
-  static constexpr bool is_alone = true, has_lane_rows = false;
+  static constexpr bool is_alone = true, has_lane_rows = false, has_fixed_lanes = false;
   static constexpr bool has_stages = true;   // rows may have the stages trim and zeros
   static constexpr uint32_t tile_lanes = 0;  // of the shape
   __device__ Alone(uint32_t, uint32_t*) {}
@@ -35,18 +35,21 @@ class LaneRows : public Alone {
   using Alone::Alone;
 };
 
-// A team of one warp whose tiles have eight lanes, for rows of up to 256 elements without stages. What depends on that
-// is constant.
-class EightLanes : public Alone {
+// A team of one warp whose tiles have `lanes` lanes, for rows of up to 32 elements a lane without stages. What depends
+// on that is constant.
+template <uint32_t lanes>
+class FixedLanes : public Alone {
  public:
-  static constexpr bool has_stages = false;
-  static constexpr uint32_t tile_lanes = 8;
+  static constexpr bool has_stages = false, has_fixed_lanes = true;
+  static constexpr uint32_t tile_lanes = lanes;
   using Alone::Alone;
 };
+using TwoLanes = FixedLanes<2>;
+using EightLanes = FixedLanes<8>;
 
 class Team {
  public:
-  static constexpr bool is_alone = false, has_lane_rows = false, has_stages = true;
+  static constexpr bool is_alone = false, has_lane_rows = false, has_fixed_lanes = false, has_stages = true;
   static constexpr uint32_t tile_lanes = 32;
   // sums: shared memory of the team, 2 * warps words.
   __device__ Team(uint32_t warps, uint32_t* sums)

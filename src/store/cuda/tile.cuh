@@ -50,7 +50,7 @@ template <typename Team>
 __device__ Tile tile_of(uint32_t shape_lanes, int lane_of_warp) {
   Tile tile(Team::tile_lanes != 0 ? Team::tile_lanes : shape_lanes, lane_of_warp);
   // Loops over the lanes of a tile run rarely, and need fewer registers if their number is not a constant.
-  if constexpr (Team::tile_lanes == 8) tile.lanes = shape_lanes;
+  if constexpr (Team::has_fixed_lanes) tile.lanes = shape_lanes;
   return tile;
 }
 

@@ -33,17 +33,18 @@ CacheVariants variants_of() {
           [](const GatherArguments& arguments) { gather<Coder, true>(arguments, simt::shared_memory()); }};
 }
 struct Kernels {
-  CacheVariants for_warps, for_teams, for_lanes, for_eights;
+  CacheVariants for_warps, for_teams, for_lanes, for_twos, for_eights;
 };
 template <typename Coder>
 Kernels kernels_of() {
-  return {variants_of<Coder>(), {}, {}, {}};
+  return {variants_of<Coder>(), {}, {}, {}, {}};
 }
 template <window::ValueType Type>
 Kernels window_kernels() {
-  Kernels kernels = {variants_of<WindowRow<Type>>(), variants_of<WindowRow<Type, Team>>(), {}, {}};
+  Kernels kernels = {variants_of<WindowRow<Type>>(), variants_of<WindowRow<Type, Team>>(), {}, {}, {}};
   if constexpr (std::is_same_v<WindowRow<Type>, WindowRow<window::bfloat16>>) {
     kernels.for_lanes = variants_of<WindowRow<Type, LaneRows>>();
+    kernels.for_twos = variants_of<WindowRow<Type, TwoLanes>>();
     kernels.for_eights = variants_of<WindowRow<Type, EightLanes>>();
   }
   return kernels;
@@ -287,10 +288,14 @@ class Reader {
     const GatherShape& shape = arguments_.shape;
     const uint32_t teams = std::min(shape.warps / shape.team_warps, 2u);
     const bool has_stages = codec_.format.has_zeros != 0 || codec_.format.has_trim != 0;
-    const bool has_eights = shape.tile_lanes == 8 && !has_stages && codec_.kernels.for_eights.exist();
+    const CacheVariants none = {};
+    const CacheVariants& fixed = has_stages              ? none
+                                 : shape.tile_lanes == 2 ? codec_.kernels.for_twos
+                                 : shape.tile_lanes == 8 ? codec_.kernels.for_eights
+                                                         : none;
     const CacheVariants& variants = shape.team_warps != 1      ? codec_.kernels.for_teams
                                     : shape.has_lane_rows != 0 ? codec_.kernels.for_lanes
-                                    : has_eights               ? codec_.kernels.for_eights
+                                    : fixed.exist()            ? fixed
                                                                : codec_.kernels.for_warps;
     const Kernel& kernel = arguments_.selection.cached.slots != nullptr ? variants.cached : variants.uncached;
     machine.launch(2, teams * shape.team_warps, taken_bytes + teams * shape.team_bytes, [&] { kernel(arguments_); });
