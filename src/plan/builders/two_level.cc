@@ -1,5 +1,5 @@
 // two_level: ranks in nodes of equal size. Values cross between nodes once, between the ranks with the same place in
-// their nodes, and are distributed or combined within the node.
+// their nodes, and are distributed, collected or combined within the node.
 #include "plan/builders/writer.h"
 #include "status/error.h"
 
@@ -108,7 +108,72 @@ class TwoLevel {
     if (nodes_.nodes > 1) writer_->reduce(rank_, in_order_of_nodes(output(0)), {output(0)});
   }
 
+  // The root's twins collect the pieces of their nodes and send them on in one message.
+  void gather(int root) {
+    const int place = root % nodes_.places;
+    writer_->group(rank_);
+    if (place_ != place) return writer_->copy(rank_, input(0), {to(nodes_.rank(node_, place))});
+    if (rank_ == root) {
+      writer_->copy(rank_, input(0), {output(chunk(rank_))});
+      for (const int neighbour : neighbours_) writer_->copy(rank_, from(neighbour), {output(chunk(neighbour))});
+      for (const int twin : twins_) writer_->copy(rank_, from(twin), {output(first_of_node(twin))}, places());
+      return;
+    }
+    if (neighbours_.empty()) return writer_->copy(rank_, input(0), {to(root)});
+    writer_->set_scratch(rank_, places());
+    writer_->copy(rank_, input(0), {scratch(in_node(rank_))});
+    for (const int neighbour : neighbours_) writer_->copy(rank_, from(neighbour), {scratch(in_node(neighbour))});
+    writer_->copy(rank_, scratch(0), {to(root)}, places());
+  }
+
+  // The same in the other direction.
+  void scatter(int root) {
+    const int place = root % nodes_.places;
+    writer_->group(rank_);
+    if (place_ != place) return writer_->copy(rank_, from(nodes_.rank(node_, place)), {output(0)});
+    if (rank_ == root) {
+      for (const int twin : twins_) writer_->copy(rank_, input(first_of_node(twin)), {to(twin)}, places());
+      for (const int neighbour : neighbours_) writer_->copy(rank_, input(chunk(neighbour)), {to(neighbour)});
+      return writer_->copy(rank_, input(chunk(rank_)), {output(0)});
+    }
+    if (neighbours_.empty()) return writer_->copy(rank_, from(root), {output(0)});
+    writer_->set_scratch(rank_, places());
+    writer_->copy(rank_, from(root), {scratch(0)}, places());
+    for (const int neighbour : neighbours_) writer_->copy(rank_, scratch(in_node(neighbour)), {to(neighbour)});
+    writer_->copy(rank_, scratch(in_node(rank_)), {output(0)});
+  }
+
+  // Node by node, its own one last: the ranks of a node give each other what is for their twins in that node, and send
+  // that to their twins in one message.
+  void all_to_all() {
+    writer_->group(rank_);
+    if (!neighbours_.empty()) writer_->set_scratch(rank_, static_cast<uint32_t>(twins_.size()) * places());
+    for (int i = 1; i <= nodes_.nodes; ++i) {
+      const int node = (node_ + i) % nodes_.nodes;
+      const int twin = nodes_.rank(node, place_);
+      if (neighbours_.empty() && twin != rank_) {
+        writer_->copy(rank_, input(chunk(twin)), {to(twin)});
+        continue;
+      }
+      const uint32_t first = static_cast<uint32_t>(i - 1) * places();
+      const auto collected = [&](int owner) {
+        return node == node_ ? output(chunk(owner)) : scratch(first + in_node(owner));
+      };
+      for (const int neighbour : neighbours_)
+        writer_->copy(rank_, input(chunk(nodes_.rank(node, neighbour % nodes_.places))), {to(neighbour)});
+      writer_->copy(rank_, input(chunk(twin)), {collected(rank_)});
+      for (const int neighbour : neighbours_) writer_->copy(rank_, from(neighbour), {collected(neighbour)});
+      if (twin != rank_) writer_->copy(rank_, scratch(first), {to(twin)}, places());
+    }
+    // In a group of its own, because twins send to each other at the same time.
+    if (!twins_.empty()) writer_->group(rank_);
+    for (const int twin : twins_) writer_->copy(rank_, from(twin), {output(first_of_node(twin))}, places());
+  }
+
  private:
+  uint32_t places() const { return static_cast<uint32_t>(nodes_.places); }
+  uint32_t in_node(int rank) const { return static_cast<uint32_t>(rank % nodes_.places); }
+  uint32_t first_of_node(int rank) const { return chunk(rank) - in_node(rank); }
   static uint32_t chunk(int rank) { return static_cast<uint32_t>(rank); }
   // Of an all-reduce: the first of the chunks that a neighbour reduces.
   uint32_t first_chunk(int neighbour) const {
@@ -161,6 +226,9 @@ ncast_status two_level(const Request& request, Plan* plan) {
       case Operation::reduce_scatter: level.reduce_scatter(); break;
       case Operation::broadcast: level.broadcast(request.root); break;
       case Operation::reduce: level.reduce(request.root); break;
+      case Operation::gather: level.gather(request.root); break;
+      case Operation::scatter: level.scatter(request.root); break;
+      case Operation::all_to_all: level.all_to_all(); break;
       default: level.all_reduce(); break;
     }
   }

@@ -4,6 +4,8 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "narrowcast/types.h"
@@ -74,6 +76,32 @@ TEST_CASE("every rank of a built plan has its steps, and every ring one sender a
         for (const auto& [ring, rank, group] : receivers) CHECK(plan.channels[ring].to == rank);
       }
     }
+  }
+}
+
+TEST_CASE("two levels send one message between nodes, from each rank or for each node") {
+  constexpr int nodes = 3, places = 4;
+  for (const auto& [operation, expected] :
+       {std::pair{Operation::all_to_all, places * nodes * (nodes - 1)}, std::pair{Operation::gather, nodes - 1},
+        std::pair{Operation::scatter, nodes - 1}}) {
+    CAPTURE(operation::name_of(operation));
+    Plan plan;
+    const Request request = {.operation = operation, .ranks = nodes * places, .root = 5, .ranks_per_node = places};
+    REQUIRE(builders::build("two_level", request, &plan) == NCAST_OK);
+    int messages = 0, chunks = 0;
+    for (const Rank& rank : plan.ranks)
+      for (const Group& group : rank.groups)
+        for (const Step& step : group.steps)
+          for (const Operand& to : step.to) {
+            if (to.place != Place::message) continue;
+            const Channel& ring = plan.channels[to.channel];
+            if (ring.from / places == ring.to / places) continue;
+            CHECK(ring.from % places == ring.to % places);
+            ++messages;
+            chunks += static_cast<int>(step.count);
+          }
+    CHECK(messages == expected);
+    CHECK(chunks == places * expected);
   }
 }
 
