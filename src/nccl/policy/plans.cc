@@ -44,13 +44,29 @@ const std::vector<ReadPlan>& read_plans() {
   return all;
 }
 
+// Logs why a file is not used, once for each reason.
+void log_once(Level level, const PlanFile& file, const std::string& why) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& logged = *new std::set<std::pair<std::string, std::string>>;
+  {
+    const std::lock_guard lock(mutex);
+    if (!logged.emplace(file.path, why).second) return;
+  }
+  log(level, "%s: the plan is not used: %s", file.path.c_str(), why.c_str());
+}
+
 }  // namespace
 
 std::vector<PlanForCalls> plans_for(int ranks, std::string_view communicator) {
   std::vector<PlanForCalls> all;
   if (settings().plan_files.empty()) return all;
   for (const ReadPlan& read : read_plans()) {
-    if (read.info.ranks != ranks) continue;
+    if (read.info.ranks != ranks) {
+      log_once(
+          Level::info, *read.file,
+          "it is for " + std::to_string(read.info.ranks) + " ranks, and a communicator has " + std::to_string(ranks));
+      continue;
+    }
     for (const PlanRule& rule : read.file->rules) {
       if (!rule.suit(ranks, communicator)) continue;
       std::vector<ncast_dtype> dtypes = rule.dtypes;
@@ -68,13 +84,7 @@ std::vector<PlanForCalls> plans_for(int ranks, std::string_view communicator) {
 void log_unused(const PlanForCalls& plan, const char* why) {
   // Several functions of the engine give the same reason, after their name.
   if (const char* const colon = std::strstr(why, ": ")) why = colon + 2;
-  static std::mutex& mutex = *new std::mutex;
-  static auto& logged = *new std::set<std::pair<std::string, std::string>>;
-  {
-    const std::lock_guard lock(mutex);
-    if (!logged.emplace(plan.file->path, why).second) return;
-  }
-  log(Level::warn, "%s: the plan is not used: %s", plan.file->path.c_str(), why);
+  log_once(Level::warn, *plan.file, why);
 }
 
 }  // namespace narrowcast::nccl

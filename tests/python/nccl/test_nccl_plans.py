@@ -162,7 +162,8 @@ def test_a_chosen_plan_that_was_not_measured_leaves_its_calls_to_nccl(preloaded,
     assert {name for name, counts in on_ranks.taken().items() if counts[0]} == {"all_gather"}
 
 
-def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tmp_path):
+def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tmp_path, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")  # for files with plans of other numbers of ranks
     whole = build("all_pairs", "all_gather", RANKS).model.to_json()
     rooted = build("all_pairs", "broadcast", RANKS).model.to_json()
     wrong = json.loads(whole)
@@ -175,6 +176,7 @@ def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tm
     }
     for name, text in documents.items():
         (folder / name).write_text(text)
+    two_shot(4).save(folder / "e_four.json")
     listed = [name for name in documents if name.endswith(".json")]
     rules("".join(ALWAYS.format(name) for name in [*listed, "none.json"]) + "[[plan]]\nuse = 'sometimes'\n")
     for correct in on_ranks("logging_operations", RANKS, count=500, folder=str(tmp_path)):
@@ -189,6 +191,7 @@ def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tm
         f"{folder}/c_plan.xml is not used: plans are files .json",
         f"{folder}/d_in_place.json: the plan is not used: ",
         "works in place only",
+        f"{folder}/e_four.json: the plan is not used: it is for 4 ranks, and a communicator has 3",
         f"{folder}/none.json: the plan is not used: the file cannot be read",
         "a plan has an unknown key or value: use. The plan is ignored",
     ):
