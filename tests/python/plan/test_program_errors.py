@@ -235,6 +235,14 @@ def test_a_program_that_must_work_in_place_and_cannot_is_an_error():
         p.json()
 
 
+def test_a_buffer_that_a_rank_does_not_have_is_named():
+    p = Program("broadcast", 2, root=1)
+    with pytest.raises(Error, match="rank 0 has no input in this operation"):
+        p.ranks[0].output[:] = p.ranks[0].input
+    with pytest.raises(Error, match="the input of rank 0, of 0 chunks, has no chunk 0"):
+        p.ranks[0].input[0]
+
+
 def test_settings_end_with_their_block():
     p = Program("all_reduce", 2, chunks=2)
     a, b = p.ranks

@@ -181,6 +181,9 @@ class Recorder:
 
     def check(self, *ranges: Range) -> None:
         """All operands of a statement have equally many chunks."""
+        for one in ranges:
+            if one.buffer.size == 0:
+                raise PlanError(f"rank {one.buffer.rank} has no {one.buffer.kind} in this operation")
         counts = {one.count for one in ranges}
         if len(counts) > 1:
             raise PlanError(f"operands have different numbers of chunks: {', '.join(str(one.count) for one in ranges)}")

@@ -27,30 +27,28 @@ _CALL_TIMEOUT_SECONDS, _RUN_TIMEOUT_SECONDS = 60.0, 1800.0
 def bench(
     source: SourceArgument,
     size: Annotated[
-        str, typer.Option("--bytes", metavar="SIZES", help="Of the larger buffer, as for `bench`, such as 1K,1M.")
+        str, typer.Option("--bytes", metavar="SIZES", help="Sizes of the larger buffer, as for `bench`, such as 1K,1M.")
     ] = _SIZES,
     dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
     op: Annotated[
         str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
     ] = "sum",
-    codec: Annotated[
-        str, typer.Option(callback=comm_codec_name, help="Of the built-in way: auto or a codec.")
-    ] = "auto",
+    codec: Annotated[str, typer.Option(callback=comm_codec_name, help="Codec of the built-in way, or auto.")] = "auto",
     backend: Annotated[
         str | None,
         typer.Option(
             callback=backend_name, help="host (processes) or cuda. Default: cuda if there are as many GPUs as ranks."
         ),
     ] = None,
-    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls of a batch.")] = 20,
-    batches: Annotated[int, typer.Option(min=1, help="Batches, of which the median counts.")] = 9,
+    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls in a batch.")] = 20,
+    batches: Annotated[int, typer.Option(min=1, help="Batches; the table has their median.")] = 9,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")] = False,
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
     """Measure a plan and the built-in way, in the same processes and in turns.
 
-    Exit status: 1 if a result is wrong.
+    Exit status: 1 if a result is wrong or the plan is not proved.
     """
     sizes = parse_sizes(size)
     kind = value_type(dtype)

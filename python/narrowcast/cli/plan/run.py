@@ -25,7 +25,7 @@ _SIZES = "1,1000,64K,1M"
 def run(
     source: SourceArgument,
     size: Annotated[
-        str, typer.Option("--bytes", metavar="SIZES", help="Of the larger buffer, as for `bench`, such as 1K,1M.")
+        str, typer.Option("--bytes", metavar="SIZES", help="Sizes of the larger buffer, as for `bench`, such as 1K,1M.")
     ] = _SIZES,
     dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
     op: Annotated[
@@ -41,7 +41,8 @@ def run(
 ) -> None:
     """Run a plan on the CPUs or the GPUs of this machine, and check its results.
 
-    Times are those of the fastest call, until the host sees its end. Exit status: 1 if a result is wrong.
+    Times are those of the fastest call, until the host sees its end. Exit status: 1 if a result is wrong or the plan
+    is not proved.
     """
     sizes = parse_sizes(size)
     kind = value_type(dtype)

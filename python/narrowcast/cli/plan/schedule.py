@@ -20,9 +20,11 @@ def schedule(
         str, typer.Option("-o", "--output", metavar="OUT", help="The merged plan, as JSON; -: standard output.")
     ],
     size: Annotated[
-        str, typer.Option("--bytes", metavar="SIZE", help="Of the larger buffer of the calls, as for `bench`.")
+        str, typer.Option("--bytes", metavar="SIZE", help="Size of the larger buffer of the calls, as for `bench`.")
     ] = "1M",
-    max_groups: Annotated[int, typer.Option(min=0, help="Of a rank, even if calls then take longer; 0: no limit.")] = 0,
+    max_groups: Annotated[
+        int, typer.Option(min=0, help="Most groups of a rank, even if calls then take longer; 0: no limit.")
+    ] = 0,
     max_instances: Annotated[
         int, typer.Option(min=1, help="How often the plan may be replicated, to divide its work more evenly.")
     ] = 16,

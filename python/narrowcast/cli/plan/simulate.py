@@ -33,7 +33,7 @@ def simulate(
     source: SourceArgument,
     size: Annotated[
         list[str] | None,
-        typer.Option("--bytes", metavar="SIZE", help="Of the larger buffer, as for `bench`, such as 1M,64M."),
+        typer.Option("--bytes", metavar="SIZE", help="Sizes of the larger buffer, as for `bench`, such as 1M,64M."),
     ] = None,
     machine: MachineOption = None,
     ratio: RatioOption = None,
@@ -47,7 +47,7 @@ def simulate(
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
-    """Predict how long a plan takes on a machine that need not be there."""
+    """Predict how long a plan takes on a described machine, which need not exist."""
     sizes = [nbytes for texts in size or _SIZES for nbytes in parse_sizes(texts)]
     if output is not None:
         if len(sizes) != 1 or size is None:
@@ -65,8 +65,8 @@ def simulate(
         Column("time, us", is_number=True),
         Column("in a row, us", is_number=True),
         Column("busbw, GB/s", is_number=True),
-        Column("sent per rank", is_number=True),
-        Column("groups work", is_number=True, rank=1),
+        Column("most sent", is_number=True),
+        Column("groups busy", is_number=True, rank=1),
         title=f"{heading(plan.model)}; on {simulations[0].machine}",
     )
     for one in simulations:

@@ -23,11 +23,11 @@ SourceArgument = Annotated[
     ),
 ]
 RanksOption = Annotated[
-    int | None, typer.Option("--ranks", min=1, help="Of a program: the argument `ranks` of its function `plan`.")
+    int | None, typer.Option("--ranks", min=1, help="For programs: the argument `ranks` of the function `plan`.")
 ]
 DepthOption = Annotated[
     int | None,
-    typer.Option("--depth", min=1, help="Of MSCCL XML: messages in flight on a connection. Default: its protocol's."),
+    typer.Option("--depth", min=1, help="For MSCCL XML: messages in flight on a connection. Default: as its protocol."),
 ]
 
 

@@ -24,7 +24,7 @@ def verify(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...", help="Plans (JSON, MSCCL XML, MSCCL++ JSON; -: standard input) or Python programs (.py)."
+            metavar="FILE", help="Plans (JSON, MSCCL XML, MSCCL++ JSON; -: standard input) or Python programs (.py)."
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per file.")] = False,
