@@ -43,7 +43,9 @@ def proved_plan_of(name: str, ranks: int | None, depth: int | None) -> tuple[Pla
     plan = plan_of(name, ranks, depth)
     report = plan.verify()
     if not report.proved:
-        raise (UnsupportedError if report.verdict == "unsupported" else InvalidArgumentError)(f"{name}: {report}")
+        fault, *steps = str(report).splitlines()
+        hint = "; `narrowcast plan verify` shows the steps that lead to it" if steps else ""
+        raise (UnsupportedError if report.verdict == "unsupported" else InvalidArgumentError)(f"{name}: {fault}{hint}")
     return plan, report
 
 
