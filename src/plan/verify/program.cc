@@ -210,7 +210,8 @@ uint64_t moved_cells(const Plan& plan) {
 
 Program flatten(const Plan& plan, bool split) { return Flattener(plan, split).run(); }
 
-MemoryMap::MemoryMap(const Plan& plan, uint32_t parts, bool in_place) : bases_(plan.ranks.size()) {
+MemoryMap::MemoryMap(const Plan& plan, uint32_t parts, bool in_place)
+    : suffix_(in_place && plan.in_place == InPlace::either ? ", in a call in place" : ""), bases_(plan.ranks.size()) {
   for (int rank = 0; rank < plan.rank_count(); ++rank) {
     std::array<uint32_t, 3>& bases = bases_[static_cast<size_t>(rank)];
     const auto take = [&](Buffer buffer) {

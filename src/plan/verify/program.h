@@ -85,8 +85,11 @@ class MemoryMap {
     return bases_[static_cast<size_t>(rank)][static_cast<size_t>(buffer)];
   }
   uint32_t cells() const { return cells_; }
+  // For findings of this map: ", in a call in place" if the plan also works out of place, or may.
+  const char* suffix() const { return suffix_; }
 
  private:
+  const char* suffix_;
   std::vector<std::array<uint32_t, 3>> bases_;
   uint32_t cells_ = 0;
 };

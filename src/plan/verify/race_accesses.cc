@@ -23,7 +23,7 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
   const size_t offset = is_scratch ? scratch_offset() : 0;
   // Scratch is the same memory in place and out of place.
   const size_t map_count = is_scratch ? 1 : maps_[plan_].size();
-  for (size_t map = 0; map < map_count; ++map)
+  for (size_t map = 0; map < map_count && !finding_.found(); ++map) {
     each_range(*program_, maps_[plan_][map], step, operand, [&](int rank, uint32_t first) {
       const Access access{viewer.actor, viewer.epoch, {first, step.cells, operand.packets}};
       Accesses& memory = state_->memory[map];
@@ -35,6 +35,8 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
       }
       if (is_scratch && programs_.size() > 1) log_scratch(rank, access, viewer, is_write, flat, operand);
     });
+    if (finding_.found()) finding_.message += maps_[plan_][map].suffix();
+  }
 }
 
 void RaceSearch::read(Accesses& memory, Accesses::Cell& cell, const Access& access, const Viewer& viewer, uint32_t flat,

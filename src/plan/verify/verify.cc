@@ -141,6 +141,7 @@ class Verification {
         completing = std::move(values.completing);
         if (!values.finding.found()) continue;
         finding = std::move(values.finding);
+        finding.message += map.suffix();
         name_plan(finding, i);
         break;
       }

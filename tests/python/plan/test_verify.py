@@ -97,6 +97,36 @@ def test_encoded_messages_are_proved():
     assert report.inexact_encodings == 0
 
 
+def gathered(in_place: str | None, first: bool) -> Program:
+    """An all-gather by gets, in which each rank stores its own chunk before or after the others may read it."""
+    p = Program("all_gather", 2, in_place=in_place)
+    for r, peer in (p.ranks, p.ranks[::-1]):
+        if first:
+            r.output[r] = r.input[0]
+        r.signal(peer)
+        r.wait(peer)
+        r.output[peer] = r.get(peer.input[0])
+        if not first:
+            r.output[r] = r.input[0]
+        r.signal(peer, relaxed=True)
+        r.wait(peer, relaxed=True)
+    return p
+
+
+@pytest.mark.parametrize(("first", "expected"), [(True, "either"), (False, "no")])
+def test_programs_that_access_other_ranks_work_in_place_if_that_is_proved(first, expected):
+    p = gathered(None, first)
+    assert p.model.in_place == expected
+    assert p.verify().proved
+
+
+def test_a_fault_in_place_is_called_so():
+    report = gathered("either", first=False).verify()
+    assert report.fault.property == "race"
+    assert report.fault.where.text.endswith(", in a call in place")
+    assert gathered("no", first=False).verify().proved
+
+
 def test_what_is_neither_proved_nor_refuted_is_said():
     """Two groups wait for the same semaphore, and only the second one's signal lets the other rank go on."""
     p = Program("all_gather", 2)

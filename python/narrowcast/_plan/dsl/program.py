@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import SupportsIndex
 
 from ..._native import operations
+from ..._native import plan as native
 from ..._native.operations import Buffer as Content
+from ...errors import InvalidArgumentError
 from ..model import Plan as Model
 from ..plan import Plan
 from .build import Built, Header, build
@@ -30,8 +32,8 @@ class Program(Plan):
     name: for people.
     root: of operations with a root.
     instances: how often the plan is replicated, each time for a part of every chunk.
-    in_place: whether input and output are the same memory, "no", "yes" or "either"; None: "either" if the statements
-    permit it, else "no".
+    in_place: whether input and output are the same memory, "no", "yes" or "either"; None: "either" if that is proved,
+    else "no".
     scratch_copies: 2: successive calls use two scratch buffers in turn.
     min_bytes, max_bytes: the sizes for which the plan is meant, as `narrowcast bench` counts them. A maximum of 0 is no
     limit.
@@ -113,7 +115,10 @@ class Program(Plan):
     def _build(self) -> Built:
         tasks = self._recorder.tasks
         if self._built is None or self._built[0] != len(tasks):
-            self._built = (len(tasks), build(self._header, self._operation, self._recorder))
+            built = build(self._header, self._operation, self._recorder)
+            if self._header.in_place is None and any(channel.kind != "ring" for channel in built.model.channels):
+                _decide_in_place(built.model)
+            self._built = (len(tasks), built)
         return self._built[1]
 
     def _buffer_chunks(self, kind: str, rank: int) -> int:
@@ -330,6 +335,22 @@ class Switch:
     def _whole(self, kind: str) -> Chunks:
         size = min(self._program._buffer_chunks(kind, rank) for rank in self._channel.ranks)
         return Chunks(self._program, Range(SwitchBuffer(kind, size, self._channel), 0, size))
+
+
+def _decide_in_place(model: Model) -> None:
+    """Whether a plan that may work in place does, if ranks access each other's memory: only the proof knows."""
+    if model.in_place == "either" and not _is_proved(model):
+        model.in_place = "no"
+        if not _is_proved(model):
+            model.in_place = "either"
+
+
+def _is_proved(model: Model) -> bool:
+    try:
+        plan = native.NativePlan.read(model.to_json()).lower()
+    except InvalidArgumentError:  # too large
+        return False
+    return bool(native.verify([plan])["verdict"] == "proved")
 
 
 def _positive(requirement: str, number: int) -> int:
