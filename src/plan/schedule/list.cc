@@ -30,9 +30,6 @@ struct StepGraph::Model {
 
 namespace {
 
-// Events that are less apart are simultaneous, and differ by rounding only.
-constexpr double simultaneous_us = 1e-6;
-
 constexpr double rounding = 1e-9;
 
 constexpr uint32_t no_group = std::numeric_limits<uint32_t>::max();
@@ -42,7 +39,7 @@ class ListScheduler {
  public:
   ListScheduler(const std::vector<Node>& nodes, const simulate::Programs& programs,
                 const std::vector<std::vector<uint32_t>>& first, const StepGraph::Rules& rules, uint32_t replicas,
-                double interval_us)
+                double launch_us, double interval_us)
       : nodes_(nodes),
         programs_(programs),
         rules_(rules),
@@ -70,7 +67,7 @@ class ListScheduler {
       result_.order[node.rank][node.group].begin.push_back(0);
       longest_ = std::max(longest_, node.tail);
       states_[i].before = node.before;
-      if (node.before == 0) events_.set(0, node.program);
+      if (node.before == 0) events_.set(launch_us, node.program);
     }
     result_.durations.resize(nodes.size());
   }
@@ -82,7 +79,7 @@ class ListScheduler {
     while (!events_.empty()) {
       const double now = events_.first_time();
       std::set<uint32_t> changed;  // ranks
-      while (!events_.empty() && events_.first_time() <= now + simultaneous_us) {
+      while (!events_.empty() && events_.first_time() == now) {
         const uint32_t program = events_.next().run;
         if (go_on(program, now)) changed.insert(programs_.all[program].rank);
       }
@@ -377,9 +374,7 @@ void StepGraph::set_turns(const Plan& plan) {
 
 StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, const Rules& rules) const {
   const double interval_us = rules.interval * least_us(groups) / replicas_;
-  Schedule result = ListScheduler(nodes_, model_->programs, first_, rules, replicas_, interval_us).run(groups);
-  result.microseconds += model_->launch_us;
-  return result;
+  return ListScheduler(nodes_, model_->programs, first_, rules, replicas_, model_->launch_us, interval_us).run(groups);
 }
 
 }  // namespace narrowcast::plan::schedule

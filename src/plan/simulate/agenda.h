@@ -1,12 +1,21 @@
 // When the runs of a simulation go on: at most one event of each run.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 namespace narrowcast::plan::simulate {
+
+// Times of events are multiples of 2^-20 us, about a picosecond. So what happens at the same time has the same time,
+// however it was computed. Otherwise rounding decides which event is first, and grows until simulations of the same
+// calls differ by percents, because transfers that share a link change each other's times.
+inline double whole_ticks(double microseconds) {
+  constexpr double ticks = 1 << 20;
+  return std::nearbyint(microseconds * ticks) / ticks;
+}
 
 struct Event {
   double time;
@@ -26,6 +35,7 @@ class Agenda {
   bool empty() const { return heap_.empty(); }
   // Replaces the event of the run, if it has one.
   void set(double time, uint32_t run) {
+    time = whole_ticks(time);
     if (place_[run] == absent) {
       place_[run] = heap_.size();
       heap_.push_back({time, run});

@@ -12,8 +12,6 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-constexpr double rounding_us = 1e-6;  // events that are not further apart are simultaneous
-
 enum class Outcome : uint8_t { completes, is_stuck, takes_too_long };
 
 class Simulation {
@@ -45,7 +43,7 @@ class Simulation {
   Outcome run(Prediction* prediction) {
     for (uint32_t i = 0; i < workers_end_; ++i) begin_call(i, launch_us_);
     while (true) {
-      const bool time_goes_on = events_.empty() || events_.first_time() > now_ + rounding_us;
+      const bool time_goes_on = events_.empty() || events_.first_time() > now_;
       if (time_goes_on && sharing_.share(now_)) continue;
       if (events_.empty()) break;
       const Event event = events_.next();
@@ -279,6 +277,7 @@ class Simulation {
   }
 
   void deliver(Awaited& awaited, double time) {
+    time = whole_ticks(time);
     awaited.arrivals.push_back(time);
     wake(awaited, time);
   }

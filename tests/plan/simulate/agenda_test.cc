@@ -35,5 +35,13 @@ TEST_CASE("an agenda returns the earliest of the events that are left, and of eq
   }
 }
 
+TEST_CASE("times that differ by rounding only are the same") {
+  Agenda agenda(2);
+  agenda.set(0.1 + 0.2, 1);
+  agenda.set(0.3, 0);
+  CHECK(agenda.next().run == 0);
+  CHECK(agenda.first_time() == whole_ticks(0.3));
+}
+
 }  // namespace
 }  // namespace narrowcast::plan::simulate
