@@ -48,6 +48,7 @@ class ListScheduler {
         states_(nodes.size()),
         runs_(programs.all.size()),
         unassigned_(first.size()),
+        link_use_(programs.capacities.size()),
         events_(programs.all.size()),
         sharing_(programs, runs_, events_) {
     for (uint32_t program = 0; program < runs_.size(); ++program) {
@@ -180,6 +181,7 @@ class ListScheduler {
     const Node& node = nodes_[index];
     const uint32_t worker = result_.assignments[node.rank][node.group];
     workers_[node.rank][worker].is_free = true;
+    add_link_use(node, -1);
     result_.busy_us[node.rank][worker] += now - run.begin - node.fixed_us;
     result_.durations[index] = now - run.begin;
     ++run.task;
@@ -191,37 +193,69 @@ class ListScheduler {
     }
   }
 
-  // Begins steps until no free merged group has one that could begin.
-  void begin_steps(uint32_t rank, double now) {
-    for (;;) {
-      Worker* least = nullptr;   // loaded, of the free ones
-      Worker* chosen = nullptr;  // whose own first step is first
-      for (Worker& worker : workers_[rank]) {
-        if (!worker.is_free) continue;
-        if (least == nullptr || worker.load_us < least->load_us) least = &worker;
-        if (!worker.ready.empty() && (chosen == nullptr || *worker.ready.begin() < *chosen->ready.begin()))
-          chosen = &worker;
-      }
-      std::set<Key>& unassigned = unassigned_[rank];
-      if (least != nullptr && !unassigned.empty() &&
-          (chosen == nullptr || *unassigned.begin() < *chosen->ready.begin())) {
-        const Node& node = nodes_[std::get<3>(*unassigned.begin())];
-        least->load_us += groups_[rank][node.group].load_us;
-        result_.assignments[rank][node.group] = static_cast<uint32_t>(least - workers_[rank].data());
-        least->ready.insert(unassigned.extract(unassigned.begin()));
-        chosen = least;
-      }
-      if (chosen == nullptr) return;
-      begin_step(std::get<3>(*chosen->ready.begin()), now);
-      chosen->ready.erase(chosen->ready.begin());
-      chosen->is_free = false;
+  const std::vector<simulate::Load>& transfer_of(const Node& node) const {
+    return programs_.all[node.program].tasks[node.step].transfer;
+  }
+  // Adds what a step uses of links, on average while it runs, as a share of their rates. factor: 1, or -1 at its end.
+  void add_link_use(const Node& node, double factor) {
+    for (const simulate::Load& load : transfer_of(node)) {
+      const double alone_us = load.times * load.amount / programs_.capacities[load.resource];
+      link_use_[load.resource] += factor * alone_us / node.alone_us;
     }
+  }
+  bool needs_full_link(const Node& node) const {
+    return std::ranges::any_of(
+        transfer_of(node), [&](const simulate::Load& load) { return link_use_[load.resource] >= rules_.full_link; });
+  }
+
+  // Begins steps until no free merged group has one that could begin. If several transfers share a link, each takes
+  // longer and keeps its group busy. So steps that need no full link come first, whatever their priority.
+  void begin_steps(uint32_t rank, double now) {
+    const auto spares_links = [&](const Key& key) { return !needs_full_link(nodes_[std::get<3>(key)]); };
+    while (rules_.full_link > 0 && begin_first(rank, now, spares_links)) {
+    }
+    while (begin_first(rank, now, [](const Key&) { return true; })) {
+    }
+  }
+
+  // Begins the first of the steps that could begin in a free merged group and are eligible. Returns false if there is
+  // none.
+  template <typename IsEligible>
+  bool begin_first(uint32_t rank, double now, IsEligible is_eligible) {
+    Worker* least = nullptr;   // loaded, of the free ones
+    Worker* chosen = nullptr;  // that has the first step
+    std::set<Key>::iterator first;
+    const auto has_earlier = [&](std::set<Key>& ready) {
+      const auto found = std::ranges::find_if(ready, is_eligible);
+      if (found == ready.end() || (chosen != nullptr && *first < *found)) return false;
+      first = found;
+      return true;
+    };
+    for (Worker& worker : workers_[rank]) {
+      if (!worker.is_free) continue;
+      if (least == nullptr || worker.load_us < least->load_us) least = &worker;
+      if (has_earlier(worker.ready)) chosen = &worker;
+    }
+    if (least == nullptr) return false;
+    if (has_earlier(unassigned_[rank])) {
+      const Node& node = nodes_[std::get<3>(*first)];
+      least->load_us += groups_[rank][node.group].load_us;
+      result_.assignments[rank][node.group] = static_cast<uint32_t>(least - workers_[rank].data());
+      first = least->ready.insert(unassigned_[rank].extract(first)).position;
+      chosen = least;
+    }
+    if (chosen == nullptr) return false;
+    begin_step(std::get<3>(*first), now);
+    chosen->ready.erase(first);
+    chosen->is_free = false;
+    return true;
   }
 
   void begin_step(uint32_t index, double now) {
     const Node& node = nodes_[index];
     result_.order[node.rank][node.group].begin[node.step] = begun_++;
     runs_[node.program].begin = now;
+    add_link_use(node, 1);
     begin_phase(node.program, Phase::working, now);
   }
 
@@ -237,6 +271,7 @@ class ListScheduler {
   std::vector<std::vector<GroupOfSteps>> groups_;  // by rank
   std::vector<std::vector<Worker>> workers_;       // by rank
   std::vector<std::set<Key>> unassigned_;          // by rank, steps that could begin, of groups without a merged one
+  std::vector<double> link_use_;                   // by resource, of the steps that run
   simulate::Agenda events_;
   simulate::Sharing sharing_;
   uint32_t begun_ = 0;  // steps
@@ -267,16 +302,15 @@ StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const s
           return microseconds;
         };
         node.fixed_us = task.fixed_us;
-        node.duration = longest(task.work) + longest(task.transfer) + node.fixed_us;
+        node.alone_us = node.duration = longest(task.work) + longest(task.transfer) + node.fixed_us;
       }
     }
   }
   add_order(plan, programs);
   set_tails();
-  // Before set_durations(), durations are those beside nothing else.
   held_us_.resize(first_.size());
   for (const Node& node : nodes_) {
-    held_us_[node.rank] += node.duration;
+    held_us_[node.rank] += node.alone_us;
     longest_us_ = std::max(longest_us_, node.tail);
   }
   set_turns(plan);

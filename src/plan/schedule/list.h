@@ -23,6 +23,7 @@ struct Node {
   uint32_t turn = 0;                               // of that chunk, if ranks begin with different ones
   uint32_t before = 0;                             // number of steps that it waits for
   std::vector<std::pair<uint32_t, double>> after;  // nodes that wait for this one, and for how long after its end
+  double alone_us = 0;                             // its duration beside nothing else
   double duration = 0;                             // estimated
   double tail = 0;                                 // the longest path that begins with this step
 };
@@ -48,6 +49,9 @@ class StepGraph {
     bool divides_evenly = false;
     // If staggered, of replicas: a share of the time that each of them needs.
     double interval = 0;
+    // While the steps that run use so much of a link on average, as a share of its rate, those that do not need it
+    // begin first. 0: links do not matter.
+    double full_link = 0;
   };
   struct Schedule {
     std::vector<Assignment> assignments;       // by rank

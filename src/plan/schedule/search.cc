@@ -27,6 +27,10 @@ constexpr double too_idle = 2 * most_idle;
 constexpr double first_intervals[] = {0.2, 0.3}, other_intervals[] = {0.1, 0.15, 0.25, 0.35, 0.4};
 constexpr double almost_busy = most_idle + 0.05;
 
+// Few instances spare full links (Rules::full_link). The transfers of more instances do not coincide, as these are
+// staggered, and their order must not change.
+constexpr double full_link = 1;
+
 }  // namespace
 
 ListSearch::ListSearch(const Divided& divided, const simulate::Prediction& alone, uint32_t replicas,
@@ -39,7 +43,8 @@ ListSearch::ListSearch(const Divided& divided, const simulate::Prediction& alone
 }
 
 void ListSearch::bisect() {
-  const std::vector<Rules> rules = {{Priority::longest_path}, {Priority::shortest_path}};
+  const std::vector<Rules> rules = {{.priority = Priority::longest_path, .full_link = full_link},
+                                    {.priority = Priority::shortest_path, .full_link = full_link}};
   std::vector<uint32_t> last;
   Outcome tried;
   std::optional<Trial> found;
@@ -62,12 +67,16 @@ void ListSearch::bisect() {
 }
 
 void ListSearch::vary() {
+  const bool is_few = replicas_ <= few_instances;
   std::vector<Rules> rules, others;
-  for (const double interval : other_intervals) others.push_back({Priority::staggered, false, interval});
-  if (replicas_ <= few_instances)
-    rules = {{Priority::longest_path}, {Priority::shortest_path}, {Priority::earliest_chunk}};
+  for (const double interval : other_intervals)
+    others.push_back({.priority = Priority::staggered, .interval = interval});
+  if (is_few)
+    for (const Priority priority : {Priority::longest_path, Priority::shortest_path, Priority::earliest_chunk})
+      rules.push_back({.priority = priority, .full_link = full_link});
   if (replicas_ > 1) {
-    for (const double interval : first_intervals) rules.push_back({Priority::staggered, false, interval});
+    for (const double interval : first_intervals)
+      rules.push_back({.priority = Priority::staggered, .interval = interval, .full_link = is_few ? full_link : 0});
     // The work of the ranks depends on how many groups share links. These trials show it for few and for many.
     for (uint32_t each = 1; each <= std::min(8u, best_->max_groups()); each *= 2) {
       const std::vector<uint32_t> groups(busy_us_.size(), each);
@@ -78,14 +87,14 @@ void ListSearch::vary() {
   double least_idle = 1;
   counts_->begin_again();
   for (int i = 0, last_better = 0; i < most_trials; ++i) {
-    const bool is_hopeless = replicas_ <= few_instances && is_idle(best_->side()) && least_idle > too_idle;
+    const bool is_hopeless = is_few && is_idle(best_->side()) && least_idle > too_idle;
     if (i - last_better > (is_hopeless ? little_patience : patience)) break;
     if (!best_->is_open() || scheduled_steps_ > most_scheduled_steps) break;
     const std::optional<std::vector<uint32_t>> groups = counts_->next();
     if (!groups) break;
     std::optional<Trial> trial = try_counts(*groups, rules).trial;
     if (!trial) continue;
-    if (replicas_ > few_instances && is_idle(best_->side()) && is_short(*trial) && trial->most_idle < almost_busy) {
+    if (!is_few && is_idle(best_->side()) && is_short(*trial) && trial->most_idle < almost_busy) {
       std::optional<Trial> other = try_counts(*groups, others).trial;
       if (other && is_short(*other) && other->most_idle < trial->most_idle) trial = std::move(other);
     }
