@@ -163,10 +163,12 @@ int main(int argc, char** argv) {
   CHECK_RESULT(cudaGetDeviceProperties(&device, 0));
   const double copied =
       seconds(stream, 7, [] { CHECK_RESULT(cudaMemcpyAsync(out, arena, 256 << 20, cudaMemcpyHostToDevice, stream)); });
+  std::string command = "store_kernels COMMIT";
+  for (int i = 2; i < argc; ++i) command += std::string(" ") + argv[i];
   std::printf(
-      "{\"device\": \"%s\", \"command\": \"store_kernels\", \"commit\": \"%s\", \"copy_256_mib_gb_per_s\": %.1f, "
+      "{\"device\": \"%s\", \"command\": \"%s\", \"commit\": \"%s\", \"copy_256_mib_gb_per_s\": %.1f, "
       "\"tables\": [",
-      device.name, argc > 1 ? argv[1] : "", (256 << 20) / copied / 1e9);
+      device.name, command.c_str(), argc > 1 ? argv[1] : "", (256 << 20) / copied / 1e9);
   const uint64_t most = uint64_t{8} << 30, middle = uint64_t{9} << 29;
   const Model bag = plain_model(NCAST_FLOAT32, 1433, {32, 0, 0x3f800000, 0}, true);
   const auto window = [](ncast_dtype dtype, uint64_t elems) { return window_model(dtype, elems, {}, false); };
