@@ -92,7 +92,7 @@ ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_
     if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
     plan::simulate::Options options = options_of(values);
     options.extrapolates = values.batches == 0;
-    options.calls = 2;
+    options.repeats = true;
     plan::simulate::Prediction prediction;
     if (ncast_status status = plan::simulate::simulate(lowered->plan, machine, options, &prediction)) return status;
     return make_text(function, report, [&] { return report_of(prediction, values.timeline != 0); });

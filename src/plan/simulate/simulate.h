@@ -10,7 +10,7 @@
 // if the call is a single micro-batch, which stands for more blocks than rings hold; and if the step reads from other
 // ranks. Groups share CTAs and links equally. So do the warps of a group share its CTAs, but on a link its earlier
 // micro-batches go first. Simultaneous events are processed before CTAs and links are shared again, so ranks that do
-// the same do it at the same time. Calls follow each other, as in a stream.
+// the same do it at the same time. Calls follow each other, as in a stream (calls.h).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Options {
   // others take as long as the second half of these does. Otherwise, or if max_batches is 1, micro-batches become
   // longer.
   bool extrapolates = false;
-  uint32_t calls = 1;  // that follow each other on every rank
+  bool repeats = false;  // also predicts the time of calls in a row
   // After this time of the first call the simulation ends, and fails.
   double most_us = std::numeric_limits<double>::infinity();
   // Optional: ranks that do the same. The plan then needs groups on the simulated ranks only. Not with a timeline.
@@ -54,7 +54,7 @@ struct Activity {
 
 struct Prediction {
   double microseconds = 0;  // from the start of a call to the end of its last rank
-  double repeated_us = 0;   // of each of many calls in a row: ranks that have ended a call begin the next one
+  double repeated_us = 0;   // of each of many calls in a row (calls.h); without Options::repeats, that of one call
   uint32_t batches = 0;
   std::vector<Activity> groups;    // that have steps
   std::vector<double> sent_bytes;  // by rank, over its link or network

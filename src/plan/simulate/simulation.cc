@@ -1,9 +1,11 @@
 #include "plan/simulate/simulation.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "plan/simulate/agenda.h"
+#include "plan/simulate/calls.h"
 #include "plan/simulate/kernel.h"
 #include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
@@ -22,14 +24,13 @@ class Simulation {
         options_(options),
         batches_(batches.count),
         workers_(batches.workers),
-        launch_us_(launch_us_of(plan, machine)),
         programs_(plan, machine, options, batches),
+        calls_(plan, machine, programs_, options.repeats),
         busy_(programs_.all.size()),
         events_(programs_.all.size() * workers_),
         sharing_(programs_, runs_, events_) {
     if (in_stages) programs_.divide_into_stages();
     at_work_.resize(plan.ranks.size());
-    rank_ends_.resize(plan.ranks.size());
     for (uint32_t program = 0; program < programs_.all.size(); ++program)
       for (uint32_t worker = 0; worker < workers_; ++worker) {
         const auto index = static_cast<uint32_t>(runs_.size());
@@ -41,7 +42,7 @@ class Simulation {
   }
 
   Outcome run(Prediction* prediction) {
-    for (uint32_t i = 0; i < workers_end_; ++i) begin_call(i, launch_us_);
+    for (uint32_t i = 0; i < workers_end_; ++i) begin_call(i, calls_.first_begin());
     while (true) {
       const bool time_goes_on = events_.empty() || events_.first_time() > now_;
       if (time_goes_on && sharing_.share(now_)) continue;
@@ -57,8 +58,8 @@ class Simulation {
         case Phase::done: break;
       }
     }
-    prediction->microseconds = first_end_;
-    prediction->repeated_us = options_.calls > 1 ? (end_ - first_end_) / (options_.calls - 1) : first_end_;
+    prediction->microseconds = calls_.microseconds();
+    prediction->repeated_us = calls_.repeated_us();
     prediction->batches = batches_;
     prediction->sent_bytes = programs_.sent_bytes;
     prediction->timeline = std::move(timeline_);
@@ -66,7 +67,7 @@ class Simulation {
       const std::vector<uint32_t>& programs = programs_.program_of()[programs_.rank_for(rank)];
       for (uint32_t group = 0; group < programs.size(); ++group)
         if (const uint32_t program = programs[group]; program != Programs::none)
-          prediction->groups.push_back({rank, group, busy_[program].total / options_.calls});
+          prediction->groups.push_back({rank, group, busy_[program].total / static_cast<double>(calls_.count())});
     }
     const bool all_done = std::ranges::all_of(runs_, [](const Run& run) { return run.phase == Phase::done; });
     return all_done ? Outcome::completes : Outcome::is_stuck;
@@ -264,10 +265,7 @@ class Simulation {
     double arrival = now_;  // of what it stored on other ranks
     for (const Operand& operand : current.step->to)
       if (operand.has_channel()) arrival = std::max(arrival, now_ + programs_.latencies[operand.channel]);
-    end_ = std::max(end_, arrival);
-    if (run.call == 0) first_end_ = std::max(first_end_, arrival);
-    double& rank_end = rank_ends_[program(run).rank];
-    rank_end = std::max(rank_end, arrival);
+    calls_.extend(program(run).rank, run.call, arrival);
     if (options_.records_timeline && run.call == 0)
       timeline_.push_back({program(run).rank, program(run).group, current.number,
                            run.worker + (run.turn - current.stage) * workers_, run.begin, now_});
@@ -319,26 +317,25 @@ class Simulation {
   // The micro-batch of the task, among the worker's of all calls.
   size_t batch_of(const Run& run) const { return size_t{run.call} * batches_of(run) + run.turn - task(run).stage; }
 
-  // A rank begins its next call when it has ended this one, whether or not other ranks have.
   void end_work(uint32_t index) {
-    const Run& run = runs_[index];
-    const uint32_t rank = program(run).rank;
-    uint32_t& at_work = at_work_[rank];
-    if (--at_work != 0 || run.call + 1 == options_.calls) return;
-    for (uint32_t i = 0; i < workers_end_; ++i) {
-      Run& next = runs_[i];
-      if (program(next).rank != rank) continue;
-      ++next.call;
-      ++at_work;
-      begin_call(i, rank_ends_[rank] + launch_us_);
+    const uint32_t rank = program(runs_[index]).rank;
+    if (--at_work_[rank] != 0) return;
+    calls_.end(rank);
+    while (const std::optional<Calls::Begin> next = calls_.next()) {
+      for (uint32_t i = 0; i < workers_end_; ++i) {
+        if (program(runs_[i]).rank != next->rank) continue;
+        ++runs_[i].call;
+        ++at_work_[next->rank];
+        begin_call(i, std::max(now_, next->time));
+      }
     }
   }
 
   const Plan& plan_;
   const Options& options_;
   const uint32_t batches_, workers_;
-  const double launch_us_;
   Programs programs_;
+  Calls calls_;
   std::vector<Run> runs_;       // workers, then posted transfers
   uint32_t workers_end_ = 0;    // in runs_
   std::vector<uint32_t> free_;  // of the others, those that have ended
@@ -347,9 +344,8 @@ class Simulation {
   Agenda events_;
   Sharing sharing_;
   std::vector<Interval> timeline_;
-  std::vector<uint32_t> at_work_;             // by rank, runs that have not ended their call
-  std::vector<double> rank_ends_;             // by rank, of what has ended
-  double now_ = 0, end_ = 0, first_end_ = 0;  // ends: of all calls, and of the first one
+  std::vector<uint32_t> at_work_;  // by rank, runs that have not ended their call
+  double now_ = 0;
 };
 
 }  // namespace

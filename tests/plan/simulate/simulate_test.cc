@@ -102,7 +102,7 @@ TEST_CASE("the other micro-batches of a long call take as long as those that are
 }
 
 TEST_CASE("in a row of calls, a rank begins the next one when it has ended its part") {
-  const Prediction prediction = predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1, .calls = 3});
+  const Prediction prediction = predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1, .repeats = true});
   CHECK(prediction.microseconds == doctest::Approx(2 * (100 + 5) + 1).epsilon(0.001));
   CHECK(prediction.repeated_us == doctest::Approx(100 + 5 + 1).epsilon(0.001));  // rank 0, and every other one
 }

@@ -27,7 +27,7 @@ FITTED = {
     "2xh200/2026-11-24_tune.costs": (123, 123, 0.14),
     "2xh200/2026-11-23_collectives_ctas.json": (36, 36, 0.14),
     "2xh200/2026-11-24_collectives_normal.json": (12, 12, 0.1),
-    "4xh200/2026-11-26_two_commits.json": (51, 54, 0.18),
+    "4xh200/2026-11-26_two_commits.json": (54, 54, 0.15),
     "2xh200/2026-11-26_clusters.json": (44, 44, 0.12),
 }
 HELD_OUT = {
