@@ -26,6 +26,14 @@ Turns turns_of(double chunk_bytes, const Machine& machine, const Options& option
   return {count, static_cast<uint32_t>(std::clamp<double>(warps, 1, std::max(1u, options.workers)))};
 }
 
+// Of every chunk, what the warps of a CTA have in work if the plan has no slots: a row of packets each.
+constexpr double rows_bytes = 16 << 10;
+// Every row is sent and received on its own. A micro-batch stands for as few as the number of micro-batches allows.
+double batch_of_rows_bytes(double chunk_bytes, const Options& options) {
+  constexpr double least = 8 << 10, most = 128 << 10;
+  return std::clamp(chunk_bytes / options.max_batches, least, most);
+}
+
 // A single micro-batch is the whole call.
 bool has_turns(const Plan& plan, const Options& options) {
   return options.max_batches > 1 && uses_slots(plan) && reduces(plan);
@@ -50,9 +58,8 @@ size_t transferring_groups(const Plan& plan) {
 }  // namespace
 
 double full_batches_of(const Plan& plan, const Machine& machine, const Options& options) {
-  constexpr double packets_bytes = 128 << 10;  // eight at a time of much less would leave links idle
   const double bytes = chunk_bytes_of(plan, options);
-  if (!uses_slots(plan)) return bytes / packets_bytes;
+  if (!uses_slots(plan)) return bytes / batch_of_rows_bytes(bytes, options);
   if (has_turns(plan, options)) {
     const Turns turns = turns_of(bytes, machine, options);
     return turns.count * turns.workers;
@@ -73,8 +80,12 @@ Batches batches_of(const Plan& plan, const Machine& machine, const Options& opti
   const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(by_size, 1, most));
   const double bytes = chunk_bytes_of(plan, options);
   const bool in_turns = has_turns(plan, options);
-  const uint32_t workers = in_turns ? turns_of(bytes, machine, options).workers : options.workers;
-  return {count, bytes / count, std::clamp(workers, 1u, count), in_turns};
+  double workers = options.workers;
+  if (in_turns)
+    workers = turns_of(bytes, machine, options).workers;
+  else if (!uses_slots(plan))
+    workers = rows_bytes * machine.ctas / bytes * count;
+  return {count, bytes / count, static_cast<uint32_t>(std::clamp<double>(workers, 1, count)), in_turns};
 }
 
 }  // namespace narrowcast::plan::simulate

@@ -55,6 +55,7 @@ struct Run {
   double loaded = -1;
   bool loads_ahead = false;  // the payload of the task has been loaded
   bool at_barrier = false;
+  double posted = 0;   // of a transfer that was posted: when
   uint32_t owner = 0;  // of a transfer that was posted, the run that posted it; of others, themselves
   uint32_t puts = 0;   // posted transfers that signals wait for
 };

@@ -69,7 +69,7 @@ void Sharing::collect() {
       if (run.phase == Phase::working)
         levels_[0].push_back(index);
       else
-        transfers_.push_back({run.program, run.turns, run.worker, run.task, index});
+        transfers_.push_back({run.program, run.posted, run.turns, run.worker, run.task, index});
     }
   // Their users have given everything back, but for rounding.
   for (uint32_t resource : changed_) left_[resource] = programs_.capacities[resource];

@@ -20,8 +20,8 @@ inline const std::vector<Load>& loads_of(const Programs& programs, const Run& ru
 
 // Divides resources among the runs that use them, so that all get equal shares, except those that another resource
 // limits to less (max-min fairness). The runs of a program are warps, which share its CTAs in this way. What they send
-// follows each other on a link: it is first divided among the earliest transfers of all programs, then what these leave
-// among the next ones.
+// follows each other on a link, posted transfers as they were posted, others in the order of turns: it is first divided
+// among the earliest transfers of all programs, then what these leave among the next ones.
 class Sharing {
  public:
   // Keeps references. Sets the rates of runs, and in `events` the times at which they end.
@@ -36,9 +36,11 @@ class Sharing {
   bool share(double now);
 
  private:
-  // A transfer that uses a changed resource. They are sorted as their program executes them.
+  // A transfer that uses a changed resource. They are sorted as they follow each other.
   struct Transfer {
-    uint32_t program, turns, worker;
+    uint32_t program;
+    double posted;
+    uint32_t turns, worker;
     size_t task;
     uint32_t index;
     auto operator<=>(const Transfer&) const = default;

@@ -19,8 +19,10 @@ bool extrapolate(const Plan& plan, const Machine& machine, const Options& option
   Batches some = batches;
   some.chunk_bytes = chunk_bytes;
   some.count = half;
+  some.workers = std::min(batches.workers, half);
   if (!simulate_batches(plan, machine, options, some, &first_half)) return false;
   some.count = all;
+  some.workers = batches.workers;
   if (!simulate_batches(plan, machine, options, some, times)) return false;
   const double others = (full_batches - all) / (all - half);
   times->microseconds += others * std::max(0.0, times->microseconds - first_half.microseconds);

@@ -8,9 +8,9 @@
 // what it sends is transferred, at the rate of the links, and the next step starts: stores are asynchronous. The next
 // step waits for the transfer only if the plan reduces values in slots, whose warps have one buffer for what they send;
 // if the call is a single micro-batch, which stands for more blocks than rings hold; and if the step reads from other
-// ranks. Groups share CTAs and links equally. So do the warps of a group share its CTAs, but on a link its earlier
-// micro-batches go first. Simultaneous events are processed before CTAs and links are shared again, so ranks that do
-// the same do it at the same time. Calls follow each other, as in a stream (calls.h).
+// ranks. Groups share CTAs and links equally. So do the warps of a group share its CTAs, but on a link what they sent
+// first goes first. Simultaneous events are processed before CTAs and links are shared again, so ranks that do the same
+// do it at the same time. Calls follow each other, as in a stream (calls.h).
 #pragma once
 
 #include <cstdint>

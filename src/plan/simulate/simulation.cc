@@ -223,6 +223,7 @@ class Simulation {
     const uint32_t index = free_.back();
     free_.pop_back();
     runs_[index] = runs_[owner];
+    runs_[index].posted = now_;
     ++at_work_[program(runs_[index]).rank];
     if (task(runs_[index]).puts) ++runs_[owner].puts;
     begin_loads(index, Phase::transferring);

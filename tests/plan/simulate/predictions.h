@@ -71,7 +71,7 @@ inline Plan relay(const std::vector<int>& path, const std::string& ring_keys = "
 }
 
 // An all-reduce of two ranks in one group each: send the other's part, reduce the own one, send it, receive the other.
-inline Plan reduction_in_turns(const std::string& depth) {
+inline Plan reduction_in_turns(const std::string& depth, const std::string& ring_keys = "") {
   std::string ranks;
   for (int rank = 0; rank < 2; ++rank) {
     const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
@@ -84,8 +84,8 @@ inline Plan reduction_in_turns(const std::string& depth) {
   }
   return plan_of(R"({"narrowcast_plan": 1, "operation": "all_reduce", "chunks": 2, "in_place": "no", "channels": [
       {"kind": "ring", "depth": )" +
-                 depth + R"(, "from": 0, "to": 1}, {"kind": "ring", "depth": )" + depth +
-                 R"(, "from": 1, "to": 0}], "ranks": [)" + ranks + "]}");
+                 depth + R"(, "from": 0, "to": 1)" + ring_keys + R"(}, {"kind": "ring", "depth": )" + depth +
+                 R"(, "from": 1, "to": 0)" + ring_keys + R"(}], "ranks": [)" + ranks + "]}");
 }
 
 // Ranks 0 and 1 send encoded values to rank 2, which reduces them with its own.

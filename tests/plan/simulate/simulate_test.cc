@@ -76,7 +76,20 @@ TEST_CASE("sends that wait for another group do not hold back what its peer wait
 
 TEST_CASE("a micro-batch is what some warps of each CTA have in flight") {
   CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 6);  // 16 KiB of each of 10 CTAs
-  CHECK(predict(relay({0, 1}, R"(, "packets": true)"), {.piece_bytes = million}).batches == 7);
+  const std::string packets = R"(, "packets": true)";
+  CHECK(predict(relay({0, 1}, packets), {.piece_bytes = 10 * 8192}).batches == 10);  // at least 8 KiB
+  CHECK(predict(relay({0, 1}, packets), {.piece_bytes = million}).batches == 32);
+}
+
+TEST_CASE("what the warps of a group send follows each other on a link as they sent it") {
+  // Results, which are sent when the first parts of the other rank have arrived, do not overtake the last parts.
+  const Plan plan = reduction_in_turns("2", R"(, "packets": true)");
+  const Machine machine = machine_with({{"\"hosts\": 2", "\"hosts\": 1"},
+                                        {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"},
+                                        {"\"ctas\": 10", "\"ctas\": 64"}});
+  for (const uint32_t batches : {4u, 8u, 16u, 32u})
+    CHECK(predict(plan, {.piece_bytes = million / 2, .max_batches = batches}, machine).microseconds ==
+          doctest::Approx(10 + 2 + 1).epsilon(0.001));
 }
 
 TEST_CASE("every micro-batch ends after the latencies of its operands, and others do not wait for it") {
