@@ -59,21 +59,21 @@ double codec_share_of(const Plan& plan, const Machine& machine, const Options& o
                                                           : machine.generated_codec_share;
 }
 
-Machine reached_by_kernel(const Plan& plan, const Machine& machine, const Options& options) {
-  Machine reached = machine;
-  if (options.max_batches == 1 || !uses_slots(plan)) return reached;
+Machine used_by_kernel(const Plan& plan, const Machine& machine, const Options& options) {
+  Machine used = machine;
+  if (options.max_batches == 1 || !uses_slots(plan)) return used;
   // Some SMs are slower than others. Warps whose blocks are fixed hold the call up there; other warps only send fewer
   // blocks. Clusters do not run on these SMs.
   const bool fixes_blocks = reduces(plan) || any_step(plan, passes_on);
-  if (!fixes_blocks) return reached;
+  if (!fixes_blocks) return used;
   if (is_clustered(plan, machine, options)) {
-    reached.ctas = std::min(machine.ctas, machine.clustered_ctas);
-    return reached;
+    used.ctas = std::min(machine.ctas, machine.clustered_ctas);
+    return used;
   }
   for (double Machine::* rate : {&Machine::link_gbps, &Machine::cta_move_gbps, &Machine::cta_reduce_gbps,
                                  &Machine::cta_encode_gbps, &Machine::cta_decode_gbps})
-    reached.*rate *= machine.slow_sm_share;
-  return reached;
+    used.*rate *= machine.slow_sm_share;
+  return used;
 }
 
 }  // namespace narrowcast::plan::simulate

@@ -1,4 +1,4 @@
-// What the kernel that runs a plan has to do with its time.
+// How the kernel that runs a plan affects its time.
 #pragma once
 
 #include "plan/simulate/simulate.h"
@@ -17,11 +17,11 @@ bool reduces(const Plan& plan);
 // What a call takes before its first step.
 double launch_us_of(const Plan& plan, const Machine& machine);
 
-// Of the rates at which CTAs encode and decode, what the kernel reaches.
+// The share of the rates at which CTAs encode and decode that the kernel reaches.
 double codec_share_of(const Plan& plan, const Machine& machine, const Options& options);
 
-// The machine with the CTAs of the kernel, and the rates of its slowest one. Unchanged if the call is a single
-// micro-batch, which is not that of a certain kernel.
-Machine reached_by_kernel(const Plan& plan, const Machine& machine, const Options& options);
+// The machine as the kernel uses it: with its number of CTAs, and the rates of the slowest one. Unchanged if the call
+// is a single micro-batch, which no kernel executes.
+Machine used_by_kernel(const Plan& plan, const Machine& machine, const Options& options);
 
 }  // namespace narrowcast::plan::simulate

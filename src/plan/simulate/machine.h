@@ -17,21 +17,21 @@ struct Machine {
   // The link of a GPU to the switch of its host, in each direction: what payloads in slots reach, what packets reach
   // (flags included), and the time of a flight.
   double link_gbps = 0, link_packets_gbps = 0, link_latency_us = 0;
-  // Bytes that responses take in the other directions, for each byte that is sent.
+  // Bytes that responses take in the other direction, for each byte that is sent.
   double link_response_share = 0, link_packets_response_share = 0;
   // The same for the network interface of a GPU. Only if there are several hosts.
   double network_gbps = 0, network_latency_us = 0;
 
   uint32_t ctas = 1;            // of a call on a GPU; the groups of a rank share them
-  uint32_t clustered_ctas = 0;  // at most, of long all-reduces, which are launched in clusters; 0: they are not
+  uint32_t clustered_ctas = 0;  // at most, of long all-reduces that are launched in clusters; 0: none is
   double cta_move_gbps = 0;     // values that one CTA loads or stores
   double cta_reduce_gbps = 0;   // values of one source that one CTA adds
   double cta_encode_gbps = 0, cta_decode_gbps = 0;
-  // Of these two rates, what plans with reductions reach. Sums take registers, so fewer warps fit in a CTA. The second
-  // one is that of generated kernels, whose code is longer, unless they are instances of the hand-written ones.
+  // The shares of these two rates that plans with reductions reach: sums take registers, so fewer warps fit in a CTA.
+  // The second one is for generated kernels that are not instances of the hand-written ones: their code is longer.
   double reducing_codec_share = 1, generated_codec_share = 1;
-  // Of link_gbps and of the rates of CTAs, what a CTA on a slow SM reaches. It holds up kernels whose warps have fixed
-  // blocks, unless they are launched in clusters, which do not run there.
+  // The share of link_gbps and of the rates of CTAs that a CTA on a slow SM reaches. It holds up kernels whose warps
+  // have fixed blocks, unless they are launched in clusters, which do not run there.
   double slow_sm_share = 1;
   double slot_latency_us = 0;    // of a step that sends or receives values in slots: a block through shared memory
   double coded_latency_us = 0;   // of encoding or decoding: the time of one block

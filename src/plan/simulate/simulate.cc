@@ -49,7 +49,7 @@ ncast_status simulate(const Plan& plan, const Machine& given, const Options& opt
     return fail(NCAST_INVALID_ARGUMENT, "plan: %d ranks, but the machine has %d GPUs", plan.rank_count(), given.gpus());
   *prediction = {};
   if (plan.chunks == 0) return fail(NCAST_INVALID_ARGUMENT, "plan: chunks is 0");
-  const Machine machine = reached_by_kernel(plan, given, options);
+  const Machine machine = used_by_kernel(plan, given, options);
   const Batches batches = batches_of(plan, machine, options);
   bool completes = simulate_batches(plan, machine, options, batches, prediction);
   if (completes && options.extrapolates) {
