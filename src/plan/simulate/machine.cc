@@ -24,6 +24,7 @@ constexpr Member members[] = {
     {"link_gbps", &Machine::link_gbps, false},
     {"link_packets_gbps", &Machine::link_packets_gbps, false},
     {"link_latency_us", &Machine::link_latency_us, true},
+    {"link_packets_latency_us", &Machine::link_packets_latency_us, true, true},
     {"link_response_share", &Machine::link_response_share, true, true},
     {"link_packets_response_share", &Machine::link_packets_response_share, true, true},
     {"cta_move_gbps", &Machine::cta_move_gbps, false},
@@ -66,6 +67,7 @@ class Reader {
     machine_.gpus_per_host = static_cast<int>(whole("gpus_per_host", 1 << 10, std::nullopt));
     machine_.ctas = static_cast<uint32_t>(whole("ctas", 1 << 10, std::nullopt));
     for (const Member& member : members) read_number(member);
+    if (!json_.contains("link_packets_latency_us")) machine_.link_packets_latency_us = machine_.link_latency_us;
     if (json_.contains("clustered_ctas"))
       machine_.clustered_ctas = static_cast<uint32_t>(whole("clustered_ctas", 1 << 10, std::nullopt));
     if (machine_.hosts > 1 || json_.contains("network_gbps"))

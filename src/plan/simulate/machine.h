@@ -15,8 +15,8 @@ struct Machine {
   int hosts = 1, gpus_per_host = 1;
 
   // The link of a GPU to the switch of its host, in each direction: what payloads in slots reach, what packets reach
-  // (flags included), and the time of a flight.
-  double link_gbps = 0, link_packets_gbps = 0, link_latency_us = 0;
+  // (flags included), and the time of a flight. No fence and no flag follow packets.
+  double link_gbps = 0, link_packets_gbps = 0, link_latency_us = 0, link_packets_latency_us = 0;
   // Bytes that responses take in the other direction, for each byte that is sent.
   double link_response_share = 0, link_packets_response_share = 0;
   // The same for the network interface of a GPU. Only if there are several hosts.

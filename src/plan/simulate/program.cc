@@ -60,8 +60,9 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
   for (const Channel& channel : plan.channels) {
     const bool is_within = channel.kind == ChannelKind::multicast || host(channel.from) == host(channel.to);
     latencies.push_back(channel.from == channel.to && channel.kind != ChannelKind::multicast ? 0
-                        : is_within ? machine.link_latency_us
-                                    : machine.network_latency_us);
+                        : !is_within      ? machine.network_latency_us
+                        : channel.packets ? machine.link_packets_latency_us
+                                          : machine.link_latency_us);
   }
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     std::vector<uint32_t>& numbers = program_of_.emplace_back();

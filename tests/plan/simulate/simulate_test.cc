@@ -24,6 +24,15 @@ TEST_CASE("encoded messages send fewer bytes, and packets use the link less well
         doctest::Approx(20 + 2 + 1).epsilon(0.001));
 }
 
+TEST_CASE("packets can have a latency of their own") {
+  const Machine machine =
+      machine_with({{"\"link_latency_us\": 2", "\"link_latency_us\": 2, \"link_packets_latency_us\": 1"}});
+  const Options options{.piece_bytes = million, .max_batches = 1};
+  CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
+  CHECK(predict(relay({0, 1}, R"(, "packets": true)"), options, machine).microseconds ==
+        doctest::Approx(20 + 1 + 1).epsilon(0.001));
+}
+
 TEST_CASE("ranks of different hosts use the network") {
   CHECK(predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1}).microseconds ==
         doctest::Approx(2 * (100 + 5) + 1).epsilon(0.001));
