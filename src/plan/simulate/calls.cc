@@ -8,7 +8,7 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-// Of ranks that only send. Predictions hardly depend on it if it is about as long as ranks take to begin a call.
+// Of ranks that only send. Of half or twice as much, as many measured calls are predicted within 15%.
 constexpr double apart_us = 1;
 // Calls in a row take equally long from the second one on, those of ranks that are not in step from the fourth one on.
 // A rank that only sends can be a call ahead, so the last call has links for itself and does not count.
