@@ -45,9 +45,9 @@ __global__ void __launch_bounds__(1024) read_pages(const char* base, uint64_t pa
   if (sum == 12345) *sink = sum;  // the compiler must not remove the loads
 }
 
-// Gathers rows of 64 bytes. Four lanes copy a row past the L1 cache, in 16-byte parts that are requested at once only if
-// the row's place in shared memory is a multiple of 64 bytes, too. Row i of the order is stored to row i % out_rows
-// of the output, or not if out_rows is 0. The warps of a CTA take batches of rows from a common count.
+// Gathers rows of 64 bytes. Four lanes copy a row past the L1 cache, in 16-byte parts that are requested at once only
+// if the place of the row in shared memory is a multiple of 64 bytes, too. Row i of the order is stored to row
+// i % out_rows of the output, or not if out_rows is 0. The warps of a CTA take batches of rows from a common count.
 constexpr uint32_t short_bytes = 64, gather_warps = 16, gather_stages = 4, batch_rows = 32, no_row = ~0u;
 struct GatherStage {
   alignas(128) char rows[batch_rows * short_bytes];
