@@ -15,6 +15,7 @@ from ..errors import InvalidArgumentError
 from ..plan import Plan
 from ._common import BadUse, existing_file
 from ._tables import Column, Table
+from .plan.source import proof_of
 
 
 def plans_of(sources: Sequence[Path], numbers: Sequence[int]) -> dict[int, list[TunedPlan]]:
@@ -83,9 +84,7 @@ def _load(source: Path, ranks: int | None) -> Plan:
 
 def _tuned(source: Path, plan: Plan) -> TunedPlan:
     with _named(source):
-        proof = plan.verify()
-        if not proof.proved:
-            raise InvalidArgumentError(str(proof))
+        proof_of(plan, str(source))
         model = plan.model
         return TunedPlan(
             str(source),

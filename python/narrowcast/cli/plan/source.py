@@ -41,12 +41,17 @@ def plan_of(name: str, ranks: int | None, depth: int | None) -> Plan:
 def proved_plan_of(name: str, ranks: int | None, depth: int | None) -> tuple[Plan, Report]:
     """The same and its proof. Raises InvalidArgumentError if it is refuted, and UnsupportedError if it is too large."""
     plan = plan_of(name, ranks, depth)
+    return plan, proof_of(plan, name)
+
+
+def proof_of(plan: Plan, name: str) -> Report:
+    """The proof of a plan. Raises an error of one line if there is none, as `proved_plan_of`."""
     report = plan.verify()
     if not report.proved:
         fault, *steps = str(report).splitlines()
         hint = "; `narrowcast plan verify` shows the steps that lead to it" if steps else ""
         raise (UnsupportedError if report.verdict == "unsupported" else InvalidArgumentError)(f"{name}: {fault}{hint}")
-    return plan, report
+    return report
 
 
 def existing_file_name(name: str) -> str:
