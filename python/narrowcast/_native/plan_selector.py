@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InvalidArgumentError
 from ..types import BY_NUMBER, REDUCTIONS, value_type
 from .codecs import codec_text
 from .operations import operations
@@ -45,9 +46,12 @@ def as_c_function(selector: Selector | None) -> Any:
     """The function as the library can call it. It must be kept as long as the library may call it.
 
     If the selector raises or returns something else, the exception is printed, and the call runs in the built-in way.
+    Raises InvalidArgumentError for what cannot be called.
     """
     if selector is None:
         return PLAN_SELECTOR()
+    if not callable(selector):
+        raise InvalidArgumentError(f"a selector is a function of a call and the names of plans, not {selector!r}")
     names = {row.number: name for name, row in operations().items()}
     reductions = list(REDUCTIONS)
     in_place = {number: value for value, number in PLACEMENTS.items()}
