@@ -152,7 +152,7 @@ def test_a_selector_chooses_and_is_told_the_call(tmp_path):
 
 def test_a_selector_that_fails_leaves_calls_as_they_are(capsys):
     def body(comm: Any) -> str | None:
-        with pytest.raises(InvalidArgumentError, match="a selector is a function .*, not 'ring'"):
+        with pytest.raises(InvalidArgumentError, match=r"a selector is a function .*, not 'ring'"):
             comm.choose_plans("ring")
         comm.choose_plans(lambda call, plans: "no such plan")
         return comm.explain("all_gather", 100, dtype="int32").plan
