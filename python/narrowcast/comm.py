@@ -33,7 +33,7 @@ from ._native.plan import NativePlan
 from ._native.plan_selector import Selector, as_c_function
 from ._native.plan_structures import PLACEMENTS, PlanCallC
 from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
-from .errors import NarrowcastError, Status, error_of
+from .errors import InvalidArgumentError, NarrowcastError, Status, UnsupportedError, error_of
 from .types import DType, reduction_number, value_type
 
 if TYPE_CHECKING:
@@ -293,8 +293,9 @@ class Communicator(Calls):
         (`NARROWCAST_PLAN_CACHE`, by default ~/.cache/narrowcast/plans). This needs the package nvidia-cuda-nvrtc or a
         CUDA toolkit.
 
-        Raises InvalidArgumentError, MismatchError and UnsupportedError; RemoteError, with the rank and the reason, if
-        another rank cannot load the plan. The communicator remains usable.
+        Raises InvalidArgumentError, MismatchError and UnsupportedError, with the line of the program if the plan is not
+        proved; RemoteError, with the rank and the reason, if another rank cannot load the plan. The communicator
+        remains usable.
         """
         try:
             text = plan if isinstance(plan, str) else plan.json()
@@ -303,7 +304,14 @@ class Communicator(Calls):
             with contextlib.suppress(NarrowcastError):
                 self.decline_plan(str(error))
             raise
-        return LoadedPlan(self, *arguments)
+        try:
+            return LoadedPlan(self, *arguments)
+        except (InvalidArgumentError, UnsupportedError) as error:
+            fault = None if isinstance(plan, str) else plan.verify().fault
+            if fault is None or fault.where.site is None:
+                raise
+            # The library does not know the program.
+            raise type(error)(f"{error} ({fault.where.site})") from None
 
     def decline_plan(self, reason: str) -> None:
         """Takes part in `load_plan` of the other ranks if this rank cannot call it, for example without the file.

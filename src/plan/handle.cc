@@ -39,7 +39,8 @@ void prove(const plan::Plan& plan, plan::Proof* proof) {
   if (proof->report.verdict == plan::verify::Verdict::proved) return;
   const bool refuted = proof->report.verdict == plan::verify::Verdict::refuted;
   proof->status = refuted ? NCAST_INVALID_ARGUMENT : NCAST_UNSUPPORTED;
-  proof->message = "the plan '" + plan.name + "' is " + (refuted ? "wrong" : "not proved") + " (" +
+  const std::string name = plan.name.empty() ? "" : " '" + plan.name + "'";
+  proof->message = "the plan" + name + " is " + (refuted ? "wrong" : "not proved") + " (" +
                    plan::verify::name_of(finding.property) + "): " + plan::verify::describe(finding.where) + ": " +
                    finding.message;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from typing import Any
@@ -135,6 +136,23 @@ def test_a_refuted_plan_is_not_loaded_and_the_communicator_remains_usable():
     for message in succeed(on_ranks(2, body)):
         assert "is wrong (structure)" in message
         assert "2 messages are sent and 1 received" in message
+
+
+def test_loading_a_refuted_program_names_its_line():
+    p = Program("all_gather", 2)
+    for r in p.ranks:
+        for peer in p.ranks:
+            peer.output[1 - r.index] = r.input[0]
+    line = inspect.currentframe().f_lineno - 1
+
+    def body(comm: Any) -> str:
+        with pytest.raises(InvalidArgumentError) as caught:
+            comm.load_plan(p, "float32")
+        return str(caught.value)
+
+    for message in succeed(on_ranks(2, body)):
+        assert message.startswith("ncast_plan_load: the plan is wrong (result): rank ")
+        assert message.endswith(f"test_run_plan.py:{line})")
 
 
 @pytest.mark.parametrize(
