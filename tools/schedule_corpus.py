@@ -92,7 +92,12 @@ def schedule(document: str, ranks: int, nbytes: int, batches: int) -> dict[str, 
         simulation.piece_bytes(read(document.encode(), "").model, nbytes),
     )
     merged, report = plan.schedule(
-        machine, piece_bytes=piece_bytes, ratio=1.0, batches=batches, max_instances=MOST_INSTANCES
+        machine,
+        piece_bytes=piece_bytes,
+        ratio=1.0,
+        batches=batches,
+        max_instances=MOST_INSTANCES,
+        any_executor=True,
     )
     instances = json.loads(merged.write()).get("chunks", 1) // json.loads(document).get("chunks", 1)
     seconds = round(time.perf_counter() - start, 2)

@@ -57,6 +57,7 @@ typedef struct {
   uint32_t max_groups;      // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
   int timeline;             // ncast_plan_simulate: 1: the report has the steps of all micro-batches
   uint32_t max_instances;   // ncast_plan_schedule: that the plan is replicated into; default 16
+  int any_executor;         // ncast_plan_schedule: 1: the merged plan may exceed the limits of generated kernels
 } ncast_plan_simulation;
 
 // Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Passes"). The
@@ -75,7 +76,8 @@ NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char
 
 // Merges groups of a lowered plan that do not need CTAs of their own, so that the plan takes no longer on the machine.
 // If groups remain idle for more than 22% of the time, and the plan only uses rings, the merged plan can have several
-// instances of it, with as many times the rings and chunks, each for a part of every chunk.
+// instances of it, with as many times the rings and chunks, each for a part of every chunk. If kernels can be generated
+// for the given plan, they can be for the merged one, too.
 //   scheduled: the merged plan; destroy it with ncast_plan_destroy.
 //   report: a JSON object with before and after: {groups, microseconds, most_idle, least_idle}, of all ranks.
 //           most_idle is the largest share of the time, 0 to 1, in which a group does not work, and least_idle what it

@@ -87,4 +87,5 @@ class PlanSimulationC(Structure):
         ("max_groups", c_uint32),
         ("timeline", c_int),
         ("max_instances", c_uint32),
+        ("any_executor", c_int),
     ]

@@ -122,6 +122,7 @@ class Plan:
         ratio: float | None = None,
         max_groups: int = 0,
         max_instances: int = 0,
+        any_executor: bool = False,
     ) -> Schedule:
         """Merges groups that do not need thread blocks of their own, so that calls take no longer on a machine.
 
@@ -129,13 +130,16 @@ class Plan:
         max_groups: of each rank, even if calls then take longer; 0: no limit.
         max_instances: how often a plan of rings may be replicated, to divide its work more evenly; 1: not at all;
             0: up to 16 times.
+        any_executor: whether the plan may exceed the limits of generated kernels, for example to export it.
 
         Raises the errors of `simulate`, and UnsupportedError if there cannot be so few groups.
         """
         text, options = self._simulated(nbytes, machine, ratio)
         lowered = self._lowered()
         with simulation.naming_file(machine):
-            merged, report = lowered.schedule(text, max_groups=max_groups, max_instances=max_instances, **options)
+            merged, report = lowered.schedule(
+                text, max_groups=max_groups, max_instances=max_instances, any_executor=any_executor, **options
+            )
         plan = Plan(Model.from_json(merged.write()), self.site)
         return Schedule(plan, ScheduleCost(**report["before"]), ScheduleCost(**report["after"]))
 

@@ -1,10 +1,11 @@
-// ncast_plan_simulate and ncast_plan_schedule.
+// ncast_plan_simulate, and ncast_plan_schedule without the limits of an executor.
+#include "plan/schedule/api.h"
+
 #include <cmath>
 #include <cstring>
 
 #include "nlohmann/json.hpp"
 #include "plan/handle.h"
-#include "plan/schedule/schedule.h"
 #include "status/sized_struct.h"
 
 using namespace narrowcast;
@@ -99,8 +100,11 @@ ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_
   });
 }
 
-ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
-                                 const ncast_plan_simulation* simulation, ncast_plan** scheduled, ncast_text** report) {
+}  // extern "C"
+
+ncast_status plan::schedule::schedule_plan(const ncast_plan* lowered, const char* machine_json,
+                                           const ncast_plan_simulation* simulation, const Kernels& kernels,
+                                           ncast_plan** scheduled, ncast_text** report) {
   constexpr const char* function = "ncast_plan_schedule";
   if (scheduled == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: scheduled is NULL", function);
   return guarded(function, [&] {
@@ -112,6 +116,7 @@ ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_
     // One micro-batch: the warps of a group run different micro-batches, and hide each other's waits.
     plan::schedule::Options options{options_of(values), values.max_groups};
     if (values.max_instances != 0) options.max_instances = values.max_instances;
+    if (values.any_executor == 0) options.kernels = kernels;
     if (values.batches == 0) options.simulation.max_batches = 1;
     if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
     if (ncast_status status = make_text(function, report, [&] {
@@ -122,5 +127,3 @@ ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_
     return NCAST_OK;
   });
 }
-
-}  // extern "C"

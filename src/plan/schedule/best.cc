@@ -52,6 +52,7 @@ Best::Best(const Plan& given, const simulate::Prediction& prediction, const simu
       simulation_(options.simulation),
       max_groups_(options.max_groups != 0 ? options.max_groups : most_groups(given)),
       limit_us_(0),
+      kernels_(options.kernels.can_run && options.kernels.can_run(given) ? &options.kernels : nullptr),
       result_(result) {
   simulation_.records_timeline = false;
   result->before = side_of(prediction);
@@ -82,13 +83,24 @@ std::optional<Side> Best::predict(const Plan& plan, double limit_us, const simul
   return side_of(prediction);
 }
 
+bool Best::is_valid(const Plan& plan) const {
+  return (kernels_ == nullptr || kernels_->can_run(plan)) && verify::verify(plan).verdict == verify::Verdict::proved;
+}
+
+bool Best::has_few_rings(const Plan& plan) const {
+  if (kernels_ == nullptr) return true;
+  std::map<std::pair<int, int>, uint32_t> rings;
+  return std::ranges::none_of(plan.channels, [&](const Channel& channel) {
+    return channel.kind == ChannelKind::ring && ++rings[{channel.from, channel.to}] > kernels_->max_rings;
+  });
+}
+
 bool Best::consider(Plan plan) {
   if (most_groups(plan) > max_groups_) return false;
   const std::optional<Side> side = predict(plan, limit_us_);
   if (!side || side->microseconds > limit_us_) return false;
   add_groups(side->groups);
-  if (side->groups <= result_->before.groups && is_better(*side) &&
-      verify::verify(plan).verdict == verify::Verdict::proved) {
+  if (side->groups <= result_->before.groups && is_better(*side) && is_valid(plan)) {
     result_->plan = std::move(plan);
     result_->after = *side;
   }

@@ -43,7 +43,11 @@ class Best {
 
   // What a plan takes. Empty if it does not complete in so much time. orbits: see simulate::Options.
   std::optional<Side> predict(const Plan& plan, double limit_us, const simulate::Orbits* orbits = nullptr) const;
-  // Takes a plan that is better and proved. Returns whether the plan is valid and not slower than limit_us().
+  // Whether the plan is proved, and kernels can run it if they can run the given one.
+  bool is_valid(const Plan& plan) const;
+  // Whether kernels could run a plan with so many rings.
+  bool has_few_rings(const Plan& plan) const;
+  // Takes a plan that is better and valid. Returns whether the plan is not slower than limit_us().
   bool consider(Plan plan);
   // Notes that a plan with so many groups is not slower than limit_us().
   void add_groups(uint32_t groups);
@@ -55,6 +59,7 @@ class Best {
   simulate::Options simulation_;
   uint32_t max_groups_;
   double limit_us_;
+  const Kernels* kernels_ = nullptr;  // null: they cannot run the given plan, either
   Result* result_;
 };
 

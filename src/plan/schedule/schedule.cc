@@ -79,6 +79,7 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
     Plan replicated = *parts;
     replicated.instances = instances;
     if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps) break;
+    if (!best.has_few_rings(replicated)) break;
     if (simulate::simulate(replicated, machine, simulation, &prediction) != NCAST_OK) break;
     scheduled_steps = search_lists(replicated, instances, prediction, &counts, &best);
   }

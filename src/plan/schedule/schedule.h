@@ -15,15 +15,24 @@
 // for which the schedules before predict that none is idle (counts.h).
 #pragma once
 
+#include <functional>
+
 #include "plan/ir.h"
 #include "plan/simulate/simulate.h"
 
 namespace narrowcast::plan::schedule {
 
+// What generated kernels can run. If they can run the given plan, they can run the result, too.
+struct Kernels {
+  std::function<bool(const Plan&)> can_run;  // empty: there are no limits
+  uint32_t max_rings = ~0u;                  // between two ranks in one direction
+};
+
 struct Options {
   simulate::Options simulation;  // ctas_per_group: of the groups before and after; 0 means 1
   uint32_t max_groups = 0;       // of a rank, even if the plan then takes longer; 0: no limit
   uint32_t max_instances = 16;   // that a plan of rings is replicated into
+  Kernels kernels = {};
 };
 
 struct Side {

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "plan/verify/verify.h"
 #include "status/error.h"
 
 namespace narrowcast::plan::schedule {
@@ -34,7 +33,7 @@ ncast_status limit_groups(const Plan& plan, const PlanTimes& times, uint32_t max
     Plan found = merged_into(plan, times, groups);
     if (most_groups(found) > max_groups) continue;
     const std::optional<Side> side = best->predict(found, std::numeric_limits<double>::infinity());
-    if (!side || verify::verify(found).verdict != verify::Verdict::proved) continue;
+    if (!side || !best->is_valid(found)) continue;
     best->begin_with(std::move(found), *side);
     return NCAST_OK;
   }

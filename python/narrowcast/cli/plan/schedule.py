@@ -28,6 +28,9 @@ def schedule(
     max_instances: Annotated[
         int, typer.Option(min=1, help="How often the plan may be replicated, to divide its work more evenly.")
     ] = 16,
+    any_executor: Annotated[
+        bool, typer.Option("--any-executor", help="The plan may exceed the limits of generated kernels, to export it.")
+    ] = False,
     machine: MachineOption = None,
     ratio: RatioOption = None,
     ranks: RanksOption = None,
@@ -38,7 +41,12 @@ def schedule(
     if output != STANDARD_STREAM:
         output_file(output, source)  # raises BadUse for the input itself
     found = plan_of(source, ranks, depth).schedule(
-        nbytes, machine=machine, ratio=ratio, max_groups=max_groups, max_instances=max_instances
+        nbytes,
+        machine=machine,
+        ratio=ratio,
+        max_groups=max_groups,
+        max_instances=max_instances,
+        any_executor=any_executor,
     )
     if output == STANDARD_STREAM:
         print(found.plan.json())

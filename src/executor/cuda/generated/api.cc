@@ -1,10 +1,14 @@
-// The function of plan.h that compiles plans.
+// The functions of plan.h that know what generated kernels can run: they compile and schedule plans.
+#include "plan/schedule/api.h"
+
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <string>
 
 #include "executor/cuda/generated/compile.h"
 #include "executor/cuda/generated/cubin_cache.h"
+#include "executor/cuda/generated/schedule.h"
 #include "narrowcast/plan.h"
 #include "plan/handle.h"
 #include "status/error.h"
@@ -30,7 +34,23 @@ std::string report_of(const CompiledPlan& compiled, double seconds, bool is_kept
   return text + "], \"kept\": " + (is_kept ? "true" : "false") + ", \"seconds\": " + std::to_string(seconds) + "}";
 }
 
+// Other value types have blocks as large as those of one of these, and rings with as many slots.
+constexpr ncast_dtype representative_dtypes[] = {NCAST_BFLOAT16, NCAST_FLOAT64};
+
+bool can_generate(const plan::Plan& lowered) {
+  return std::ranges::all_of(representative_dtypes, [&](ncast_dtype dtype) {
+    CompiledPlan generated;
+    return generate(lowered, {.dtype = dtype, .architecture = 90}, &generated) == NCAST_OK;
+  });
+}
+
 }  // namespace
+
+extern "C" ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
+                                            const ncast_plan_simulation* simulation, ncast_plan** scheduled,
+                                            ncast_text** report) {
+  return plan::schedule::schedule_plan(lowered, machine_json, simulation, {can_generate, max_rings}, scheduled, report);
+}
 
 extern "C" ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype dtype, ncast_redop op, int architecture,
                                            const char* folder, ncast_text** report) {

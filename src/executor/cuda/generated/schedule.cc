@@ -12,9 +12,6 @@
 namespace narrowcast::executor::cuda::generated {
 namespace {
 
-// Rings between two ranks. A communicator has 16 times as many as CTAs, and each warp of a group needs its own.
-constexpr uint32_t max_rings = 64;
-
 using Location = Place::Location;
 
 // Which items come after which, with the number of messages in between as the weight.
@@ -76,8 +73,9 @@ class Scheduler {
       assign_rings(messages_of_ring);
       if (find_min_slots(max_slots)) return NCAST_OK;
     }
-    return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' needs more than %u slots for each message", plan_.name.c_str(),
-                max_slots);
+    return fail(NCAST_UNSUPPORTED,
+                "the plan '%s' needs more than %u rings between two ranks, or more than %u slots in each, to complete",
+                plan_.name.c_str(), max_rings, max_slots);
   }
 
  private:

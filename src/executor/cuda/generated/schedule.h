@@ -29,9 +29,13 @@ struct MessageEnds {
   ItemId sender, receiver;
 };
 
+// Between two ranks in one direction. A communicator has 16 times as many as CTAs, and each warp of a group needs its
+// own.
+inline constexpr uint32_t max_rings = 64;
+
 // Finds the stages of items and the rings of messages, and which items wait for stores, and sorts the items, which are
 // in the order of the plan. ends: by message. max_slots: of a ring, for blocks of this program. Errors:
-// INVALID_ARGUMENT, if the plan does not complete.
+// UNSUPPORTED, if rings of so many slots, and so many rings, are not enough for the plan to complete.
 ncast_status schedule(const plan::Plan& plan, const std::vector<MessageEnds>& ends, uint32_t max_slots,
                       Program* program);
 
