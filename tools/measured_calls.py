@@ -28,7 +28,7 @@ USUAL_RATIO = 0.6976
 #: The measured commits, oldest first.
 COMMITS = (
     "70fbe887", "25111e02", "d304d6d6", "f6626c87", "9a6c2699", "e977326f", "745d3f21", "06af846a", "c07fbfa4",
-    "cc7c6d1d", "c1a79041", "ca789a36",
+    "cc7c6d1d", "c1a79041", "ca789a36", "41db5ba2",
 )  # fmt: skip
 #: Since this commit, all-reduces by blocks are launched in clusters if their pieces have so many bytes.
 CLUSTERS_COMMIT, CLUSTERED_BYTES = "c07fbfa4", 16 << 20
@@ -175,7 +175,9 @@ def _cases_of_plan_report(name: str, report: dict[str, Any]) -> Iterable[Case]:
             case = Case(name, commit, sample_plans.PLANS[built][0], ranks, way, MOST_CTAS, row["bytes"], ratio,
                         row["built_in_microseconds"])  # fmt: skip
             yield case
-            yield case._replace(measured_us=row["plan_microseconds"], plan=built)
+            if row.get("plan_path", row["built_in"]) != row["built_in"]:
+                way = codec
+            yield case._replace(way=way, measured_us=row["plan_microseconds"], plan=built)
 
 
 def _cases_of_costs(name: str, text: str) -> Iterable[Case]:
