@@ -48,7 +48,10 @@ class Names:
         # Channels that need their number to be told apart.
         paths = [(one.kind, one.sender, one.receiver, tuple(one.ranks)) for one in plan.channels]
         count = Counter(paths)
-        self._numbers = [f" (channel {i})" if count[path] > 1 else "" for i, path in enumerate(paths)]
+        self._numbers = [
+            f" ({'ring' if path[0] == 'ring' else 'channel'} {i})" if count[path] > 1 else ""
+            for i, path in enumerate(paths)
+        ]
 
     def step(self, rank: int, step: Step) -> str:
         """A step of a rank: `reduce input[0], from rank 1 -> output[0], to rank 1`."""

@@ -7,8 +7,9 @@ import struct
 
 import pytest
 from narrowcast._plan.drawing import FORMATS
+from narrowcast._plan.text import listing
 from narrowcast.errors import InvalidArgumentError
-from narrowcast.plan import Program, codec
+from narrowcast.plan import Program, channel, codec
 
 
 def two_shot(ranks: int) -> Program:
@@ -110,3 +111,14 @@ def test_a_saved_plan_is_the_json_form(tmp_path):
     p.save(tmp_path / "plan.json")
     assert json.loads((tmp_path / "plan.json").read_text()) == json.loads(p.json()) == p.model.to_dict()
     assert repr(p) == '<all_reduce "two-shot" of 2 ranks, 2 chunks in a piece: 6 steps>'
+
+
+def test_rings_between_the_same_ranks_have_the_numbers_that_reports_have():
+    p = Program("broadcast", 2, chunks=2)
+    p.ranks[0].output[:] = p.ranks[0].input
+    p.ranks[1].output[0] = p.ranks[0].input[0]
+    with channel("other"):
+        p.ranks[1].output[1] = p.ranks[0].input[1]
+    shown = "\n".join(listing(p.model, [0]))
+    assert "to rank 1 (ring 0)" in shown
+    assert "to rank 1 (ring 1)" in shown
