@@ -46,7 +46,9 @@ def bench(
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
-    """Measure a plan and the built-in way, in the same processes and in turns.
+    """Measure a plan against the built-in way.
+
+    Both run in the same processes, in turns.
 
     Exit status: 1 if a result is wrong or the plan is not proved.
     """

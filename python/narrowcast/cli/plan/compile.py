@@ -34,9 +34,10 @@ def compile_plan(
     depth: DepthOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compile the GPU kernels of a plan into the folder where communicators look for them. Needs no GPU.
+    """Compile the GPU kernels of a plan ahead of time.
 
-    Only plans that are proved are compiled.
+    They are kept in the folder where communicators look for them. Needs no GPU. Only plans that are proved are
+    compiled.
     """
     numbers = value_type(dtype).number, reduction_number(op)
     plan = proved_plan_of(source, ranks, depth)[0]

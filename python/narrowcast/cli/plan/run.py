@@ -39,7 +39,7 @@ def run(
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
-    """Run a plan on the CPUs or the GPUs of this machine, and check its results.
+    """Run a plan on CPUs or GPUs and check its results.
 
     Times are those of the fastest call, until the host sees its end. Exit status: 1 if a result is wrong or the plan
     is not proved.

@@ -47,7 +47,10 @@ def simulate(
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
-    """Predict how long a plan takes on a described machine, which need not exist."""
+    """Predict how long a plan takes on a machine.
+
+    The machine is described by a file and need not exist.
+    """
     sizes = [nbytes for texts in size or _SIZES for nbytes in parse_sizes(texts)]
     if output is not None:
         if len(sizes) != 1 or size is None:
