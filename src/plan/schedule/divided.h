@@ -7,7 +7,7 @@
 
 #include "plan/ir.h"
 #include "plan/schedule/counts.h"
-#include "plan/schedule/list.h"
+#include "plan/schedule/step_graph.h"
 #include "plan/schedule/symmetry.h"
 
 namespace narrowcast::plan::schedule {

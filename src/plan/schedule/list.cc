@@ -1,45 +1,26 @@
 #include "plan/schedule/list.h"
 
 #include <algorithm>
-#include <cmath>
+#include <compare>
 #include <limits>
-#include <ranges>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "plan/simulate/agenda.h"
-#include "plan/simulate/batches.h"
-#include "plan/simulate/kernel.h"
-#include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
 #include "plan/simulate/sharing.h"
 
 namespace narrowcast::plan::schedule {
-
-struct StepGraph::Model {
-  Model(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation)
-      : options(simulation),
-        programs(plan, machine, options, simulate::batches_of(plan, machine, options)),
-        launch_us(simulate::launch_us_of(plan, machine)) {}
-
-  const simulate::Options options;
-  const simulate::Programs programs;
-  const double launch_us;
-};
-
 namespace {
-
-constexpr double rounding = 1e-9;
 
 constexpr uint32_t no_group = std::numeric_limits<uint32_t>::max();
 
 // Simulates the steps, and decides at every event which of them begin.
 class ListScheduler {
  public:
-  ListScheduler(const std::vector<Node>& nodes, const simulate::Programs& programs,
-                const std::vector<std::vector<uint32_t>>& first, const StepGraph::Rules& rules, uint32_t replicas,
-                double launch_us, double interval_us)
+  ListScheduler(const std::vector<Node>& nodes, const std::vector<std::vector<uint32_t>>& first,
+                const simulate::Programs& programs, const StepGraph::Rules& rules, uint32_t replicas, double launch_us,
+                double interval_us)
       : nodes_(nodes),
         programs_(programs),
         rules_(rules),
@@ -93,15 +74,19 @@ class ListScheduler {
 
  private:
   using Phase = simulate::Phase;
-  struct State {          // of a node
-    uint32_t before = 0;  // steps for which it still waits
-    double possible = 0;  // when it can begin at the earliest
+  struct State {                // of a node
+    uint32_t before = 0;        // steps for which it still waits
+    double earliest_begin = 0;  // that the others allow
   };
   struct GroupOfSteps {
     double load_us = 0;
     uint32_t steps = 0;
   };
-  using Key = std::tuple<int64_t, uint32_t, uint32_t, uint32_t>;
+  struct Key {         // of a step that could begin: the least one comes first
+    int64_t priority;  // by Rules::priority
+    uint32_t turn, distance, index;
+    auto operator<=>(const Key&) const = default;
+  };
   struct Worker {  // a merged group
     bool is_free = true;
     double load_us = 0;   // of all steps of the groups that it has
@@ -188,8 +173,8 @@ class ListScheduler {
     run.phase = Phase::starting;
     for (const auto& [later, delay] : node.after) {
       State& state = states_[later];
-      state.possible = std::max(state.possible, now + delay);
-      if (--state.before == 0) events_.set(state.possible, nodes_[later].program);
+      state.earliest_begin = std::max(state.earliest_begin, now + delay);
+      if (--state.before == 0) events_.set(state.earliest_begin, nodes_[later].program);
     }
   }
 
@@ -211,7 +196,7 @@ class ListScheduler {
   // Begins steps until no free merged group has one that could begin. If several transfers share a link, each takes
   // longer and keeps its group busy. So steps that need no full link come first, whatever their priority.
   void begin_steps(uint32_t rank, double now) {
-    const auto spares_links = [&](const Key& key) { return !needs_full_link(nodes_[std::get<3>(key)]); };
+    const auto spares_links = [&](const Key& key) { return !needs_full_link(nodes_[key.index]); };
     while (rules_.full_link > 0 && begin_first(rank, now, spares_links)) {
     }
     while (begin_first(rank, now, [](const Key&) { return true; })) {
@@ -238,14 +223,14 @@ class ListScheduler {
     }
     if (least == nullptr) return false;
     if (has_earlier(unassigned_[rank])) {
-      const Node& node = nodes_[std::get<3>(*first)];
+      const Node& node = nodes_[first->index];
       least->load_us += groups_[rank][node.group].load_us;
       result_.assignments[rank][node.group] = static_cast<uint32_t>(least - workers_[rank].data());
       first = least->ready.insert(unassigned_[rank].extract(first)).position;
       chosen = least;
     }
     if (chosen == nullptr) return false;
-    begin_step(std::get<3>(*first), now);
+    begin_step(first->index, now);
     chosen->ready.erase(first);
     chosen->is_free = false;
     return true;
@@ -280,135 +265,11 @@ class ListScheduler {
 
 }  // namespace
 
-StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation,
-                     uint32_t replicas)
-    : model_(std::make_shared<Model>(plan, machine, simulation)), replicas_(replicas) {
-  const simulate::Programs& programs = model_->programs;
-  for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    first_.emplace_back();
-    if (programs.rank_for(rank) != rank) continue;
-    for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
-      first_[rank].push_back(static_cast<uint32_t>(nodes_.size()));
-      const std::vector<Step>& steps = plan.ranks[rank].groups[group].steps;
-      for (uint32_t step = 0; step < steps.size(); ++step) {
-        Node& node = nodes_.emplace_back();
-        std::tie(node.rank, node.group, node.step) = std::tuple(rank, group, step);
-        node.program = programs.program_of()[rank][group];
-        const simulate::Task& task = programs.all[node.program].tasks[step];
-        const auto longest = [&](const std::vector<simulate::Load>& loads) {
-          double microseconds = 0;
-          for (const simulate::Load& load : loads)
-            microseconds = std::max(microseconds, load.times * load.amount / programs.capacities[load.resource]);
-          return microseconds;
-        };
-        node.fixed_us = task.fixed_us;
-        node.alone_us = node.duration = longest(task.work) + longest(task.transfer) + node.fixed_us;
-      }
-    }
-  }
-  add_order(plan, programs);
-  set_tails();
-  held_us_.resize(first_.size());
-  for (const Node& node : nodes_) {
-    held_us_[node.rank] += node.alone_us;
-    longest_us_ = std::max(longest_us_, node.tail);
-  }
-  set_turns(plan);
-}
-
-void StepGraph::add_order(const Plan& plan, const simulate::Programs& programs) {
-  std::vector<std::vector<uint32_t>> sends(plan.channels.size()), receives(plan.channels.size());
-  for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    Node& node = nodes_[i];
-    const Step& step = plan.ranks[node.rank].groups[node.group].steps[node.step];
-    if (node.step != 0) order(i - 1, i, 0);
-    for (const StepId& id : step.after) order(first_[node.rank][id.group] + id.step, i, 0);
-    for (const Operand& operand : step.to)
-      if (operand.place == Place::message) {
-        sends[programs.channel_for(operand.channel)].push_back(i);
-        const auto ranks = static_cast<uint32_t>(plan.ranks.size());
-        const auto peer = static_cast<uint32_t>(plan.channels[operand.channel].to);
-        node.distance = (peer + ranks - node.rank) % ranks;
-      }
-    for (const Operand& operand : step.from)
-      if (operand.place == Place::message) receives[programs.channel_for(operand.channel)].push_back(i);
-  }
-  for (uint32_t channel = 0; channel < plan.channels.size(); ++channel) {
-    const size_t messages = sends[channel].size(), depth = plan.channels[channel].depth;
-    for (size_t i = 0; i < messages; ++i) {
-      order(sends[channel][i], receives[channel][i], programs.latencies[channel]);
-      if (i + depth < messages) order(receives[channel][i], sends[channel][i + depth], 0);
-    }
-  }
-}
-
-void StepGraph::set_durations(const std::vector<double>& durations) {
-  for (uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i].duration = durations[i];
-  set_tails();
-}
-
-double StepGraph::least_us(const std::vector<uint32_t>& groups) const {
-  double least = longest_us_;
-  for (size_t rank = 0; rank < held_us_.size(); ++rank)
-    least = std::max(least, held_us_[rank] / std::max(1u, groups[rank]));
-  return least;
-}
-
-uint32_t StepGraph::least_groups(uint32_t rank, double microseconds) const {
-  return static_cast<uint32_t>(std::ceil(held_us_[rank] / microseconds * (1 - rounding)));
-}
-
-std::vector<uint32_t> StepGraph::sorted() const {
-  std::vector<uint32_t> before, result;
-  for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    before.push_back(nodes_[i].before);
-    if (before[i] == 0) result.push_back(i);
-  }
-  for (size_t next = 0; next < result.size(); ++next)
-    for (const auto& [later, delay] : nodes_[result[next]].after)
-      if (--before[later] == 0) result.push_back(later);
-  return result;
-}
-
-void StepGraph::set_tails() {
-  for (uint32_t i : std::views::reverse(sorted())) {
-    Node& node = nodes_[i];
-    node.tail = 0;
-    for (const auto& [later, delay] : node.after) node.tail = std::max(node.tail, delay + nodes_[later].tail);
-    node.tail += node.duration;
-  }
-}
-
-// The last steps of a rank take turns in the order of their chunks, beginning with the rank's own share of these, so
-// that the ranks do not all need the same peer first.
-void StepGraph::set_turns(const Plan& plan) {
-  const auto chunk_of = [&](const Node& node) {
-    const Step& step = plan.ranks[node.rank].groups[node.group].steps[node.step];
-    const auto local = std::ranges::find(step.to, Place::local, &Operand::place);
-    return local == step.to.end() ? 0 : local->chunk;
-  };
-  uint32_t chunks = 1;
-  for (const Node& node : nodes_)
-    if (node.after.empty()) chunks = std::max(chunks, chunk_of(node) + 1);
-  for (uint32_t i : std::views::reverse(sorted())) {
-    Node& node = nodes_[i];
-    if (node.after.empty()) {
-      const auto own = static_cast<uint32_t>(uint64_t{chunks} * node.rank / plan.ranks.size());
-      node.chunk = chunk_of(node);
-      node.turn = (node.chunk + chunks - own) % chunks;
-      continue;
-    }
-    node.chunk = node.turn = std::numeric_limits<uint32_t>::max();
-    for (const auto& [later, delay] : node.after) {
-      node.chunk = std::min(node.chunk, nodes_[later].chunk);
-      node.turn = std::min(node.turn, nodes_[later].turn);
-    }
-  }
-}
-
-StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, const Rules& rules) const {
-  const double interval_us = rules.interval * least_us(groups) / replicas_;
-  return ListScheduler(nodes_, model_->programs, first_, rules, replicas_, model_->launch_us, interval_us).run(groups);
+StepGraph::Schedule schedule_list(const std::vector<Node>& nodes, const std::vector<std::vector<uint32_t>>& first,
+                                  const simulate::Programs& programs, const std::vector<uint32_t>& groups,
+                                  const StepGraph::Rules& rules, uint32_t replicas, double launch_us,
+                                  double interval_us) {
+  return ListScheduler(nodes, first, programs, rules, replicas, launch_us, interval_us).run(groups);
 }
 
 }  // namespace narrowcast::plan::schedule

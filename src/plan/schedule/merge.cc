@@ -15,16 +15,17 @@ bool can_merge(const Plan& plan, const Group& group) {
          });
 }
 
+// In which a group is busy.
 struct Window {
   double begin, end;
 };
 
-// The time in which both are busy. Both are sorted and free of overlaps.
+// The time in which both are busy. The windows of each are sorted and do not overlap.
 double overlap(const std::vector<Window>& a, const std::vector<Window>& b) {
   double total = 0;
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     total += std::max(0.0, std::min(a[i].end, b[j].end) - std::max(a[i].begin, b[j].begin));
-    a[i].end < b[j].end ? ++i : ++j;
+    ++(a[i].end < b[j].end ? i : j);
   }
   return total;
 }
@@ -51,7 +52,8 @@ void add(const std::vector<Window>& added, std::vector<Window>* windows) {
 
 double first_begin(const GroupTimes& group) { return group.begin.empty() ? 0 : group.begin.front(); }
 
-// Numbers the groups that cannot merge, and lists the others.
+// An assignment under construction. Groups that cannot merge have the first numbers; the others, in `order`, are to be
+// placed in bins, which have the numbers after these.
 struct Numbering {
   explicit Numbering(const std::vector<GroupTimes>& groups) : assignment(groups.size()) {
     for (uint32_t i = 0; i < groups.size(); ++i) {
@@ -64,8 +66,8 @@ struct Numbering {
   void place(uint32_t group, size_t bin) { assignment[group] = fixed + static_cast<uint32_t>(bin); }
 
   Assignment assignment;
-  uint32_t fixed = 0;           // groups that cannot merge
-  std::vector<uint32_t> order;  // the groups that can
+  uint32_t fixed = 0;           // number of groups that cannot merge
+  std::vector<uint32_t> order;  // the groups that can, for callers to sort
 };
 
 // Where each old step of a rank is: its merged group, and its place there.
@@ -155,7 +157,7 @@ Assignment assign_apart(const std::vector<GroupTimes>& groups) {
   return numbering.assignment;
 }
 
-Assignment assign(const std::vector<GroupTimes>& groups, uint32_t merged) {
+Assignment assign_evenly(const std::vector<GroupTimes>& groups, uint32_t merged) {
   Numbering numbering(groups);
   std::ranges::sort(numbering.order, {}, [&](uint32_t i) { return std::pair(-groups[i].busy_us, i); });
   struct Bin {

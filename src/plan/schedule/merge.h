@@ -24,13 +24,13 @@ PlanTimes times_of(const Plan& plan, const simulate::Prediction& prediction);
 // For a rank: the number of the merged group of each group. Groups that cannot merge have one of their own.
 using Assignment = std::vector<uint32_t>;
 
-// Assigns groups of a rank that are never busy at the same time to the same merged group, first fit in the order of
-// their first steps: the greedy colouring of intervals.
+// Assigns groups of a rank to the same merged group only if they are never busy at the same time. Each group, in the
+// order of their first steps, gets the first merged group that allows it: greedy interval colouring.
 Assignment assign_apart(const std::vector<GroupTimes>& groups);
 
 // Assigns the groups of a rank to at most `merged` groups, if so few are possible, so that those that are busy together
 // are apart and the loads are even.
-Assignment assign(const std::vector<GroupTimes>& groups, uint32_t merged);
+Assignment assign_evenly(const std::vector<GroupTimes>& groups, uint32_t merged);
 
 // The plan with the groups of every rank merged. Ranks with empty assignments get no groups.
 Plan merge(const Plan& plan, const PlanTimes& times, const std::vector<Assignment>& assignments);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "plan/schedule/list.h"
 #include "plan/schedule/merge.h"
+#include "plan/schedule/step_graph.h"
 
 namespace narrowcast::plan::schedule {
 namespace {

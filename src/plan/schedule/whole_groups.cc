@@ -21,7 +21,7 @@ Plan merged(const Plan& plan, const PlanTimes& times, AssignRank assign_rank) {
 }
 
 Plan merged_into(const Plan& plan, const PlanTimes& times, uint32_t groups) {
-  return merged(plan, times, [&](const std::vector<GroupTimes>& rank) { return assign(rank, groups); });
+  return merged(plan, times, [&](const std::vector<GroupTimes>& rank) { return assign_evenly(rank, groups); });
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "plan/schedule/list.h"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "plan/lower/lower.h"
 #include "plan/schedule/divided.h"
 #include "plan/schedule/split.h"
+#include "plan/schedule/step_graph.h"
 #include "schedules.h"
 
 namespace narrowcast::plan::schedule {
