@@ -20,18 +20,31 @@ _Json = dict[str, Any]
 _T = TypeVar("_T")
 
 _MAX_OPERANDS = 8  # of an operation, besides src and dst
+# By names of the current schema: names in the earlier one.
 _CTYPES = {"memory": "sm", "port": "proxy", "switch": "nvls"}
 _LOCAL = {"copy": "copy", "cpkt": "tpkt", "upkt": "cpkt"}
 _CONTROL = {"signal": ("signal", "o"), "wait": ("wait", "i"), "flush": ("flush", "o")}
-_CONTROL |= {f"rlx{name}": _CONTROL[name] for name in ("signal", "wait")}  # ordinary ones do more
-# The operation without and with sends, where the operands besides src are, and what sends the result to further places.
+# The earlier schema has no relaxed ones. Ordinary ones also order memory, so they can stand for these.
+_CONTROL |= {f"rlx{name}": _CONTROL[name] for name in ("signal", "wait")}
+
+
+class _Reduction(NamedTuple):
+    plain: str
+    sending: str  #: that also sends its result to operands of one buffer
+    reads_peers: bool  #: whether the sources besides src are on other ranks
+    put: str  #: sends the result to operands of further buffers
+
+
+_REDUCE = _Reduction("re", "rs", False, "put")
+_READ_REDUCE = _Reduction("rrc", "rrcs", True, "put")
+_REDUCE_PACKETS = _Reduction("rpkt", "rspkt", False, "ppkt")
 _REDUCTIONS = {
-    "re": ("re", "rs", "here", "put"),
-    "res": ("re", "rs", "here", "put"),
-    "rre": ("rrc", "rrcs", "far", "put"),
-    "rres": ("rrc", "rrcs", "far", "put"),
-    "repkt": ("rpkt", "rspkt", "here", "ppkt"),
-    "respkt": ("rpkt", "rspkt", "here", "ppkt"),
+    "re": _REDUCE,
+    "res": _REDUCE,
+    "rre": _READ_REDUCE,
+    "rres": _READ_REDUCE,
+    "repkt": _REDUCE_PACKETS,
+    "respkt": _REDUCE_PACKETS,
 }
 
 
@@ -57,7 +70,8 @@ class _Op:
     """An operation whose channels have no numbers yet."""
 
     fields: _Json
-    side: dict[str, list[tuple[Link, int]]] = field(default_factory=dict)  #: i or o: channels, and chunks behind them
+    accesses: dict[str, list[tuple[Link, int]]] = field(default_factory=dict)  #: i, o: channels, and chunks behind them
+    switches: tuple[int, ...] = ()  #: those of src and dst, among the switches of the rank
 
 
 def earlier_document(document: _Json) -> _Json:
@@ -99,6 +113,7 @@ class _Rank:
         raise UnsupportedError(f"{self.where}: {message}")
 
     def block(self, block: _Json) -> Iterator[_Op]:
+        """The operations of a thread block. Sets what the functions below need: what numbers mean in this block."""
         self.ids = {refs["channel_type"]: refs["channel_ids"] for refs in block["channels"]}
         self.buffers = {refs["access_channel_type"]: refs["remote_buffer_ids"] for refs in block["remote_buffer_refs"]}
         for index, op in enumerate(block["ops"]):
@@ -116,7 +131,7 @@ class _Rank:
             yield from self.control(op)
         elif name in _LOCAL:
             source, target = op["src_buff"][0], op["dst_buff"][0]
-            yield self.finished(_LOCAL[name], op, _ends(self.here(source), self.here(target)))
+            yield self.sized(_LOCAL[name], op, _ends(self.here(source), self.here(target)))
         elif name in ("put", "ppkt", "rppkt", "get"):
             yield from self.move(op)
         elif name in _REDUCTIONS:
@@ -126,17 +141,18 @@ class _Rank:
         else:
             self.refuse(f"MSCCL++ before 0.8 has no {name}")
 
-    def finished(self, name: str, op: _Json, fields: _Json, **side: list[_Far]) -> _Op:
-        """An operation with the size of another one. side: operands on other ranks."""
-        sizes = {operand["size"] for operand in (*op["src_buff"], *op["dst_buff"])}
-        assert len(sizes) == 1
-        found = _Op({"name": name, **fields, "ctype": "none", "cnt": sizes.pop()})
-        for letter, operands in side.items():
-            own = fields["local"]
-            found.side[letter] = [(self.link(far, own), far.chunk) for far in operands]
-            found.fields["ctype"] = _CTYPES[operands[0].kind]
-        del found.fields["local"]
-        return found
+    def sized(self, name: str, op: _Json, fields: _Json, own: str = "", **fars: list[_Far]) -> _Op:
+        """An operation with the size of `op`, which has one.
+
+        own: buffer of the rank between which and the buffers of `fars` the channels are.
+        fars: operands on other ranks, by "i" for those that are read and "o" for those that are written.
+        """
+        (size,) = {operand["size"] for operand in (*op["src_buff"], *op["dst_buff"])}
+        made = _Op({"name": name, **fields, "ctype": "none", "cnt": size})
+        for letter, operands in fars.items():
+            made.accesses[letter] = [(self.link(far, own), far.chunk) for far in operands]
+            made.fields["ctype"] = _CTYPES[operands[0].kind]
+        return made
 
     def link(self, far: _Far, own: str) -> Link:
         """The channel by which an operation accesses memory of another rank."""
@@ -174,48 +190,52 @@ class _Rank:
         for part in _runs(pairs, lambda pair: (pair[0].buffer, pair[1].buffer)):
             owns = [{"buff": own.buffer, "off": own.chunk} for own, _ in part]
             listed = {"dsts" if gets else "srcs": owns[:1] if name == "rppkt" else owns}
-            side = {"i" if gets else "o": [far for _, far in part]}
-            yield self.finished(name, op, {**listed, "local": part[0][0].buffer}, **side)
+            yield self.sized(name, op, listed, part[0][0].buffer, **{"i" if gets else "o": [far for _, far in part]})
 
     def reduce(self, op: _Json) -> Iterator[_Op]:
-        plain, sending, place, send = _REDUCTIONS[op["name"]]
-        first, stored = self.here(op["src_buff"][0]), self.here(op["dst_buff"][0])
+        """Reductions of parts of the sources, each into the result of the one before, and sends of the result.
+
+        The last reduction also sends to the first targets.
+        """
+        reduction = _REDUCTIONS[op["name"]]
+        src, dst = self.here(op["src_buff"][0]), self.here(op["dst_buff"][0])
+        targets = _runs([self.far(operand, op, 0) for operand in op["dst_buff"][1:]], lambda far: far.buffer)
+        sources: list[Any] = [
+            self.far(operand, op, 0) if reduction.reads_peers else self.here(operand) for operand in op["src_buff"][1:]
+        ]
+        parts = _runs(sources, lambda source: source.buffer)
+        # The first reduction would overwrite what later ones read.
         count = op["dst_buff"][0]["size"]
-        sends = _runs([self.far(operand, op, 0) for operand in op["dst_buff"][1:]], lambda far: far.buffer)
-        if place == "here":
-            parts: list[Any] = _runs([self.here(operand) for operand in op["src_buff"][1:]], lambda one: one.buffer)
-        else:
-            parts = _runs([self.far(operand, op, 0) for operand in op["src_buff"][1:]], lambda one: one.buffer)
-        if place == "here" and any(_overlap(one, stored, count) for part in parts[1:] for one in part):
+        if not reduction.reads_peers and any(_overlap(source, dst, count) for part in parts[1:] for source in part):
             self.refuse(f"an operation of MSCCL++ before 0.8 has {_MAX_OPERANDS} operands of one buffer at most")
         for number, part in enumerate(parts):
-            ends = sends[:1] if number == len(parts) - 1 else []
-            fields = _ends(stored if number else first, stored)
-            side = {"o": ends[0]} if ends else {}
-            if place == "here":
-                fields["srcs"] = [{"buff": own.buffer, "off": own.chunk} for own in part]
+            is_last = number == len(parts) - 1
+            fars = {"o": targets[0]} if is_last and targets else {}
+            name = reduction.sending if fars else reduction.plain
+            fields = _ends(dst if number else src, dst)
+            if reduction.reads_peers:
+                fars["i"] = part
             else:
-                side["i"] = part
-            yield self.finished(sending if ends else plain, op, fields, **side)
-        for part in sends[1:]:
-            owns = [{"buff": stored.buffer, "off": stored.chunk}] * len(part)
-            yield self.finished(send, op, {"srcs": owns, "local": stored.buffer}, o=part)
+                fields["srcs"] = [{"buff": source.buffer, "off": source.chunk} for source in part]
+            yield self.sized(name, op, fields, dst.buffer, **fars)
+        for part in targets[1:]:
+            owns = [{"buff": dst.buffer, "off": dst.chunk}] * len(part)
+            yield self.sized(reduction.put, op, {"srcs": owns}, dst.buffer, o=part)
 
     def switched(self, op: _Json) -> _Op:
         source, target = op["src_buff"][0], op["dst_buff"][0]
-        numbers = [self.ids["switch"][operand["switch_channel_id"]] for operand in (source, target)]
-        buffers = [self.switches[number][0] for number in numbers]
-        fields = _ends(_Here(buffers[0], source["index"]), _Here(buffers[1], target["index"]))
-        found = self.finished("glres", op, fields)
-        found.fields["ctype"] = "nvls"
-        found.fields["switches"] = numbers
-        return found
+        switches = tuple(self.ids["switch"][operand["switch_channel_id"]] for operand in (source, target))
+        buffers = [self.switches[switch][0] for switch in switches]
+        made = self.sized("glres", op, _ends(_Here(buffers[0], source["index"]), _Here(buffers[1], target["index"])))
+        made.fields["ctype"] = _CTYPES["switch"]
+        made.switches = switches
+        return made
 
     def document(self, numbered: Callable[[Link], tuple[Key, int]]) -> _Json:
         switches = [
             {
                 "buff": buffer,
-                "type": "nvls",
+                "type": _CTYPES["switch"],
                 "rankGroups": [{"size": group["size"], "ranks": group["ranks"]} for group in groups],
             }
             for buffer, groups in self.switches
@@ -231,32 +251,30 @@ class _Rank:
         }
 
     def block_document(self, number: int, ops: list[_Op], numbered: Callable[[Link], tuple[Key, int]]) -> _Json:
-        known: dict[tuple[str, str, str], dict[int, int]] = {}  # type and buffers: position in the rank -> in the block
+        # By type and buffers of channels: their positions in the rank, and those in the block.
+        positions: dict[tuple[str, str, str], dict[int, int]] = {}
 
-        def position(kind: str, key: Key, found: int) -> int:
-            own = known.setdefault((_CTYPES[kind], *key), {})
-            return own.setdefault(found, len(own))
+        def position(kind: str, key: Key, of_rank: int) -> int:
+            own = positions.setdefault((_CTYPES[kind], *key), {})
+            return own.setdefault(of_rank, len(own))
 
         written: list[_Json] = []
         for op in ops:
             fields = dict(op.fields)
-            for letter, accesses in op.side.items():
+            for letter, accesses in op.accesses.items():
                 named = [(link.kind, *numbered(link), chunk) for link, chunk in accesses]
                 (key,) = {key for _, key, _, _ in named}
                 fields[f"{letter}_buff"] = key._asdict()
                 fields[f"{letter}_cids"] = [
-                    {"id": position(kind, key, found), "off": chunk} for kind, _, found, chunk in named
+                    {"id": position(kind, key, of_rank), "off": chunk} for kind, _, of_rank, chunk in named
                 ]
-            if "switches" in fields:
-                ids = []
-                for switch in fields.pop("switches"):
-                    buffer = self.switches[switch][0]
-                    same = [i for i, (other, _) in enumerate(self.switches) if other == buffer]
-                    ids.append({"id": position("switch", Key(buffer, buffer), same.index(switch))})
-                fields["i_cids"], fields["o_cids"] = ids[:1], ids[1:]
+            for letter, switch in zip("io", op.switches, strict=False):
+                buffer = self.switches[switch][0]
+                same = [i for i, (other, _) in enumerate(self.switches) if other == buffer]
+                fields[f"{letter}_cids"] = [{"id": position("switch", Key(buffer, buffer), same.index(switch))}]
             _append(written, fields)
         channels = [
-            {"src": src, "dst": dst, "ctype": ctype, "cids": list(own)} for (ctype, src, dst), own in known.items()
+            {"src": src, "dst": dst, "ctype": ctype, "cids": list(own)} for (ctype, src, dst), own in positions.items()
         ]
         return {"id": number, "ops": written, "channels": channels}
 
@@ -276,7 +294,7 @@ def _append(ops: list[_Json], op: _Json) -> None:
 
 def _ends(source: _Here, target: _Here) -> _Json:
     ends = {"src": 0, "srcbuff": source.buffer, "srcoff": source.chunk}
-    return {**ends, "dst": 0, "dstbuff": target.buffer, "dstoff": target.chunk, "local": target.buffer}
+    return {**ends, "dst": 0, "dstbuff": target.buffer, "dstoff": target.chunk}
 
 
 def _runs(values: list[_T], key: Callable[[_T], Any]) -> list[list[_T]]:
