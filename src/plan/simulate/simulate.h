@@ -27,7 +27,7 @@ struct Options {
   uint64_t piece_bytes = 0;     // of `count` values of the call
   double ratio = 1;             // wire bytes / raw bytes of encoded values
   uint32_t max_batches = 32;    // micro-batches; fewer if the parts of a chunk would become short
-  uint32_t workers = 8;         // how many micro-batches a group runs at a time
+  uint32_t workers = 8;         // micro-batches that a group runs at a time, at most, if values move in slots
   uint32_t ctas_per_group = 0;  // 0: the groups of a rank share the CTAs of the machine
   // Of long calls, only the first max_batches micro-batches are simulated, which are as long as those of kernels. The
   // others take as long as the second half of these does. Otherwise, or if max_batches is 1, micro-batches become
