@@ -93,7 +93,7 @@ def value_type(dtype: DType, *, moved: bool = False) -> ValueType:
     Raises ValueError for types that the library does not have, and TypeError for objects that describe no type.
     """
     if dtype.__hash__ is None:
-        raise TypeError(f"{dtype!r} is not a value type: it is a {type(dtype).__name__}")
+        raise TypeError(f"{dtype!r} is not a value type: it is of type {type(dtype).__name__}")
     return _value_type(dtype, moved)
 
 
@@ -123,7 +123,7 @@ def _name_of(dtype: Any) -> str:
     else:
         described = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "dtype", None)  # JAX's types have it
     if not isinstance(described, np.dtype):
-        raise TypeError(f"{dtype!r} is not a value type: it is a {kind.__name__}")
+        raise TypeError(f"{dtype!r} is not a value type: it is of type {kind.__name__}")
     if not described.isnative:
         raise ValueError(f"{described!r} is not in the byte order of this machine")
     # In ml_dtypes "float8_e4m3" is the type with infinities. Here it is e4m3fn.

@@ -203,7 +203,7 @@ def test_a_batch_has_the_frames_and_values_of_single_calls(threads):
 
 def test_errors_of_a_batch_name_the_array():
     arrays = [np.ones(1000, np.float32) for _ in range(4)]
-    with pytest.raises(TypeError, match=r"arrays\[2\] is a str, not an array"):
+    with pytest.raises(TypeError, match=r"arrays\[2\] is of type str, not an array"):
         narrowcast.encode_batch([*arrays[:2], "text"])
     with pytest.raises(TypeError, match=r"threads is 1\.5, not an integer"):
         narrowcast.encode_batch(arrays, threads=1.5)

@@ -28,6 +28,6 @@ def stream_handle(stream: Any, name: str = "stream") -> int:
         if value is not None:
             return int(value)
     raise TypeError(
-        f"{name} is a {type(stream).__name__}, not a stream: "
+        f"{name} is of type {type(stream).__name__}, not a stream: "
         "pass an integer, a torch or CuPy stream, or an object with __cuda_stream__"
     )

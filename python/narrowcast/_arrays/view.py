@@ -142,7 +142,7 @@ def _memory(array: Any, name: str, stream: Any) -> _Memory:
         buffer = memoryview(array)
     except TypeError:
         raise TypeError(
-            f"{name} is a {type(array).__name__}, not an array: "
+            f"{name} is of type {type(array).__name__}, not an array: "
             "it supports neither DLPack, __cuda_array_interface__ nor the buffer protocol"
         ) from None
     except (BufferError, ValueError) as error:

@@ -350,7 +350,7 @@ class Calls(OfThisProcess, abc.ABC):
             handle = None
         else:
             if not isinstance(stream, Stream):
-                raise TypeError(f"stream is a {type(stream).__name__}, not a narrowcast.Stream")
+                raise TypeError(f"stream is of type {type(stream).__name__}, not a narrowcast.Stream")
             host_stream, handle = stream, stream.handle
 
         def call() -> None:

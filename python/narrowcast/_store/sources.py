@@ -62,7 +62,9 @@ def source_of(source: Any, dtype: DType | None, tensor: str | None) -> Source:
         return _from_array(source, dtype)
     if isinstance(source, Iterable):
         return _from_blocks(iter(source), dtype)
-    raise TypeError(f"source is a {type(source).__name__}: neither an array, nor a path, nor an iterable of blocks")
+    raise TypeError(
+        f"source is of type {type(source).__name__}: neither an array, nor a path, nor an iterable of blocks"
+    )
 
 
 def _from_array(array: Any, dtype: DType | None) -> Source:

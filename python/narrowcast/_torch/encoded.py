@@ -246,7 +246,7 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
 def reject_special(name: str, tensor: torch.Tensor) -> None:
     """Raises TypeError or ValueError for tensors that are more than values in memory, or less."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        raise TypeError(f"{name} is a {type(tensor).__name__}: only plain tensors can be encoded")
+        raise TypeError(f"{name} is of type {type(tensor).__name__}: only plain tensors can be encoded")
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise TypeError(f"{name} has layout {tensor.layout} and type {tensor.dtype}: only dense tensors can be encoded")
     if tensor.device.type == "meta":

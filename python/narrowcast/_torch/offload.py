@@ -52,7 +52,7 @@ def offload(
     Raises ValueError if the module is offloaded already, and TypeError if it is not a module.
     """
     if not isinstance(module, nn.Module):
-        raise TypeError(f"module is a {type(module).__name__}, not a torch.nn.Module")
+        raise TypeError(f"module is of type {type(module).__name__}, not a torch.nn.Module")
     supported_codec(codec)
     if prefetch < 0 or min_bytes < 0:
         raise ValueError(f"prefetch is {prefetch} and min_bytes is {min_bytes}: both must be at least 0")

@@ -189,7 +189,7 @@ def test_bytes_are_uint8_unless_a_type_is_given():
 @pytest.mark.parametrize(
     ("array", "options", "error", "message"),
     [
-        (3, {}, TypeError, "values is a int, not an array"),
+        (3, {}, TypeError, "values is of type int, not an array"),
         (np.zeros(4, np.uint16), {}, TypeError, "values holds uint16, which is not a value type"),
         (np.zeros(4, ">f4"), {}, TypeError, "not a value type"),
         (np.zeros(4, object), {}, TypeError, "not a value type"),

@@ -242,7 +242,7 @@ def test_a_single_rank_works_and_may_close_twice():
     comm.close()
     with (
         narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as again,
-        pytest.raises(TypeError, match=r"stream is a int, not a narrowcast\.Stream"),
+        pytest.raises(TypeError, match=r"stream is of type int, not a narrowcast\.Stream"),
     ):
         again.all_reduce(values, stream=0)
     stream = narrowcast.Stream()

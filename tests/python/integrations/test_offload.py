@@ -171,7 +171,7 @@ def test_a_damaged_frame_is_found():
     [
         ({"w": torch.eye(3).to_sparse()}, {}, TypeError, "w has layout torch.sparse_coo"),
         ({"w": torch.ones(3, device="meta")}, {}, ValueError, "w is on the meta device"),
-        ({"w": 3}, {}, TypeError, "w is a int"),
+        ({"w": 3}, {}, TypeError, "w is of type int"),
         ({"w": torch.ones(3)}, {"codec": "zip"}, ValueError, "zip"),
         ({"w": torch.ones(3)}, {"device": "meta"}, ValueError, "only cpu and cuda"),
     ],
