@@ -27,7 +27,7 @@ Plan plan_of(const char* name, uint32_t instances) {
 
 const simulate::Options simulated{.piece_bytes = 100'000'000, .max_batches = 1, .ctas_per_group = 1};
 
-Divided divided(const Plan& plan, const simulate::Machine& machine, uint32_t replicas) {
+Divided parts_of(const Plan& plan, const simulate::Machine& machine, uint32_t replicas) {
   simulate::Options options = simulated;
   options.records_timeline = true;
   simulate::Prediction prediction;
@@ -42,7 +42,7 @@ TEST_CASE("list schedules take exactly as long as the simulation of their plans"
   const simulate::Machine machine = test_machine();
   for (const char* name : {"tree", "ring", "all_pairs"}) {
     const Plan plan = plan_of(name, replicas);
-    const Divided parts = divided(plan, machine, replicas);
+    const Divided parts = parts_of(plan, machine, replicas);
     if (parts.is_symmetric()) continue;  // ranks are exactly alike only in the simulation of one of them
     for (const Priority priority :
          {Priority::longest_path, Priority::shortest_path, Priority::earliest_chunk, Priority::staggered})
@@ -79,7 +79,7 @@ TEST_CASE("a step that would share a full link lets others begin first") {
      {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]}]}]}]})",
                      &plan) == NCAST_OK);
   const simulate::Machine machine = test_machine();
-  const Divided parts = divided(plan, machine, 1);
+  const Divided parts = parts_of(plan, machine, 1);
   const auto busy_us = [&](double full_link) {
     const StepGraph::Schedule schedule =
         parts.graph().schedule({2, 2}, {.priority = Priority::longest_path, .full_link = full_link});
