@@ -18,9 +18,8 @@ struct Options {
 Report verify(const Plan& plan, const Options& options = {});
 
 // Verifies plans whose calls follow each other on the same communicator, in this order and then from the first again,
-// so all have as many ranks.
-// They share the scratch memory, but not rings or semaphores. The report is about the first plan that is not proved, or
-// else about all of them: the maximum of depths and roundings.
+// so all have as many ranks. They share the scratch memory, but not rings or semaphores. The report is about the first
+// plan that is not proved, or else about all of them: the maximum of depths and roundings.
 Report verify(std::span<const Plan* const> plans, const Options& options = {});
 
 }  // namespace narrowcast::plan::verify

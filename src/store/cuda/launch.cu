@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "device/early_launch.cuh"
+#include "store/cuda/kernel_choice.h"
 #include "store/cuda/launch.h"
 
 namespace narrowcast::store::cuda {
@@ -36,14 +37,7 @@ cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arg
   const auto& functions = arguments.selection.cached.slots != nullptr ? kernel.cached : kernel.uncached;
   const RowFormat& format = arguments.format;
   const bool has_stages = format.has_zeros != 0 || format.has_trim != 0;
-  const void* const fixed = has_stages              ? nullptr
-                            : shape.tile_lanes == 2 ? functions.for_twos
-                            : shape.tile_lanes == 8 ? functions.for_eights
-                                                    : nullptr;
-  const void* const function = shape.team_warps != 1      ? functions.for_teams
-                               : shape.has_lane_rows != 0 ? functions.for_lanes
-                               : fixed != nullptr         ? fixed
-                                                          : functions.for_warps;
+  const void* const function = function_for(functions, shape, has_stages);
   return device::launch(function, ctas, shape.warps, cta_bytes(shape), stream, false, arguments);
 }
 

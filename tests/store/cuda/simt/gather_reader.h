@@ -14,6 +14,7 @@
 #include "executor/cuda/generated/simt/machine.h"
 #include "store/cuda/gather.cuh"
 #include "store/cuda/gather_table.h"
+#include "store/cuda/kernel_choice.h"
 #include "store/cuda/order_arguments.h"
 #include "store/cuda/slice_chunk.h"
 #include "store/cuda/window_row.cuh"
@@ -25,7 +26,7 @@ using Kernel = std::function<void(const GatherArguments&)>;
 struct CacheVariants {
   Kernel uncached, cached;
 
-  bool exist() const { return uncached != nullptr; }
+  explicit operator bool() const { return uncached != nullptr; }
 };
 template <typename Coder>
 CacheVariants variants_of() {
@@ -77,8 +78,8 @@ class Reader {
     input.is_coded = codec.staged_bytes != 0;
     input.has_only_map = codec.has_only_map;
     input.staged_bytes = codec.staged_bytes;
-    input.has_teams = codec.kernels.for_teams.exist() && codec.format.has_zeros == 0;
-    input.has_lanes = codec.kernels.for_lanes.exist() && codec.format.has_zeros == 0 && codec.format.has_trim == 0;
+    input.has_teams = codec.kernels.for_teams && codec.format.has_zeros == 0;
+    input.has_lanes = codec.kernels.for_lanes && codec.format.has_zeros == 0 && codec.format.has_trim == 0;
     input.slot_bytes = table.slot_bytes();
     input.slot_alignment = table.stride == 0 ? table.unit : table.stride;
     input.far_bytes = static_cast<uint32_t>(table.entry_stride);
@@ -288,15 +289,7 @@ class Reader {
     const GatherShape& shape = arguments_.shape;
     const uint32_t teams = std::min(shape.warps / shape.team_warps, 2u);
     const bool has_stages = codec_.format.has_zeros != 0 || codec_.format.has_trim != 0;
-    const CacheVariants none = {};
-    const CacheVariants& fixed = has_stages              ? none
-                                 : shape.tile_lanes == 2 ? codec_.kernels.for_twos
-                                 : shape.tile_lanes == 8 ? codec_.kernels.for_eights
-                                                         : none;
-    const CacheVariants& variants = shape.team_warps != 1      ? codec_.kernels.for_teams
-                                    : shape.has_lane_rows != 0 ? codec_.kernels.for_lanes
-                                    : fixed.exist()            ? fixed
-                                                               : codec_.kernels.for_warps;
+    const CacheVariants& variants = function_for(codec_.kernels, shape, has_stages);
     const Kernel& kernel = arguments_.selection.cached.slots != nullptr ? variants.cached : variants.uncached;
     machine.launch(2, teams * shape.team_warps, taken_bytes + teams * shape.team_bytes, [&] { kernel(arguments_); });
     if (call.writer) machine.launch(1, 1, 0, call.writer);
