@@ -13,34 +13,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gather_results import machine
+from graph_times import elsewhere, microseconds, warm_up
 
 KIB, MIB = 1 << 10, 1 << 20
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 SIZES = {"raw": (KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB), "window": (MIB, 4 * MIB, 16 * MIB)}
 MAX_BYTES = 16 * MIB
 SMS = 128
-CALLS, REPLAYS, TURNS = 20, 5, 8
-WARM_UP_SECONDS = 0.5
+REPLAYS, TURNS = 5, 8
 
 
 def measure(ranks: int) -> dict[str, dict[str, float]]:
     """Operation and codec -> bytes, counted as by nccl-tests -> microseconds of the slowest rank."""
     import narrowcast
     from narrowcast._bench import samples
-    from narrowcast._native.cuda_driver import DeviceBuffer, Event, Stream, on_device
-
-    def elsewhere() -> DeviceBuffer:
-        """Memory that what is allocated next cannot have."""
-        return DeviceBuffer(random.randrange(1, 65) * MIB)
+    from narrowcast._native.cuda_driver import DeviceBuffer, Stream, on_device
 
     found: dict[str, dict[str, float]] = {}
     with on_device(0):
@@ -52,7 +47,7 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
         sent = [DeviceBuffer(MAX_BYTES).write_tiled(values) for _ in comms]
         received = [DeviceBuffer(MAX_BYTES) for _ in comms]
 
-        def call(operation: str, codec: str, rank: int, whole_bytes: int) -> None:
+        def call(operation: str, codec: str, whole_bytes: int, rank: int) -> None:
             whole, part = (0, whole_bytes), (0, whole_bytes // ranks)
             options: dict[str, Any] = {"codec": codec, "dtype": "bfloat16", "stream": streams[rank]}
             if operation == "send":
@@ -65,42 +60,13 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
             target = received[rank].part(*(part if operation == "reduce_scatter" else whole))
             getattr(comms[rank], operation)(source, target, **options)
 
-        def graph_of(operation: str, codec: str, rank: int, whole_bytes: int) -> Any:
-            with streams[rank].capture() as graph:
-                for _ in range(CALLS):
-                    call(operation, codec, rank, whole_bytes)
-            return graph
-
-        def microseconds(operation: str, codec: str, size: int) -> float:
-            for rank in range(ranks):
-                call(operation, codec, rank, size)
-            for stream in streams:
-                stream.synchronize()
-            graphs = [graph_of(operation, codec, rank, size) for rank in range(ranks)]
-            slowest = []
-            for _ in range(REPLAYS):
-                events = [(Event(), Event()) for _ in comms]
-                for graph, stream, (begin, end) in zip(graphs, streams, events, strict=True):
-                    graph.launch(stream)  # absorbs the skew between the starts of the ranks
-                    begin.record(stream)
-                    graph.launch(stream)
-                    end.record(stream)
-                for stream in streams:
-                    stream.synchronize()
-                slowest.append(max(end.seconds_since(begin) for begin, end in events))
-            for graph in graphs:
-                graph.close()
-            return min(slowest) / CALLS * 1e6
-
-        # The GPU's clock may rise while it works, and the first calls that are measured would be slower than others.
-        first = time.monotonic()
-        while time.monotonic() < first + WARM_UP_SECONDS:
-            microseconds("all_reduce", "raw", KIB)
+        warm_up(streams, partial(call, "all_reduce", "raw", KIB))
         for codec, sizes in SIZES.items():
             for operation in OPERATIONS:
                 times = found.setdefault(f"{operation} {codec}", {})
                 for size in sizes:
-                    times[str(size)] = round(microseconds(operation, codec, size), 2)
+                    of_rank = partial(call, operation, codec, size)
+                    times[str(size)] = round(microseconds(streams, of_rank, REPLAYS), 2)
     return found
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import statistics
 import time
 from collections.abc import Callable
@@ -20,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graph_times import elsewhere, microseconds, warm_up
 from plan_forms import FORMS, document_of, groups_of, measured_op
 from plan_ranks import Ranks
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
-CALLS, REPLAYS, TURNS = 20, 4, 5
-WARM_UP_SECONDS = 0.5
+REPLAYS, TURNS = 4, 5
 MEASURED = ("two_shot", "one_shot", "all_gather")
 CODECS = ("raw", "window")
 
@@ -62,54 +61,13 @@ def ranks_with_path(ranks: int, path: str) -> Ranks:
         del os.environ["NARROWCAST_PATH"]
 
 
-def elsewhere() -> Any:
-    """Memory that what is allocated next cannot have."""
-    from narrowcast._native.cuda_driver import DeviceBuffer
-
-    return DeviceBuffer(random.randrange(1, 65) * MIB)
-
-
-def microseconds(group: Ranks, call: Callable[[int], None]) -> float:
-    """Of a call in a graph, on the slowest rank."""
-    from narrowcast._native.cuda_driver import Event
-
-    graphs = []
-    for rank in range(group.count):
-        call(rank)
-    group.synchronize()
-    for rank, stream in enumerate(group.streams):
-        with stream.capture() as graph:
-            for _ in range(CALLS):
-                call(rank)
-        graphs.append(graph)
-    slowest = []
-    for _ in range(REPLAYS):
-        events = [(Event(), Event()) for _ in graphs]
-        for graph, stream, (begin, end) in zip(graphs, group.streams, events, strict=True):
-            graph.launch(stream)
-            begin.record(stream)
-            graph.launch(stream)
-            end.record(stream)
-        group.synchronize()
-        slowest.append(max(end.seconds_since(begin) for begin, end in events))
-    for graph in graphs:
-        graph.close()
-    return min(slowest) / CALLS * 1e6
-
-
-def warm_up(group: Ranks, call: Callable[[int], None]) -> None:
-    """The GPU's clock may rise while it works, and the first calls that are measured would be slower than others."""
-    begin = time.monotonic()
-    while time.monotonic() < begin + WARM_UP_SECONDS:
-        microseconds(group, call)
-
-
 def medians(calls: dict[str, tuple[Ranks, Callable[[int], None]]]) -> dict[str, float]:
     """Microseconds of calls that take turns, the first one last in every second turn."""
     times: dict[str, list[float]] = {kind: [] for kind in calls}
     for turn in range(TURNS):
         for kind in list(calls) if turn % 2 == 0 else reversed(calls):
-            times[kind].append(microseconds(*calls[kind]))
+            group, call = calls[kind]
+            times[kind].append(microseconds(group.streams, call, REPLAYS))
     return {kind: round(statistics.median(of_kind), 3) for kind, of_kind in times.items()}
 
 
@@ -150,7 +108,7 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
 
         return of, call
 
-    warm_up(*call_of(group, "all_reduce", "raw", min(cells.sizes)))
+    warm_up(group.streams, call_of(group, "all_reduce", "raw", min(cells.sizes))[1])
     for name, codec in itertools.product(cells.plans, cells.codecs):
         document = document_of(name, ranks, codec)
         operation, in_place = document["operation"], document.get("in_place") == "yes"
