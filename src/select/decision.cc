@@ -4,6 +4,7 @@
 
 #include "channel/packet/packet_area.h"
 #include "codec/codec.h"
+#include "plan/steps.h"
 
 namespace narrowcast::select {
 namespace {
@@ -222,10 +223,7 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
   return costs;
 }
 
-const char* plan_between_processes(Operation operation) {
-  const bool has_plan = operation != Operation::all_to_all_v && !operation::is_point_to_point(operation);
-  return has_plan ? "all_pairs" : nullptr;
-}
+const char* plan_between_processes(Operation operation) { return plan::has_plans(operation) ? "all_pairs" : nullptr; }
 
 namespace {
 

@@ -7,21 +7,6 @@ namespace {
 
 constexpr uint32_t index(int rank) { return static_cast<uint32_t>(rank); }
 
-// The contributions of all ranks, in rank order: what this rank has itself, and messages of the others.
-std::vector<Operand> contributions(Writer* writer, int rank, const Operand& own) {
-  std::vector<Operand> list;
-  list.reserve(index(writer->ranks()));
-  for (int from = 0; from < writer->ranks(); ++from) {
-    list.push_back(from == rank ? own : writer->message(from, rank));
-  }
-  return list;
-}
-
-std::vector<Operand> with(Operand first, std::vector<Operand> others) {
-  others.insert(others.begin(), first);
-  return others;
-}
-
 void broadcast(Writer* writer, int root) {
   for (int rank = 0; rank < writer->ranks(); ++rank) {
     writer->group(rank);
@@ -38,7 +23,7 @@ void reduce(Writer* writer, int root) {
   for (int rank = 0; rank < writer->ranks(); ++rank) {
     writer->group(rank);
     if (rank == root)
-      writer->reduce(rank, contributions(writer, rank, input(0)), {output(0)});
+      writer->reduce(rank, writer->contributions(rank, input(0)), {output(0)});
     else
       writer->copy(rank, input(0), {writer->message(rank, root)});
   }
@@ -106,7 +91,7 @@ void reduce_scatter(Writer* writer) {
       writer->copy(rank, input(index(peer)), {writer->message(rank, peer)});
     }
     writer->group(rank);
-    writer->reduce(rank, contributions(writer, rank, input(index(rank))), {output(0)});
+    writer->reduce(rank, writer->contributions(rank, input(index(rank))), {output(0)});
   }
 }
 
@@ -118,7 +103,7 @@ void all_reduce(Writer* writer) {
     const uint32_t own = index(rank);
     writer->group(rank);
     for (const int peer : others) writer->copy(rank, input(index(peer)), {writer->message(rank, peer)});
-    writer->reduce(rank, contributions(writer, rank, input(own)),
+    writer->reduce(rank, writer->contributions(rank, input(own)),
                    with(writer->as_received(output(own)), writer->messages(rank, others)));
     for (const int peer : others) writer->copy(rank, writer->message(peer, rank), {output(index(peer))});
   }

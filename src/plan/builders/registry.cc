@@ -5,16 +5,13 @@
 
 #include "codec/codec.h"
 #include "plan/builders/builders.h"
+#include "plan/steps.h"
 #include "status/error.h"
 
 namespace narrowcast::plan::builders {
 namespace {
 
 constexpr uint32_t max_depth = 1 << 16;
-
-bool every(Operation operation) {
-  return !operation::is_point_to_point(operation) && operation != Operation::all_to_all_v;
-}
 
 template <Operation... operations>
 bool one_of(Operation operation) {
@@ -26,7 +23,7 @@ bool power_of_two(int ranks) { return std::has_single_bit(static_cast<unsigned>(
 
 constexpr bool in_rank_order = true, for_nodes = true;
 constexpr Row table[] = {
-    {"all_pairs", "every rank sends each value directly to the ranks that need it; reduces in rank order", every,
+    {"all_pairs", "every rank sends each value directly to the ranks that need it; reduces in rank order", has_plans,
      any_ranks, in_rank_order, !for_nodes, all_pairs},
     {"relay", "every other rank than the root sends on one piece, or combines it in rank order and sends the result",
      one_of<Operation::broadcast, Operation::reduce>, any_ranks, in_rank_order, !for_nodes, relay},
@@ -40,8 +37,8 @@ constexpr Row table[] = {
     {"tree", "a binomial tree whose root is the operation's, or rank 0",
      one_of<Operation::broadcast, Operation::reduce, Operation::gather, Operation::scatter, Operation::all_reduce>,
      any_ranks, !in_rank_order, !for_nodes, tree},
-    {"two_level", "values cross once between nodes, and are distributed, collected or combined within the nodes", every,
-     any_ranks, !in_rank_order, for_nodes, two_level},
+    {"two_level", "values cross once between nodes, and are distributed, collected or combined within the nodes",
+     has_plans, any_ranks, !in_rank_order, for_nodes, two_level},
     {"one_shot", "every rank stores packets in the memory of all ranks that need them; reduces in rank order",
      one_of<Operation::all_gather, Operation::all_to_all, Operation::reduce_scatter, Operation::all_reduce>, any_ranks,
      in_rank_order, !for_nodes, one_shot},

@@ -47,15 +47,8 @@ ncast_status relay_reduce(const Request& request, Plan* plan) {
       if (owners[chunk] != rank) writer.copy(rank, input(chunk), {writer.message(rank, owners[chunk])});
     for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
       if (owners[chunk] != rank) continue;
-      std::vector<Operand> contributions;
-      contributions.reserve(static_cast<size_t>(request.ranks));
-      for (int from = 0; from < request.ranks; ++from)
-        contributions.push_back(from == rank ? input(chunk) : writer.message(from, rank));
-      const Operand result = rank == root ? output(chunk) : writer.message(rank, root);
-      if (contributions.size() == 1)
-        writer.copy(rank, contributions[0], {result});
-      else
-        writer.reduce(rank, contributions, {result});
+      const std::vector<Operand> contributions = writer.contributions(rank, input(chunk));
+      writer.reduce(rank, contributions, {rank == root ? output(chunk) : writer.message(rank, root)});
     }
     for (uint32_t chunk = 0; chunk < chunks && rank == root; ++chunk)
       if (owners[chunk] != rank) writer.copy(rank, writer.message(owners[chunk], rank), {output(chunk)});

@@ -42,8 +42,8 @@ class Tree {
 
 // `values`: what the root sends.
 void send_down(Writer* writer, const Tree& tree, int rank, const Operand& values) {
-  std::vector<Operand> to = writer->messages(rank, tree.children(rank));
-  to.insert(to.begin(), tree.is_root(rank) ? writer->as_received(output(0)) : output(0));
+  const Operand own = tree.is_root(rank) ? writer->as_received(output(0)) : output(0);
+  const std::vector<Operand> to = with(own, writer->messages(rank, tree.children(rank)));
   writer->copy(rank, tree.is_root(rank) ? values : writer->message(tree.parent(rank), rank), to);
 }
 
@@ -55,9 +55,7 @@ void reduce_up(Writer* writer, const Tree& tree, int rank, const std::vector<Ope
 }
 
 void all_reduce(Writer* writer, const Tree& tree, int rank) {
-  std::vector<Operand> to = writer->messages(rank, tree.children(rank));
-  to.insert(to.begin(), writer->as_received(output(0)));
-  reduce_up(writer, tree, rank, to);
+  reduce_up(writer, tree, rank, with(writer->as_received(output(0)), writer->messages(rank, tree.children(rank))));
   if (!tree.is_root(rank)) send_down(writer, tree, rank, {});
 }
 

@@ -21,13 +21,10 @@ class TwoLevel {
   }
 
   void all_gather() {
-    std::vector<Operand> to = messages(twins_, neighbours_);
-    to.insert(to.begin(), writer_->as_received(output(chunk(rank_))));
     writer_->group(rank_);
-    writer_->copy(rank_, input(0), to);
+    writer_->copy(rank_, input(0), with(writer_->as_received(output(chunk(rank_))), messages(twins_, neighbours_)));
     for (const int twin : twins_) {
-      to = writer_->messages(rank_, neighbours_);
-      to.insert(to.begin(), output(chunk(twin)));
+      const std::vector<Operand> to = with(output(chunk(twin)), messages(neighbours_));
       writer_->copy(rank_, from(twin), to);
     }
     // A neighbour sends its own piece, then those of its twins.
@@ -68,16 +65,13 @@ class TwoLevel {
     for (const int twin : twins_) {
       writer_->copy(rank_, output(own + static_cast<uint32_t>(twin / nodes_.places)), {to(twin)});
     }
-    std::vector<Operand> result = writer_->messages(rank_, twins_);
-    result.insert(result.begin(), writer_->as_received(output(mine)));
+    const std::vector<Operand> result = with(writer_->as_received(output(mine)), messages(twins_));
     if (count > 1) writer_->reduce(rank_, in_order_of_nodes(output(mine)), result);
     for (const int twin : twins_) {
       writer_->copy(rank_, from(twin), {output(own + static_cast<uint32_t>(twin / nodes_.places))});
     }
     if (neighbours_.empty()) return;
-    std::vector<Operand> everyone = writer_->messages(rank_, neighbours_);
-    everyone.insert(everyone.begin(), writer_->as_received(output(own)));
-    writer_->copy(rank_, output(own), everyone, count);
+    writer_->copy(rank_, output(own), with(writer_->as_received(output(own)), messages(neighbours_)), count);
     for (const int neighbour : neighbours_) {
       writer_->copy(rank_, from(neighbour), {output(first_chunk(neighbour))}, count);
     }
@@ -87,12 +81,9 @@ class TwoLevel {
   void broadcast(int root) {
     writer_->group(rank_);
     if (rank_ == root) {
-      std::vector<Operand> to = messages(twins_, neighbours_);
-      to.insert(to.begin(), writer_->as_received(output(0)));
-      writer_->copy(rank_, input(0), to);
+      writer_->copy(rank_, input(0), with(writer_->as_received(output(0)), messages(twins_, neighbours_)));
     } else if (place_ == root % nodes_.places) {
-      std::vector<Operand> to = writer_->messages(rank_, neighbours_);
-      to.insert(to.begin(), output(0));
+      const std::vector<Operand> to = with(output(0), messages(neighbours_));
       writer_->copy(rank_, from(root), to);
     } else {
       writer_->copy(rank_, from(nodes_.rank(node_, root % nodes_.places)), {output(0)});
@@ -181,7 +172,7 @@ class TwoLevel {
   }
   Operand to(int peer) { return writer_->message(rank_, peer); }
   Operand from(int peer) { return writer_->message(peer, rank_); }
-  std::vector<Operand> messages(std::vector<int> first, const std::vector<int>& second) {
+  std::vector<Operand> messages(std::vector<int> first, const std::vector<int>& second = {}) {
     first.insert(first.end(), second.begin(), second.end());
     return writer_->messages(rank_, first);
   }

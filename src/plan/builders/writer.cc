@@ -18,6 +18,11 @@ Operand input(uint32_t chunk) { return local(Buffer::input, chunk); }
 Operand output(uint32_t chunk) { return local(Buffer::output, chunk); }
 Operand scratch(uint32_t chunk) { return local(Buffer::scratch, chunk); }
 
+std::vector<Operand> with(const Operand& first, std::vector<Operand> others) {
+  others.insert(others.begin(), first);
+  return others;
+}
+
 Writer::Writer(const Request& request, const char* algorithm, uint32_t chunks, Plan* plan)
     : request_(request), plan_(*plan), is_exact_(codec::is_exact(request.codec)) {
   plan_ = {};
@@ -36,19 +41,22 @@ std::vector<int> Writer::others(int rank) const {
   return list;
 }
 
-Operand Writer::message(int from, int to) {
-  const auto [entry, is_new] = rings_.try_emplace({from, to}, static_cast<uint32_t>(plan_.channels.size()));
+uint32_t Writer::channel(ChannelKind kind, int from, int to) {
+  const auto [entry, is_new] = channels_.try_emplace({kind, from, to}, static_cast<uint32_t>(plan_.channels.size()));
   if (is_new) {
-    Channel channel;
-    channel.kind = ChannelKind::ring;
-    channel.from = from;
-    channel.to = to;
-    channel.depth = request_.depth;
-    plan_.channels.push_back(channel);
+    Channel& added = plan_.channels.emplace_back();
+    added.kind = kind;
+    added.from = from;
+    added.to = to;
+    if (kind == ChannelKind::ring) added.depth = request_.depth;
   }
+  return entry->second;
+}
+
+Operand Writer::message(int from, int to) {
   Operand operand;
   operand.place = Place::message;
-  operand.channel = entry->second;
+  operand.channel = channel(ChannelKind::ring, from, to);
   operand.codec = request_.codec;
   return operand;
 }
@@ -60,21 +68,16 @@ std::vector<Operand> Writer::messages(int from, const std::vector<int>& to) {
   return list;
 }
 
+std::vector<Operand> Writer::contributions(int rank, const Operand& own) {
+  std::vector<Operand> list;
+  list.reserve(static_cast<size_t>(ranks()));
+  for (int from = 0; from < ranks(); ++from) list.push_back(from == rank ? own : message(from, rank));
+  return list;
+}
+
 Operand Writer::as_received(Operand location) const {
   if (!is_exact_ && ranks() > 1) location.codec = request_.codec;
   return location;
-}
-
-uint32_t Writer::memory(int from, int to) {
-  const auto [entry, is_new] = memories_.try_emplace({from, to}, static_cast<uint32_t>(plan_.channels.size()));
-  if (is_new) {
-    Channel channel;
-    channel.kind = ChannelKind::memory;
-    channel.from = from;
-    channel.to = to;
-    plan_.channels.push_back(channel);
-  }
-  return entry->second;
 }
 
 void Writer::group(int rank) { plan_.ranks[static_cast<size_t>(rank)].groups.emplace_back(); }

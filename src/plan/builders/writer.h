@@ -2,7 +2,7 @@
 #pragma once
 
 #include <map>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "plan/builders/builders.h"
@@ -13,6 +13,8 @@ Operand input(uint32_t chunk);
 Operand output(uint32_t chunk);
 Operand scratch(uint32_t chunk);
 
+std::vector<Operand> with(const Operand& first, std::vector<Operand> others);
+
 class Writer {
  public:
   Writer(const Request& request, const char* algorithm, uint32_t chunks, Plan* plan);
@@ -22,16 +24,18 @@ class Writer {
   // The ranks other than `rank`, beginning with the next one, so that not all ranks begin with the same peer.
   std::vector<int> others(int rank) const;
 
-  // The next message on the ring from one rank to another, which is added when it is first named.
+  // The next message on the ring from one rank to another.
   Operand message(int from, int to);
   std::vector<Operand> messages(int from, const std::vector<int>& to);
+  // The values of all ranks, in rank order: the rank's own, and the next message from each other rank.
+  std::vector<Operand> contributions(int rank, const Operand& own);
 
   // The location as receivers of messages see it: with a bounded codec, values that are stored there become those that
   // a message delivers.
   Operand as_received(Operand location) const;
 
-  // A memory channel from one rank to another, which is added when it is first named.
-  uint32_t memory(int from, int to);
+  // The memory channel from one rank to another.
+  uint32_t memory(int from, int to) { return channel(ChannelKind::memory, from, to); }
 
   // Begins a new group of the rank. The steps below go to the rank's last group.
   void group(int rank);
@@ -41,10 +45,13 @@ class Writer {
   void set_scratch(int rank, uint32_t chunks) { plan_.ranks[static_cast<size_t>(rank)].scratch_chunks = chunks; }
 
  private:
+  // The channel of a kind from one rank to another, which is added when it is first named.
+  uint32_t channel(ChannelKind kind, int from, int to);
+
   const Request& request_;
   Plan& plan_;
   const bool is_exact_;
-  std::map<std::pair<int, int>, uint32_t> rings_, memories_;
+  std::map<std::tuple<ChannelKind, int, int>, uint32_t> channels_;
 };
 
 }  // namespace narrowcast::plan::builders

@@ -61,7 +61,6 @@ class Object {
     if (!value.is_object()) fault(path, "expected an object, not " + shown(value));
   }
 
-  const Path& path() const { return path_; }
   Path path_of(const char* key) const { return {&path_, key}; }
 
   const Json* find(const char* key) {
