@@ -21,6 +21,7 @@ from .._store.rows import Rows
 from .._store.sources import source_of
 from ..store import Store
 from ..types import ValueType
+from . import host_times
 from .codec_speed import median_seconds
 from .null_builder import null_builder
 from .samples import tiled
@@ -240,13 +241,10 @@ def _encode(table: npt.NDArray[Any], kind: ValueType, codec: str, layout: str, d
     row_bytes = table.nbytes // len(table)
     count = min(len(table), _ENCODED_BYTES // row_bytes)
     sample = source_of(table, kind, None).sample
-    times = []
+    rows = Rows(table.ctypes.data, row_bytes, count, table)
     with null_builder(kind, table.shape[1:], len(table), sample, codec=codec, layout=layout, device=device) as builder:
-        for _ in range(4):
-            begin = time.perf_counter()
-            builder.add(Rows(table.ctypes.data, row_bytes, count, table))
-            times.append(time.perf_counter() - begin)
-    return count * row_bytes / sorted(times[1:])[1] / 1e9
+        seconds = host_times.median_seconds(lambda: builder.add(rows), 3)
+    return count * row_bytes / seconds / 1e9
 
 
 def measure(

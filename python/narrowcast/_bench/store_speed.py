@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy.typing as npt
 from .. import store
 from .._store.sources import source_of
 from ..types import ValueType
+from .host_times import median_seconds
 from .null_builder import null_builder
 from .samples import tiled
 
@@ -25,17 +24,6 @@ _UPDATE_ROWS = 1000
 def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     """Whether arrays have the same bits: a NaN is not equal to itself."""
     return np.array_equal(one.view(np.uint8), other.view(np.uint8))
-
-
-def _seconds(run: Callable[[], object], iterations: int) -> float:
-    """The median time of a call, after one warm-up call."""
-    run()
-    times = []
-    for _ in range(iterations):
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
 
 
 def measure(
@@ -66,7 +54,7 @@ def measure(
         def build() -> None:
             store.build(table_of, codec, layout, path, dtype=kind, threads=threads, host=None, report=reports.append)
 
-        build_seconds = _seconds(build, iterations)
+        build_seconds = median_seconds(build, iterations)
         report = reports[-1]
         source = source_of(table_of, kind, None)
         blocks = list(source.blocks)
@@ -77,7 +65,7 @@ def measure(
                 for block in blocks:
                     builder.add(block)
 
-            encode_seconds = _seconds(encode, iterations)
+            encode_seconds = median_seconds(encode, iterations)
         # Blocks cannot be changed.
         spare = None if report.layout == "blocks" else _UPDATE_ROWS
         with store.open(path, threads=threads, spare=spare) as table:
@@ -95,20 +83,21 @@ def measure(
             out = np.empty((gathered_rows, table_of.shape[1]), kind.numpy)
             plain = np.empty_like(out)
             gathered = gathered_rows * row_bytes
-            gather_seconds = _seconds(lambda: table.gather(indices, out, threads=threads), iterations)
-            take_seconds = _seconds(lambda: np.take(table_of, indices, axis=0, out=plain, mode="clip"), iterations)
+            gather_seconds = median_seconds(lambda: table.gather(indices, out, threads=threads), iterations)
+            take = functools.partial(np.take, table_of, indices, axis=0, out=plain, mode="clip")
+            take_seconds = median_seconds(take, iterations)
             result["gather_gb_per_s"] = gathered / gather_seconds / 1e9
             result["numpy_take_gb_per_s"] = gathered / take_seconds / 1e9
             exact = _same(out, plain)
             slice_rows = min(rows, gathered_rows)
             piece = np.empty((slice_rows, table_of.shape[1]), kind.numpy)
-            fetch_seconds = _seconds(lambda: table.fetch(0, slice_rows, 1, piece, threads=threads), iterations)
+            fetch_seconds = median_seconds(lambda: table.fetch(0, slice_rows, 1, piece, threads=threads), iterations)
             result["fetch_gb_per_s"] = piece.nbytes / fetch_seconds / 1e9
             exact = exact and _same(piece, table_of[:slice_rows])
             if report.layout != "blocks":
                 chosen = indices[:_UPDATE_ROWS]
                 new = table_of[chosen]
-                update_seconds = _seconds(lambda: table.update(chosen, new, threads=threads), iterations)
+                update_seconds = median_seconds(lambda: table.update(chosen, new, threads=threads), iterations)
                 result["updates_per_s"] = chosen.size / update_seconds
                 exact = exact and _same(table.gather(chosen), new)
             result["exact"] = exact

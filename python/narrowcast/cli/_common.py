@@ -17,7 +17,7 @@ from .._files.opening import FileArgument
 from .._files.segment import StatedTypeError, UnknownValuesError
 from .._native.codecs import codec_number, comm_codec_number
 from .._native.structures import BACKENDS
-from ..types import reduction_number, value_type
+from ..types import REDUCTIONS, reduction_number, value_type
 
 
 class BadUse(Exception):
@@ -69,6 +69,13 @@ def _checked(name: str, found: Callable[[str], Any]) -> Any:
         raise BadUse(str(error)) from None
 
 
+# Options of commands that make calls.
+TypeOption = Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")]
+ReductionOption = Annotated[
+    str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
+]
+
+# Of commands for files.
 DtypeOption = Annotated[
     str | None,
     typer.Option(
@@ -77,8 +84,6 @@ DtypeOption = Annotated[
         help="Value type of a plain file, such as bfloat16 (uint8: plain bytes), or of an npy file without one.",
     ),
 ]
-
-
 WriterThreadsOption = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads that code values. Default: the number of CPUs, up to 4.")
 ]

@@ -14,7 +14,7 @@ from .._files.display import bytes_text
 from ..cuda import device_count
 from ..local import LocalRanks
 from ..types import value_type
-from ._common import BadUse, backend_name, comm_codec_name, dtype_name, print_json
+from ._common import BadUse, TypeOption, backend_name, comm_codec_name, print_json
 from ._sizes import parse_size
 from ._tables import Column, Table
 
@@ -29,7 +29,7 @@ def explain(
     size: Annotated[
         str, typer.Option("--bytes", metavar="SIZE", help="Size of the larger buffer, as for `bench`, such as 64M.")
     ],
-    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
+    dtype: TypeOption = "bfloat16",
     ranks: Annotated[
         int | None, typer.Option(min=1, max=_MAX_HOST_RANKS, help="Default: all GPUs, or 8; 4 on the host.")
     ] = None,

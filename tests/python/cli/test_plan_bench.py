@@ -46,7 +46,7 @@ def test_results_of_reductions_in_any_order_are_accepted(cli_here, tmp_path):
     ],
 )
 def test_invalid_arguments_are_rejected(cli_here, tmp_path, monkeypatch, arguments, status, word):
-    monkeypatch.setattr("narrowcast.cli.plan._backend.device_count", lambda: 0)
+    monkeypatch.setattr("narrowcast.cli.plan._calls.device_count", lambda: 0)
     build("ring", "all_reduce", 2).save(tmp_path / "ring.json")
     done = cli_here("plan", "bench", "ring.json", *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)

@@ -88,7 +88,7 @@ def test_wrong_results_of_gpus_are_counted(on_fakes):
 
 
 def test_the_command_runs_plans_on_gpus(cli_here, monkeypatch, on_fakes):
-    monkeypatch.setattr("narrowcast.cli.plan._backend.device_count", lambda: 2)
+    monkeypatch.setattr("narrowcast.cli.plan._calls.device_count", lambda: 2)
     monkeypatch.setattr("narrowcast.cli.plan.run.run_plan_on_gpus", partial(run_plan_on_gpus, job=on_fakes["job"]))
     options = ("--ranks", 2, "--backend", "cuda", "--bytes", "1000", "-n", 1)
     done = cli_here("plan", "run", EXAMPLES / "two_shot.py", *options)

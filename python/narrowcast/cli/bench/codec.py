@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ... import codec as _codec
+from ..._bench.host_times import median_seconds
 from ..._bench.samples import tiled
 from ..._files.display import bytes_text, printable
 from ..._native.library import library_version
@@ -62,7 +60,8 @@ def _host_row(
     for reference, own in ((False, values), (True, short)):
         path = "reference_" if reference else ""
         coder = _Coder(own, kind, codec, reference)
-        encode_seconds, decode_seconds = _median(coder.encode, iterations), _median(coder.decode, iterations)
+        encode_seconds = median_seconds(coder.encode, iterations)
+        decode_seconds = median_seconds(coder.decode, iterations)
         exact = exact and np.array_equal(coder.back, own)
         result[f"{path}encode_gb_per_s"] = own.size / encode_seconds / 1e9
         result[f"{path}decode_gb_per_s"] = own.size / decode_seconds / 1e9
@@ -92,17 +91,6 @@ class _Coder:
 
     def decode(self) -> None:
         _codec.decode(self.frame, out=self.back, reference=self._reference)
-
-
-def _median(run: Callable[[], None], iterations: int) -> float:
-    """The median time in seconds, after one warm-up run."""
-    run()
-    seconds = []
-    for _ in range(iterations):
-        begin = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)
 
 
 def on_cuda(

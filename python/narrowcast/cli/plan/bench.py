@@ -13,11 +13,11 @@ from ..._files.display import bytes_text
 from ..._plan.text import heading
 from ...comm import unique_id
 from ...errors import InternalError
-from ...types import REDUCTIONS, value_type
-from .._common import backend_name, comm_codec_name, dtype_name, print_json, reduction_name
+from ...types import value_type
+from .._common import ReductionOption, TypeOption, backend_name, comm_codec_name, print_json
 from .._sizes import parse_sizes
 from .._tables import Column, Table
-from ._backend import are_on_gpus
+from ._calls import JsonOption, SizesOption, are_on_gpus, is_exact
 from .source import DepthOption, RanksOption, SourceArgument, proved_plan_of
 
 _SIZES = "1K,16K,256K,4M"
@@ -26,13 +26,9 @@ _CALL_TIMEOUT_SECONDS, _RUN_TIMEOUT_SECONDS = 60.0, 1800.0
 
 def bench(
     source: SourceArgument,
-    size: Annotated[
-        str, typer.Option("--bytes", metavar="SIZES", help="Sizes of the larger buffer, as for `bench`, such as 1K,1M.")
-    ] = _SIZES,
-    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
-    op: Annotated[
-        str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
-    ] = "sum",
+    size: SizesOption = _SIZES,
+    dtype: TypeOption = "bfloat16",
+    op: ReductionOption = "sum",
     codec: Annotated[str, typer.Option(callback=comm_codec_name, help="Codec of the built-in way, or auto.")] = "auto",
     backend: Annotated[
         str | None,
@@ -42,7 +38,7 @@ def bench(
     ] = None,
     iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls in a batch.")] = 20,
     batches: Annotated[int, typer.Option(min=1, help="Batches; the table has their median.")] = 9,
-    json: Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")] = False,
+    json: JsonOption = False,
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
@@ -73,7 +69,7 @@ def bench(
         "op": op,
         "codec": codec,
         "in_place": model.in_place == "yes",
-        "exact": proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings,
+        "exact": is_exact(proof),
         "counts": list(dict.fromkeys(counts)),
         "iterations": iterations,
         "batches": batches,

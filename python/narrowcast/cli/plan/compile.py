@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ..._native.plan import NativePlan
-from ...types import REDUCTIONS, reduction_number, value_type
-from .._common import dtype_name, print_json, reduction_name
+from ...types import reduction_number, value_type
+from .._common import ReductionOption, TypeOption, print_json
 from .source import DepthOption, RanksOption, SourceArgument, proved_plan_of
 
 
@@ -20,10 +20,8 @@ def compile_plan(
     architecture: Annotated[
         int, typer.Option("--arch", min=80, max=999, help="Compute capability of the GPUs, such as 90.")
     ] = 90,
-    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
-    op: Annotated[
-        str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
-    ] = "sum",
+    dtype: TypeOption = "bfloat16",
+    op: ReductionOption = "sum",
     output: Annotated[
         Path | None,
         typer.Option(

@@ -12,11 +12,11 @@ from ..._bench.plan_ranks import run_plan
 from ..._files.display import bytes_text
 from ..._plan.text import heading
 from ...errors import InternalError
-from ...types import REDUCTIONS, value_type
-from .._common import backend_name, dtype_name, print_json, reduction_name
+from ...types import value_type
+from .._common import ReductionOption, TypeOption, backend_name, print_json
 from .._sizes import parse_sizes
 from .._tables import Column, Table
-from ._backend import are_on_gpus
+from ._calls import JsonOption, SizesOption, are_on_gpus, is_exact
 from .source import DepthOption, RanksOption, SourceArgument, proved_plan_of
 
 _SIZES = "1,1000,64K,1M"
@@ -24,18 +24,14 @@ _SIZES = "1,1000,64K,1M"
 
 def run(
     source: SourceArgument,
-    size: Annotated[
-        str, typer.Option("--bytes", metavar="SIZES", help="Sizes of the larger buffer, as for `bench`, such as 1K,1M.")
-    ] = _SIZES,
-    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
-    op: Annotated[
-        str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
-    ] = "sum",
+    size: SizesOption = _SIZES,
+    dtype: TypeOption = "bfloat16",
+    op: ReductionOption = "sum",
     backend: Annotated[
         str, typer.Option(callback=backend_name, help="host (ranks are threads) or cuda (a GPU for each rank).")
     ] = "host",
     iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls of each size.")] = 5,
-    json: Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")] = False,
+    json: JsonOption = False,
     ranks: RanksOption = None,
     depth: DepthOption = None,
 ) -> None:
@@ -47,10 +43,9 @@ def run(
     sizes = parse_sizes(size)
     kind = value_type(dtype)
     plan, proof = proved_plan_of(source, ranks, depth)
-    exact = proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings
     on_gpus = are_on_gpus(backend, len(plan.model.ranks))
     outcomes = (run_plan_on_gpus if on_gpus else run_plan)(
-        plan, sizes, dtype=kind.name, op=op, iterations=iterations, exact=exact
+        plan, sizes, dtype=kind.name, op=op, iterations=iterations, exact=is_exact(proof)
     )
     if json:
         print_json([asdict(one) for one in outcomes])

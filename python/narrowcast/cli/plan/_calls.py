@@ -1,9 +1,24 @@
-"""Where the ranks of `plan run` and `plan bench` are."""
+"""The calls of `plan run` and `plan bench`: their options, where the ranks are, and how results are checked."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from ..._plan.report import Report
 from ...cuda import device_count
 from ...errors import UnsupportedError
+
+SizesOption = Annotated[
+    str, typer.Option("--bytes", metavar="SIZES", help="Sizes of the larger buffer, as for `bench`, such as 1K,1M.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")]
+
+
+def is_exact(proof: Report) -> bool:
+    """Whether results must have the bits of a reduction in rank order that is rounded once."""
+    return proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings
 
 
 def are_on_gpus(backend: str | None, ranks: int, why: str = "") -> bool:
