@@ -8,15 +8,8 @@ from gpu_store import Array, Columns
 from narrowcast import store
 from narrowcast._native import cuda_driver
 from narrowcast._native.cuda_driver import Stream
-from store_properties import (  # noqa: F401
-    test_a_bad_index_is_reported_and_has_no_row,
-    test_fetch_is_slicing,
-    test_gather_is_indexing,
-    test_slices_are_those_of_numpy,
-    test_slices_out_of_range_are_rejected_before_anything_is_written,
-    test_updates_are_assignments,
-    without_gaps,
-)
+from store_properties import *  # noqa: F403  # the tests
+from store_properties import without_gaps
 from store_tables import table
 
 

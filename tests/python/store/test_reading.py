@@ -14,17 +14,8 @@ from narrowcast import store
 from narrowcast._arrays.view import view
 from narrowcast._store.rows import output_rows
 from narrowcast.types import value_type
-from store_properties import (  # noqa: F401
-    ends,
-    steps,
-    test_a_bad_index_is_reported_and_has_no_row,
-    test_fetch_is_slicing,
-    test_gather_is_indexing,
-    test_slices_are_those_of_numpy,
-    test_slices_out_of_range_are_rejected_before_anything_is_written,
-    test_updates_are_assignments,
-    without_gaps,
-)
+from store_properties import *  # noqa: F403  # the tests
+from store_properties import ends, steps, without_gaps
 from store_tables import LAYOUTS, ROWS, same, table
 
 LONG_ROW = (6000,)  # so that a table of blocks has several frames

@@ -1,6 +1,7 @@
 """Properties of tables, the same on the host and on GPUs: reading one is indexing an array of NumPy with the same rows.
 
-Modules that import these tests have the fixtures `opened` (a table), `rows` (its rows) and `reads` (a `Reads`).
+Modules that import * have these tests, and provide the fixtures `opened` (a table), `rows` (its rows) and `reads` (a
+`Reads`).
 """
 
 from __future__ import annotations
@@ -134,3 +135,6 @@ def test_updates_are_assignments(reads, changes, layout, codec, seed):
             made.gather(reads.indices(everything), out=gathered, **reads.options)
             assert same(reads.content(fetched), expected)
             assert same(reads.content(gathered), expected)
+
+
+__all__ = [name for name in dir() if name.startswith("test_")]
