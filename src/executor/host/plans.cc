@@ -3,7 +3,6 @@
 #include "executor/host/builder_plans.h"
 #include "executor/host/schedule.h"
 #include "select/decision.h"
-#include "status/error.h"
 
 namespace narrowcast::executor::host {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "narrowcast/comm.h"
+#include "narrowcast/types.h"
 
 namespace narrowcast::executor::host {
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "status/cuda_driver.h"
 #include "status/error.h"
 #include "store/cuda/cuda_errors.h"
 #include "store/cuda/frame_reader.h"

@@ -6,6 +6,7 @@
 #include "narrowcast/codec.h"
 #include "status/error.h"
 #include "store/cuda/cuda_errors.h"
+#include "store/cuda/device_scope.h"
 #include "store/cuda/registered_memory.h"
 #include "store/cuda/table_reader.h"
 #include "store/file/header.h"
@@ -15,23 +16,6 @@ namespace narrowcast::store::cuda {
 namespace {
 
 constexpr const char* creator = "ncast_store_reader_create";
-
-// Makes a device current, unless it is.
-class DeviceScope {
- public:
-  explicit DeviceScope(int device) {
-    is_changed_ = cudaGetDevice(&before_) == cudaSuccess && before_ != device && cudaSetDevice(device) == cudaSuccess;
-  }
-  ~DeviceScope() {
-    if (is_changed_) cudaSetDevice(before_);
-  }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  int before_ = 0;
-  bool is_changed_ = false;
-};
 
 }  // namespace
 

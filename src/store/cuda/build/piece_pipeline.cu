@@ -4,6 +4,7 @@
 #include "store/cuda/build/encode_rows.cuh"
 #include "store/cuda/build/piece_pipeline.h"
 #include "store/cuda/cuda_errors.h"
+#include "store/cuda/device_scope.h"
 
 namespace narrowcast::store::cuda {
 namespace {
@@ -23,29 +24,6 @@ constexpr uint32_t ctas_per_sm = 4;
 
 uint64_t rounded_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
-// Makes a GPU current, and restores the previous one.
-class OnDevice {
- public:
-  explicit OnDevice(int device) {
-    error_ = cudaGetDevice(&before_);
-    if (error_ == cudaSuccess && before_ != device) {
-      error_ = cudaSetDevice(device);
-      changed_ = error_ == cudaSuccess;
-    }
-  }
-  ~OnDevice() {
-    if (changed_) cudaSetDevice(before_);
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  cudaError_t error() const { return error_; }
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-  cudaError_t error_;
-};
-
 cudaError_t copy_rows(const RowBlock& rows, uint64_t row_bytes, void* to, cudaStream_t stream) {
   if (rows.stride == row_bytes)
     return cudaMemcpyAsync(to, rows.rows, rows.count * row_bytes, cudaMemcpyDefault, stream);
@@ -63,11 +41,11 @@ int device_of(const RowBlock& rows) {
   return is_on_device ? attributes.device : -1;
 }
 
-template <typename T, typename OnDevice>
-cudaError_t device_address(T* memory, OnDevice** address) {
+template <typename T, typename Mapped>
+cudaError_t device_address(T* memory, Mapped** address) {
   void* mapped = nullptr;
   RETURN_CUDA_ERROR(cudaHostGetDevicePointer(&mapped, memory, 0));
-  *address = static_cast<OnDevice*>(mapped);
+  *address = static_cast<Mapped*>(mapped);
   return cudaSuccess;
 }
 
@@ -87,8 +65,8 @@ ncast_status PiecePipeline::failed(cudaError_t error) const { return cuda::faile
 
 ncast_status PiecePipeline::create(int device, std::unique_ptr<PieceEncoder>* encoder) {
   std::unique_ptr<PiecePipeline> created(new PiecePipeline(device));
-  const OnDevice guard(device);
-  cudaError_t error = guard.error();
+  const DeviceScope scope(device);
+  cudaError_t error = scope.error();
   if (error == cudaSuccess) error = created->create_streams();
   if (error != cudaSuccess) return created->failed(error);
   *encoder = std::move(created);
@@ -113,7 +91,7 @@ cudaError_t PiecePipeline::create_streams() {
 }
 
 PiecePipeline::~PiecePipeline() {
-  const OnDevice guard(device_);
+  const DeviceScope scope(device_);
   for (const cudaStream_t stream : {in_, work_, out_})
     if (stream != nullptr) {
       cudaStreamSynchronize(stream);
@@ -132,8 +110,8 @@ PiecePipeline::~PiecePipeline() {
 bool PiecePipeline::holds(const RowBlock& rows) const { return rows.count != 0 && device_of(rows) >= 0; }
 
 ncast_status PiecePipeline::copy_to_host(const RowBlock& rows, uint64_t row_bytes, uint8_t* to) {
-  const OnDevice guard(device_);
-  cudaError_t error = guard.error();
+  const DeviceScope scope(device_);
+  cudaError_t error = scope.error();
   if (error == cudaSuccess) error = copy_rows(rows, row_bytes, to, in_);
   if (error == cudaSuccess) error = cudaStreamSynchronize(in_);
   return error == cudaSuccess ? NCAST_OK : failed(error);
@@ -170,8 +148,8 @@ ncast_status PiecePipeline::begin(const RowModel& row_model, const PayloadLayout
   chunk_rows_ = std::max<uint64_t>(
       std::min({chunk_bytes / row_bytes_, most_packed_chunk_bytes / packed_bytes, most_chunk_rows}), 1);
   piece_rows_ = std::clamp(raw_piece_bytes / row_bytes_, chunk_rows_ * least_chunks, chunk_rows_ * most_chunks);
-  const OnDevice guard(device_);
-  cudaError_t error = guard.error();
+  const DeviceScope scope(device_);
+  cudaError_t error = scope.error();
   if (error == cudaSuccess) error = allocate(model);
   return error == cudaSuccess ? NCAST_OK : failed(error);
 }
@@ -218,8 +196,8 @@ cudaError_t PiecePipeline::allocate(const Model& model) {
 }
 
 ncast_status PiecePipeline::add_memory(uint8_t* memory, uint64_t bytes) {
-  const OnDevice guard(device_);
-  cudaError_t error = guard.error();
+  const DeviceScope scope(device_);
+  cudaError_t error = scope.error();
   if (error == cudaSuccess) error = cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
   if (error != cudaSuccess) return failed(error);
   added_memory_.push_back(memory);
@@ -227,8 +205,8 @@ ncast_status PiecePipeline::add_memory(uint8_t* memory, uint64_t bytes) {
 }
 
 ncast_status PiecePipeline::start(const RowBlock& rows, uint8_t* to) {
-  const OnDevice guard(device_);
-  cudaError_t error = guard.error();
+  const DeviceScope scope(device_);
+  cudaError_t error = scope.error();
   if (error == cudaSuccess) error = start_piece(rows, to);
   if (error == cudaSuccess) return NCAST_OK;
   // The caller's rows are not used after a call that fails.
