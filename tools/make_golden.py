@@ -13,91 +13,28 @@ from __future__ import annotations
 import argparse
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from golden_values import (
+    ROOT,
+    TYPES,
+    Choice,
+    Random,
+    ValueType,
+    index_of,
+    nearest_token,
+    ordinary,
+    packed,
+    replace,
+    values_of,
+    write,
+)
+
 VERSION = 1
 CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
 RAW, WINDOW = 0, 1
-
-
-@dataclass(frozen=True)
-class ValueType:
-    dtype: int
-    value_bytes: int
-    exponent_bits: int
-    tail_bytes: int
-    rest_bytes: int
-    rest_bits: int
-
-    @property
-    def mantissa_bits(self) -> int:
-        return 8 * self.value_bytes - 1 - self.exponent_bits
-
-    @property
-    def block_elems(self) -> int:
-        return {1: 4096, 2: 2048, 4: 1024, 8: 1024}[self.value_bytes]
-
-    @property
-    def block_bytes(self) -> int:
-        return self.block_elems * self.value_bytes
-
-
-TYPES = {
-    "bfloat16": ValueType(9, 2, 8, 0, 1, 0),
-    "float16": ValueType(6, 2, 5, 0, 1, 3),
-    "float32": ValueType(7, 4, 8, 2, 1, 0),
-    "float64": ValueType(8, 8, 11, 6, 0, 5),
-    "float8_e4m3": ValueType(10, 1, 4, 0, 0, 4),
-    "float8_e5m2": ValueType(11, 1, 5, 0, 0, 3),
-}
-
-
-class Random:
-    """A generator of our own: the vectors do not depend on Python's."""
-
-    def __init__(self, seed: int) -> None:
-        self.state = seed * 2 + 1
-
-    def below(self, bound: int) -> int:
-        self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
-        return (self.state >> 33) % bound
-
-    def bell(self) -> int:
-        """0 with probability 1/2, 1 with 1/4, and so on."""
-        return next((i for i in range(20) if self.below(2) == 0), 20)
-
-
-def value_bits(kind: ValueType, exponent: int, random: Random) -> int:
-    sign, mantissa = random.below(2), random.below(2**20) * 2**32 + random.below(2**16) * 2**16 + random.below(2**16)
-    field_bits = exponent << kind.mantissa_bits | mantissa % (1 << kind.mantissa_bits)
-    return sign << (8 * kind.value_bytes - 1) | field_bits
-
-
-def values_of(kind: ValueType, exponents: Sequence[int], random: Random) -> bytes:
-    bits = (value_bits(kind, exponent, random) for exponent in exponents)
-    return b"".join(value.to_bytes(kind.value_bytes, "little") for value in bits)
-
-
-def ordinary(kind: ValueType, elems: int, random: Random) -> bytes:
-    """Exponents with a geometric distribution and the outliers of real tensors: zeros, and values near and far."""
-    top = 1 << (kind.exponent_bits - 1)
-    exponents = []
-    for _ in range(elems):
-        exponent = max(top - random.bell(), 1)
-        dice = random.below(200)
-        if dice == 0:
-            exponent = 0
-        elif dice == 1:
-            exponent = random.below(1 << kind.exponent_bits)
-        elif dice < 6:
-            exponent = max(top - 10 - random.below(6), 0)
-        elif dice < 9:
-            exponent = min(top + 1 + random.below(5), (1 << kind.exponent_bits) - 1)
-        exponents.append(exponent)
-    return values_of(kind, exponents, random)
 
 
 # --- frames and blocks by the specification -------------------------------------------------------------------------
@@ -154,43 +91,6 @@ def window_frame(kind: ValueType, payloads: list[bytes], elems: int) -> Frame:
     return Frame(kind.dtype, WINDOW, elems, payloads, block_elems=kind.block_elems)
 
 
-def index_of(kind: ValueType, lane: int, group: int, byte: int, word: int) -> int:
-    run, j = 16 // kind.value_bytes, 4 * word + byte
-    return 1024 * group + (j // run * 32 + lane) * run + j % run
-
-
-def packed(kind: ValueType, width: int, fields: Sequence[int]) -> bytes:
-    groups = kind.block_elems // 1024
-    section = bytearray(128 * width * groups)
-    whole, spare = 8 // width, 8 % width
-    for group in range(groups):
-        for lane in range(32):
-            for byte in range(4):
-                of_word = [fields[index_of(kind, lane, group, byte, word)] for word in range(8)]
-                top = sum(value << i * width for i, value in enumerate(of_word[whole * width :]))
-                for row in range(width):
-                    bits = sum(value << i * width for i, value in enumerate(of_word[row * whole : (row + 1) * whole]))
-                    bits |= (top >> row * spare & ((1 << spare) - 1)) << whole * width
-                    section[((group * width + row) * 32 + lane) * 4 + byte] = bits
-    return bytes(section)
-
-
-Choice = Callable[[int, int], int]
-
-
-def nearest_token(base: int, escape_code: int) -> Choice:
-    def choose(_: int, exponent: int) -> int:
-        if exponent == 0:
-            return 14
-        if base - 10 <= exponent < base:
-            return exponent - base + 10
-        if 0 <= exponent - base - escape_code < 4:
-            return 10 + exponent - base - escape_code
-        return 15
-
-    return choose
-
-
 def window_payload(
     kind: ValueType,
     values: bytes,
@@ -202,7 +102,7 @@ def window_payload(
     noise: Random | None = None,
 ) -> bytes:
     """A payload as specified. `escaped` selects values to escape although they are inside the window."""
-    escape_code = (1 << width) - 1
+    escape_code, run = (1 << width) - 1, 16 // kind.value_bytes
     token_of = token_of or nearest_token(base, escape_code)
     n = kind.block_elems
     bits = [int.from_bytes(values[i * kind.value_bytes :][: kind.value_bytes], "little") for i in range(n)]
@@ -222,16 +122,20 @@ def window_payload(
         for group in range(n // 1024):
             for byte in range(4):
                 for word in range(8):
-                    index = index_of(kind, lane, group, byte, word)
+                    index = 1024 * group + index_of(run, 32, lane, byte, word)
                     if codes[index] == escape_code:
                         tokens.append(token_of(index, exponents[index]))
                         if tokens[-1] == 15:
                             far.append(exponents[index])
+
+    def packed_groups(width: int, fields: list[int]) -> bytes:
+        return b"".join(packed(run, 32, width, fields[first : first + 1024]) for first in range(0, n, 1024))
+
     out = b"".join((value % 2 ** (8 * kind.tail_bytes)).to_bytes(kind.tail_bytes, "little") for value in bits)
     out += b"".join((rest % 256).to_bytes(1, "little") for rest in rests) if kind.rest_bytes else b""
     if kind.rest_bits:
-        out += packed(kind, kind.rest_bits, [rest >> 8 * kind.rest_bytes for rest in rests])
-    out += packed(kind, width, codes)
+        out += packed_groups(kind.rest_bits, [rest >> 8 * kind.rest_bytes for rest in rests])
+    out += packed_groups(width, codes)
     padded = [*tokens, noise.below(16) if noise else 0]
     out += bytes(padded[2 * i] | padded[2 * i + 1] << 4 for i in range((len(tokens) + 1) // 2))
     far_bytes = 2 if kind.exponent_bits > 8 else 1
@@ -426,14 +330,6 @@ def write_corpus(vectors: Vectors, folder: Path) -> None:
         write(folder / target, files)
 
 
-def write(folder: Path, files: dict[str, bytes]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", type=Path, help="path of libnarrowcast.so, whose reference encoder is used")
@@ -443,7 +339,7 @@ def main() -> None:
     write_corpus(vectors, ROOT / "tests/fuzz/corpus")
     manifest = "# Made by tools/make_golden.py. encoded NAME dtype codec flags | decodes NAME | invalid NAME\n"
     vectors.files["manifest.txt"] = (manifest + "\n".join(vectors.lines) + "\n").encode()
-    write(ROOT / f"tests/golden/v{VERSION}", vectors.files)
+    replace(ROOT / f"tests/golden/v{VERSION}", vectors.files)
     print(f"{len(vectors.lines)} vectors, {sum(map(len, vectors.files.values()))} bytes")
 
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from make_golden import ROOT, TYPES, Random, ValueType, nearest_token, ordinary, write
+from golden_values import ROOT, TYPES, Random, ValueType, index_of, nearest_token, ordinary, packed, replace
 
 VERSION = 1
 PLAIN, WINDOW, INVARIANT = 1, 2, 3
@@ -171,25 +171,6 @@ def place(layout: Layout, exponents: list[int]) -> tuple[int, int]:
     choices = [(width, first) for width in range(min(kind.exponent_bits, 5), 0, -1) for first in range(32)]
     width, first = min(choices, key=lambda choice: cost(*choice))
     return width, min(lowest + first, (1 << kind.exponent_bits) - (1 << width))
-
-
-def index_of(run: int, lanes: int, lane: int, byte: int, word: int) -> int:
-    element = 4 * word + byte
-    return (lanes * (element // run) + lane) * run + element % run
-
-
-def packed(run: int, lanes: int, width: int, fields: list[int]) -> bytes:
-    section = bytearray(4 * lanes * width)
-    whole, spare = 8 // width, 8 % width
-    for lane in range(lanes):
-        for byte in range(4):
-            of_word = [fields[index_of(run, lanes, lane, byte, word)] for word in range(8)]
-            top = sum(value << i * width for i, value in enumerate(of_word[whole * width :]))
-            for row in range(width):
-                bits = sum(value << i * width for i, value in enumerate(of_word[row * whole : (row + 1) * whole]))
-                bits |= (top >> row * spare & ((1 << spare) - 1)) << whole * width
-                section[(row * lanes + lane) * 4 + byte] = bits
-    return bytes(section)
 
 
 def window(kind: ValueType, model: Model, row: bytes, choice: tuple[int, int] | None = None) -> bytes:
@@ -390,7 +371,7 @@ def main() -> None:
     manifest = "# Made by tools/make_golden_rows.py from version 1 of docs/format/rows.md\n"
     manifest += "# encoded NAME | decodes NAME | invalid NAME | invalid_model NAME\n"
     vectors.files["manifest.txt"] = (manifest + "\n".join(vectors.lines) + "\n").encode()
-    write(ROOT / f"tests/golden/rows_v{VERSION}", vectors.files)
+    replace(ROOT / f"tests/golden/rows_v{VERSION}", vectors.files)
     print(f"{len(vectors.lines)} vectors, {sum(map(len, vectors.files.values()))} bytes")
 
 

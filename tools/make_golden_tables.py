@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from make_golden import ROOT, TYPES, Random, ordinary, write
+from golden_values import ROOT, TYPES, Random, ordinary, replace
 from narrowcast import store
 
 VERSION = 1
@@ -88,7 +88,7 @@ def main() -> None:
     manifest = f"# Made by tools/make_golden_tables.py from version {VERSION} of docs/format/table.md\n"
     manifest += "# NAME dtype codec layout row_bytes capacity spare [metadata]\n"
     files["manifest.txt"] = (manifest + "\n".join(lines) + "\n").encode()
-    write(ROOT / f"tests/golden/tables_v{VERSION}", files)
+    replace(ROOT / f"tests/golden/tables_v{VERSION}", files)
     print(f"{len(lines)} tables, {sum(map(len, files.values()))} bytes")
 
 
