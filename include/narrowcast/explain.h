@@ -66,7 +66,8 @@ typedef struct {
 // Counts are those of the functions in comm.h; for all_to_all_v it is the largest piece, on which no decision depends.
 // All functions that return a status return INVALID_ARGUMENT for invalid arguments.
 
-// Explains a call between GPUs with NVLink. Needs neither a communicator nor a GPU.
+// Explains a call between GPUs with NVLink. Needs neither a communicator nor a GPU. For ranks that use plans, ask a
+// predictor: ncast_predictor_use_plan and ncast_predictor_explain_call, in plan.h.
 //   ranks: 1 to 8.
 //   config: the configuration of all ranks, of which max_ctas, p2p and cost_model count; the environment of this
 //           process sets what it leaves open. NULL: all are open.

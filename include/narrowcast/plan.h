@@ -187,6 +187,9 @@ NCAST_API ncast_status ncast_comm_explain_call(ncast_comm* comm, const ncast_pla
 // As ncast_predictor_compare, for a reduction and a root.
 NCAST_API ncast_status ncast_predictor_compare_call(const ncast_predictor* predictor, const ncast_plan_call* call,
                                                     int with_windows, ncast_comparison* comparison);
+// As ncast_comm_explain_call, for a predictor, which needs no communicator.
+NCAST_API ncast_status ncast_predictor_explain_call(const ncast_predictor* predictor, const ncast_plan_call* call,
+                                                    ncast_explanation** explanation);
 // Lets a predictor that was made without a communicator assume that a plan is used, if it can be. Errors: those of
 // ncast_plan_load that concern the plan, and of ncast_loaded_plan_use.
 NCAST_API ncast_status ncast_predictor_use_plan(ncast_predictor* predictor, const ncast_plan* plan, ncast_dtype dtype,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "comm/predictor.h"
 #include "comm/question.h"
 #include "executor/communicator.h"
 #include "executor/registry.h"
@@ -95,26 +96,32 @@ std::string sentence_of(const ncast_explanation& explanation) {
   return text + describe(decision.costs, explanation.alternatives);
 }
 
-void explain(const CallShape& shape, const std::shared_ptr<Decider>& decider, ncast_explanation** explanation) {
+ncast_status explain(const char* function, const comm::Question& question, const std::shared_ptr<Decider>& decider,
+                     ncast_explanation** explanation) {
+  CallShape shape{};
+  if (ncast_status status = shape_of(function, question, *decider, &shape)) return status;
   const Decision decision = decider->decide(shape);
   auto made = std::make_unique<ncast_explanation>(ncast_explanation{
       decider, shape, decision, select::candidates_of(shape.link), decider->alternatives_of(shape, decision), {}, {}});
   if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(decider->costs());
   made->sentence = sentence_of(*made);
   *explanation = made.release();
+  return NCAST_OK;
+}
+
+// Checks the argument of a caller, and sets the result that it has after an error.
+ncast_status clear(const char* function, ncast_explanation** explanation) {
+  if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
+  *explanation = nullptr;
+  return NCAST_OK;
 }
 
 ncast_status explain(const char* function, ncast_comm* comm, const comm::Question& question,
                      ncast_explanation** explanation) {
   executor::CommUse use;
   if (ncast_status status = use.begin(function, comm)) return status;
-  if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
-  *explanation = nullptr;
-  const std::shared_ptr<Decider>& decider = comm->decider();
-  CallShape shape{};
-  if (ncast_status status = shape_of(function, question, *decider, &shape)) return status;
-  explain(shape, decider, explanation);
-  return NCAST_OK;
+  if (ncast_status status = clear(function, explanation)) return status;
+  return explain(function, question, comm->decider(), explanation);
 }
 
 ncast_decision public_decision(const ncast_explanation& explanation) {
@@ -154,14 +161,10 @@ ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtyp
                            const ncast_comm_config* config, ncast_explanation** explanation) {
   constexpr const char* function = "ncast_explain";
   return guarded(function, [&] {
-    if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
-    *explanation = nullptr;
+    if (ncast_status status = clear(function, explanation)) return status;
     std::shared_ptr<Decider> decider;
     if (ncast_status status = assume_communicator(function, ranks, config, &decider)) return status;
-    CallShape shape{};
-    if (ncast_status status = shape_of(function, {operation, count, dtype, codec}, *decider, &shape)) return status;
-    explain(shape, decider, explanation);
-    return NCAST_OK;
+    return explain(function, {operation, count, dtype, codec}, decider, explanation);
   });
 }
 
@@ -177,6 +180,18 @@ ncast_status ncast_comm_explain_call(ncast_comm* comm, const ncast_plan_call* ca
     comm::Question question{};
     if (ncast_status status = comm::read_question(function, call, &question)) return status;
     return explain(function, comm, question, explanation);
+  });
+}
+
+ncast_status ncast_predictor_explain_call(const ncast_predictor* predictor, const ncast_plan_call* call,
+                                          ncast_explanation** explanation) {
+  constexpr const char* function = "ncast_predictor_explain_call";
+  return guarded(function, [&] {
+    if (predictor == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: predictor is NULL", function);
+    if (ncast_status status = clear(function, explanation)) return status;
+    comm::Question question{};
+    if (ncast_status status = comm::read_question(function, call, &question)) return status;
+    return explain(function, question, predictor->decider, explanation);
   });
 }
 

@@ -1,4 +1,5 @@
-// The predictors of narrowcast/explain.h.
+#include "comm/predictor.h"
+
 #include <memory>
 #include <string>
 
@@ -9,12 +10,6 @@
 #include "plan/handle.h"
 #include "status/error.h"
 #include "status/sized_struct.h"
-
-struct ncast_predictor {
-  const std::shared_ptr<narrowcast::select::Decider> decider;
-  const std::string costs_warning;
-  const bool is_of_communicator;
-};
 
 using namespace narrowcast;
 using select::Decider;

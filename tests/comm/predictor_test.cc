@@ -8,6 +8,7 @@
 
 #include "doctest/doctest.h"
 #include "narrowcast/explain.h"
+#include "narrowcast/plan.h"
 #include "support/environment.h"
 
 namespace narrowcast {
@@ -53,6 +54,36 @@ TEST_CASE("a comparison has the time of the explanation, also when it is repeate
         }
       }
     }
+  }
+}
+
+TEST_CASE("the explanation of a predictor has the plans that it uses") {
+  const Predictor predictor = predictor_for(2);
+  ncast_plan_request request = {};
+  request.struct_bytes = sizeof request;
+  request.operation = NCAST_OP_ALL_GATHER;
+  request.ranks = 2;
+  ncast_plan* plan = nullptr;
+  REQUIRE(ncast_plan_build("ring", &request, &plan) == NCAST_OK);
+  ncast_plan_use use = {};
+  use.struct_bytes = sizeof use;
+  use.always = 1;
+  REQUIRE(ncast_predictor_use_plan(predictor.get(), plan, NCAST_INT32, NCAST_SUM, &use) == NCAST_OK);
+  ncast_plan_destroy(plan);
+  ncast_plan_call call = {};
+  call.struct_bytes = sizeof call;
+  call.operation = NCAST_OP_ALL_GATHER;
+  call.count = 1000;
+  call.codec = NCAST_CODEC_RAW;
+  for (const ncast_dtype dtype : {NCAST_INT32, NCAST_INT64}) {
+    call.dtype = dtype;
+    ncast_explanation* explanation = nullptr;
+    REQUIRE(ncast_predictor_explain_call(predictor.get(), &call, &explanation) == NCAST_OK);
+    ncast_decision decision = {};
+    decision.struct_bytes = sizeof decision;
+    CHECK(ncast_explanation_decision(explanation, &decision) == NCAST_OK);
+    CHECK((std::string(decision.plan) == "all_gather ring") == (dtype == NCAST_INT32));
+    ncast_explanation_destroy(explanation);
   }
 }
 
@@ -116,6 +147,15 @@ TEST_CASE("invalid arguments of predictors are rejected") {
   CHECK(compare(predictor.get(), NCAST_OP_SEND, nullptr) == "ncast_predictor_compare: comparison is NULL");
   CHECK(compare(predictor.get(), NCAST_OP_SEND, &comparison).find("struct_bytes is 0") != std::string::npos);
   ncast_predictor_destroy(nullptr);
+  ncast_explanation* explanation = nullptr;
+  ncast_plan_call call = {};
+  call.struct_bytes = sizeof call;
+  const auto explain = [&](const ncast_predictor* asked, const ncast_plan_call* about, ncast_explanation** result) {
+    return message(ncast_predictor_explain_call(asked, about, result));
+  };
+  CHECK(explain(nullptr, &call, &explanation) == "ncast_predictor_explain_call: predictor is NULL");
+  CHECK(explain(predictor.get(), nullptr, &explanation) == "ncast_predictor_explain_call: call is NULL");
+  CHECK(explain(predictor.get(), &call, nullptr) == "ncast_predictor_explain_call: explanation is NULL");
 }
 
 }  // namespace

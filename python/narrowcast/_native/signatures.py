@@ -255,6 +255,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_loaded_plan_use": (_STATUS, [c_void_p, POINTER(PlanUseC)]),
     "ncast_comm_explain_call": (_STATUS, [_COMM, POINTER(PlanCallC), POINTER(c_void_p)]),
     "ncast_predictor_compare_call": (_STATUS, [c_void_p, POINTER(PlanCallC), c_int, POINTER(ComparisonC)]),
+    "ncast_predictor_explain_call": (_STATUS, [c_void_p, POINTER(PlanCallC), POINTER(c_void_p)]),
     "ncast_predictor_use_plan": (_STATUS, [c_void_p, c_void_p, c_int, c_int, POINTER(PlanUseC)]),
     "ncast_loaded_plan_run": (_STATUS, [c_void_p, c_void_p, c_void_p, c_uint64, c_void_p]),
     "ncast_loaded_plan_destroy": (_STATUS, [c_void_p]),
