@@ -46,7 +46,15 @@ ALLOWED: dict[str, set[str]] = {
     "nccl/policy": {"nccl/abi", "nccl/libraries", "nccl/report", "nccl/settings"},
     "nccl/ranks": {"nccl/abi", "nccl/libraries", "nccl/policy", "nccl/report", "nccl/settings"},
     "nccl/calls": {"nccl/abi", "nccl/libraries", "nccl/policy", "nccl/ranks", "nccl/report", "nccl/settings"},
-    "nccl/entry": {"nccl/abi", "nccl/calls", "nccl/libraries", "nccl/ranks", "nccl/report", "nccl/settings"},
+    "nccl/entry": {
+        "nccl/abi",
+        "nccl/calls",
+        "nccl/libraries",
+        "nccl/policy",
+        "nccl/ranks",
+        "nccl/report",
+        "nccl/settings",
+    },
 }
 
 # The list of headers of src/ that are installed, and where: in the source tree a link to src/.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ._comm.calls import Calls
 from ._comm.config import CommunicatorOptions, comm_config
 from ._comm.exchange import Exchange, ExchangeCall
-from ._comm.explain import Explanation, call_arguments, explanation_of
+from ._comm.explain import Explanation, explanation_of, plan_call
 from ._comm.loaded_plan import LoadedPlan
 from ._comm.pending import Pending
 from ._comm.registration import Registration, register
@@ -31,7 +31,6 @@ from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.plan import NativePlan
 from ._native.plan_selector import Selector, as_c_function
-from ._native.plan_structures import PLACEMENTS, PlanCallC
 from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
 from .errors import InvalidArgumentError, NarrowcastError, Status, UnsupportedError, error_of
 from .types import DType, reduction_number, value_type
@@ -385,18 +384,7 @@ class Communicator(Calls):
         op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only
             work in place, or only out of place, are then not considered.
         """
-        number, elems, kind, codec_id = call_arguments(operation, count, dtype, codec)
-        call = PlanCallC(
-            struct_bytes=ctypes.sizeof(PlanCallC),
-            operation=number,
-            count=elems,
-            dtype=kind,
-            op=reduction_number(op),
-            root=as_int(root, "root"),
-            codec=codec_id,
-            ranks=self.ranks,
-            placement=PLACEMENTS[None if in_place is None else bool(in_place)],
-        )
+        call = plan_call(operation, count, dtype=dtype, codec=codec, op=op, root=root, in_place=in_place)
         made = c_void_p()
         check(library().ncast_comm_explain_call(self.handle, byref(call), byref(made)))
         return explanation_of(made)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from ctypes import byref, c_void_p, sizeof
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._native.codecs import codec_text, comm_codec_number
 from .._native.library import check, library
 from .._native.numbers import as_int, as_unsigned
 from .._native.operations import describe
+from .._native.plan import NativePlan
+from .._native.plan_structures import PLACEMENTS, PlanCallC, PlanUseC
 from .._native.structures import CandidateC, DecisionC
-from ..types import DType, value_type
-from .config import comm_config
+from ..types import DType, reduction_number, value_type
+from .config import CommunicatorOptions, comm_config
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
 
@@ -85,6 +91,36 @@ class Explanation:
     ]  #: other plans for the operation, by the names of their costs, such as "plan:ring"
 
 
+class Predictor:
+    """How a communicator of GPUs would run its calls, without the communicator."""
+
+    def __init__(self, handle: c_void_p) -> None:
+        """Takes over a predictor of the C API."""
+        self._handle = handle
+        self._destroy = weakref.finalize(self, library().ncast_predictor_destroy, handle)
+
+    @classmethod
+    def of(cls, ranks: int, **options: Unpack[CommunicatorOptions]) -> Predictor:
+        """Of ranks that have these options."""
+        made = c_void_p()
+        check(library().ncast_predictor_create(as_int(ranks, "ranks"), byref(comm_config(**options)), byref(made)))
+        return cls(made)
+
+    def use(self, plan: Any, dtype: DType, op: str = "sum", *, always: bool = False) -> None:
+        """Assumes `communicator.load_plan(plan, dtype, op=op).use(always=always)`, and raises the same errors."""
+        native = NativePlan.read(plan if isinstance(plan, str) else plan.json())
+        given = PlanUseC(struct_bytes=sizeof(PlanUseC), always=always)
+        numbers = value_type(dtype).number, reduction_number(op)
+        check(library().ncast_predictor_use_plan(self._handle, native.handle, *numbers, byref(given)))
+
+    def explain(self, operation: str, count: int, **arguments: Any) -> Explanation:
+        """As `Communicator.explain`."""
+        call = plan_call(operation, count, **arguments)
+        made = c_void_p()
+        check(library().ncast_predictor_explain_call(self._handle, byref(call), byref(made)))
+        return explanation_of(made)
+
+
 def explain(
     operation: str,
     count: int,
@@ -92,9 +128,14 @@ def explain(
     dtype: DType,
     ranks: int,
     codec: str = "auto",
+    op: str = "sum",
+    root: int = 0,
+    in_place: bool | None = None,
     max_ctas: int = 0,
     p2p: bool | None = None,
     cost_model: str | os.PathLike[str] | None = None,
+    plans: Iterable[Any] = (),
+    always: bool = False,
 ) -> Explanation:
     """Explains how a communicator of GPUs that can access each other's memory would run a call. Needs no GPU.
 
@@ -105,14 +146,16 @@ def explain(
     count: as in the C API: the values that one rank sends another; for all_reduce and reduce the whole vector; for
         all_to_all_v the largest piece.
     ranks: 1 to 8.
+    op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only work
+        in place, or only out of place, are then not considered.
     max_ctas, p2p, cost_model: options of the communicator; 0 and None: as in the environment of this process.
+    plans, always: the plans that it uses, as with `load_plan(plan, dtype, op=op).use(always=always)`, whose errors
+        this raises.
     """
-    made = c_void_p()
-    arguments = call_arguments(operation, count, dtype, codec)
-    ranks = as_int(ranks, "ranks")
-    config = comm_config(max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
-    check(library().ncast_explain(*arguments, ranks, byref(config), byref(made)))
-    return explanation_of(made)
+    predictor = Predictor.of(ranks, max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
+    for plan in plans:
+        predictor.use(plan, dtype, op, always=always)
+    return predictor.explain(operation, count, dtype=dtype, codec=codec, op=op, root=root, in_place=in_place)
 
 
 def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int, T]]:
@@ -133,9 +176,27 @@ def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int
     return found
 
 
-def call_arguments(operation: str, count: int, dtype: DType, codec: str) -> tuple[int, int, int, int]:
-    """The arguments of the C functions that explain a call. Raises ValueError if they are invalid."""
-    return describe(operation).number, as_unsigned(count, "count"), value_type(dtype).number, comm_codec_number(codec)
+def plan_call(
+    operation: str,
+    count: int,
+    *,
+    dtype: DType,
+    codec: str = "auto",
+    op: str = "sum",
+    root: int = 0,
+    in_place: bool | None = None,
+) -> PlanCallC:
+    """A call in the structure of the C API. Raises ValueError for invalid arguments."""
+    return PlanCallC(
+        struct_bytes=sizeof(PlanCallC),
+        operation=describe(operation).number,
+        count=as_unsigned(count, "count"),
+        dtype=value_type(dtype).number,
+        op=reduction_number(op),
+        root=as_int(root, "root"),
+        codec=comm_codec_number(codec),
+        placement=PLACEMENTS[None if in_place is None else bool(in_place)],
+    )
 
 
 def explanation_of(made: c_void_p) -> Explanation:

@@ -15,11 +15,17 @@ NAME = "libnarrowcast_nccl.so"
 PATH_VARIABLES = ("VLLM_NCCL_SO_PATH", "SGLANG_NCCL_SO_PATH")
 
 
-def drop_in() -> Path:
+def built_drop_in() -> Path:
     """The path of the drop-in, in the folder of the library. Raises LibraryNotFoundError if it was not built."""
     path = library_path().absolute().with_name(NAME)
     if not path.is_file():
         raise LibraryNotFoundError(f"{path} is missing: this build of Narrowcast has no drop-in for NCCL")
+    return path
+
+
+def drop_in() -> Path:
+    """The same, for LD_PRELOAD. Raises UnsupportedError if that cannot name it."""
+    path = built_drop_in()
     if re.search(r"[\s:]", str(path)):
         raise UnsupportedError(f"LD_PRELOAD cannot name {path}: the path has a space or a colon")
     return path

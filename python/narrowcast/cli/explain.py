@@ -1,27 +1,43 @@
-"""`explain`: how the CUDA backend would run a call, why, and how long it should take."""
+"""`explain`: how a communicator would run a call, why, and how long it should take."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .._bench import operations
-from .._comm.explain import Explanation, Prediction
-from .._comm.explain import explain as explain_call
+from .._bench.tuned_plans import TunedPlan
+from .._comm.explain import Explanation, Prediction, Predictor
+from .._dropin import predictor as drop_in
 from .._files.display import bytes_text
+from ..comm import Communicator
 from ..cuda import device_count
 from ..local import LocalRanks
 from ..types import value_type
-from ._common import BadUse, TypeOption, backend_name, comm_codec_name, print_json
+from ._common import BadUse, ReductionOption, TypeOption, backend_name, comm_codec_name, existing_file, print_json
 from ._sizes import parse_size
 from ._tables import Column, Table
+from .tune_plans import named, plans_of
 
 # Used if the machine does not have several GPUs.
 _DEFAULT_RANKS = 8
 _MAX_RANKS, _MAX_HOST_RANKS = 8, 64
 _HOST_RANKS = 4
+# When calls run plans, as in settings.
+_USES = ("faster", "always")
+
+
+def _use(name: str) -> str:
+    if name not in _USES:
+        raise BadUse(f"--use {name} is not {' or '.join(_USES)}")
+    return name
 
 
 def explain(
@@ -40,11 +56,43 @@ def explain(
     ctas: Annotated[
         int, typer.Option(min=0, max=64, help="Maximum number of CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
     ] = 0,
+    plans: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plan",
+            metavar="FILE",
+            help="A plan that the communicator uses, a program that writes one (.py), or a folder; repeatable.",
+        ),
+    ] = None,
+    use: Annotated[
+        str,
+        typer.Option(
+            callback=_use,
+            metavar="WHEN",
+            help="Calls run plans that are predicted to be faster, or always: all calls that a plan suits.",
+        ),
+    ] = "faster",
+    op: ReductionOption = "sum",
+    root: Annotated[int, typer.Option("-r", "--root", min=0, help="Root of rooted operations.")] = 0,
+    in_place: Annotated[
+        bool | None,
+        typer.Option("--in-place/--out-of-place", help="Consider plans, too, that only work so.", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Settings of the drop-in for NCCL. Default: NARROWCAST_CONFIG."),
+    ] = None,
+    communicator: Annotated[
+        str, typer.Option(metavar="NAME", help="Its name (commName), for settings that depend on it.")
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
-    """Show how a call would run, why, and how long it should take. Needs no GPU."""
-    if backend == "host" and ctas:
-        raise BadUse("--ctas is for --backend cuda")
+    """Show how a call would run, why, and how long it should take. Needs no GPU.
+
+    With NARROWCAST_PLANS, NARROWCAST_CONFIG or --config, it shows how the drop-in for NCCL would run it.
+    """
+    if backend == "host" and (ctas or config or communicator):
+        raise BadUse("--ctas, --config and --communicator are for --backend cuda")
     if operation not in operations.names():
         raise BadUse(f"{operation!r} is not an operation (known: {', '.join(operations.names())})")
     kind = value_type(dtype)
@@ -54,29 +102,67 @@ def explain(
     elif ranks is None:
         gpus = device_count()
         ranks = min(gpus, _MAX_RANKS) if gpus > 1 else _DEFAULT_RANKS
+    if ranks > _MAX_RANKS and backend == "cuda":
+        raise BadUse(f"--ranks {ranks} is more than {_MAX_RANKS}, the most GPUs of a communicator")
+    if root >= ranks:
+        raise BadUse(f"--root {root} is not one of {ranks} ranks")
     # At least one value, as in the benchmark, unless the size is 0.
     count = operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
     name = operations.call_of(operation)
+    own = _plans(plans or [], name, ranks)
+    arguments: dict[str, Any] = {"dtype": kind.name, "codec": codec, "op": op, "root": root, "in_place": in_place}
     if backend == "host":
         # Only a communicator has a cost model of the host backend.
         with LocalRanks(ranks) as comms:
-            explanation = comms[0].explain(name, count, dtype=kind.name, codec=codec)
+            _use_on_host(comms, own, kind.name, op, always=use == "always")
+            explanation = comms[0].explain(name, count, **arguments)
     else:
-        if ranks > _MAX_RANKS:
-            raise BadUse(f"--ranks {ranks} is more than {_MAX_RANKS}, the most GPUs of a communicator")
-        explanation = explain_call(name, count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas)
-    call = {
+        predictor = _predictor(ranks, ctas, config, communicator)
+        for plan in own:
+            with named(Path(plan.source)):
+                predictor.use(plan.json, kind.name, op, always=use == "always")
+        explanation = predictor.explain(name, count, **arguments)
+    asked = {
         "operation": operation,
         "bytes": operations.size_of(operation, count, kind, ranks),
         "count": count,
-        "dtype": kind.name,
         "ranks": ranks,
-        "codec": codec,
+        **arguments,
     }
     if json:
-        print_json({"asked": call, "chosen": dataclasses.asdict(explanation)})
+        print_json({"asked": asked, "chosen": dataclasses.asdict(explanation)})
     else:
-        _table(call, explanation).print()
+        _table(asked, explanation).print()
+
+
+def _plans(sources: Sequence[Path], operation: str, ranks: int) -> list[TunedPlan]:
+    """The plans of the option --plan for the operation."""
+    found = plans_of(sources, [ranks])[ranks]
+    for plan in found:
+        if plan.operation != operation and Path(plan.source) in sources:
+            raise BadUse(f"{plan.source} is a plan of {plan.operation}, not of {operation}")
+    return [plan for plan in found if plan.operation == operation]
+
+
+def _predictor(ranks: int, ctas: int, config: Path | None, communicator: str) -> Predictor:
+    """The predictor of a communicator between GPUs: of the drop-in if there are settings that only it reads."""
+    if config is not None:
+        os.environ["NARROWCAST_CONFIG"] = str(existing_file(config))
+    if not drop_in.has_settings(os.environ):
+        if communicator:
+            raise BadUse("--communicator is for settings of the drop-in: --config, NARROWCAST_CONFIG, NARROWCAST_PLANS")
+        return Predictor.of(ranks, max_ctas=ctas)
+    return Predictor(drop_in.predictor(ranks, max_ctas=ctas, communicator=communicator))
+
+
+def _use_on_host(comms: LocalRanks, plans: Sequence[TunedPlan], dtype: str, op: str, *, always: bool) -> None:
+    """Loads plans on all ranks. Rank 0 is the one that explains calls."""
+    with ThreadPoolExecutor(len(comms)) as pool:
+        for plan in plans:
+            load = partial(Communicator.load_plan, plan=plan.json, dtype=dtype, op=op)
+            with named(Path(plan.source)):
+                first, *_ = pool.map(load, comms)
+                first.use(always=always)
 
 
 def _table(call: dict[str, Any], explanation: Explanation) -> Table:

@@ -11,7 +11,7 @@ from .._bench.cost_model import Curve, Times
 from .._bench.tuned_plans import TunedPlan
 from .._files.display import bytes_text
 from .._plan.loading import PROGRAM, load
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsupportedError
 from ..plan import Plan
 from ._common import BadUse, existing_file
 from ._tables import Column, Table
@@ -34,7 +34,7 @@ def plans_of(sources: Sequence[Path], numbers: Sequence[int]) -> dict[int, list[
                 found[ranks].setdefault(tuned.series, tuned)
             elif is_named:
                 listed = ", ".join(map(str, numbers))
-                raise BadUse(f"{source} is for {ranks} ranks, but these are measured (--ranks): {listed}")
+                raise BadUse(f"{source} is for {ranks} ranks, not {listed} (--ranks)")
     return {number: list(plans.values()) for number, plans in found.items()}
 
 
@@ -78,12 +78,12 @@ def _files(sources: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
 
 
 def _load(source: Path, ranks: int | None) -> Plan:
-    with _named(source):
+    with named(source):
         return load(source, ranks=ranks)
 
 
 def _tuned(source: Path, plan: Plan) -> TunedPlan:
-    with _named(source):
+    with named(source):
         proof_of(plan, str(source))
         model = plan.model
         return TunedPlan(
@@ -100,12 +100,12 @@ def _tuned(source: Path, plan: Plan) -> TunedPlan:
 
 
 @contextlib.contextmanager
-def _named(source: Path) -> Iterator[None]:
+def named(source: Path) -> Iterator[None]:
     """Makes errors begin with the file."""
     try:
         yield
-    except InvalidArgumentError as error:
+    except (InvalidArgumentError, UnsupportedError) as error:
         text = str(error)
         if text.startswith(str(source)):
             raise
-        raise InvalidArgumentError(f"{source}: {text}") from None
+        raise type(error)(f"{source}: {text}") from None

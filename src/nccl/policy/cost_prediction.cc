@@ -21,6 +21,18 @@ void log_costs_warning(const ncast_predictor* predictor) {
 
 }  // namespace
 
+ncast_status create_predictor(const Engine& narrowcast, int ranks, uint32_t max_ctas, std::string_view name,
+                              ncast_predictor** predictor) {
+  ncast_comm_config config = config_from_settings(narrowcast);
+  if (max_ctas != 0) config.max_ctas = max_ctas;
+  if (const ncast_status status = narrowcast.ncast_predictor_create(ranks, &config, predictor); status != NCAST_OK)
+    return status;
+  for (const PlanForCalls& one : plans_for(ranks, name))
+    if (narrowcast.ncast_predictor_use_plan(*predictor, one.plan, one.dtype, one.redop, &one.use) != NCAST_OK)
+      log_unused(one, narrowcast.ncast_last_error());
+  return NCAST_OK;
+}
+
 EnginePredictor::EnginePredictor(ncast_comm* comm) {
   ncast_predictor* created = nullptr;
   if (engine()->ncast_comm_predictor(comm, &created) != NCAST_OK) return;
@@ -33,20 +45,14 @@ EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas, std::string_view 
   if (narrowcast == nullptr) return;
   // Times for ranks without a communicator are those of GPUs and not of the host backend.
   knows_times_ = backend.id == NCAST_BACKEND_CUDA;
-  const std::vector<PlanForCalls> plans = plans_for(ranks, name);
-  if (!knows_times_ && plans.empty()) return;
-  ncast_comm_config config = config_from_settings(*narrowcast);
-  config.max_ctas = max_ctas;  // the environment variable may differ between ranks
+  if (!knows_times_ && plans_for(ranks, name).empty()) return;
   ncast_predictor* created = nullptr;
-  if (narrowcast->ncast_predictor_create(ranks, &config, &created) != NCAST_OK) {
+  if (create_predictor(*narrowcast, ranks, max_ctas, name, &created) != NCAST_OK) {
     log(Level::info, "cannot predict times for a communicator of %d ranks: %s", ranks, narrowcast->ncast_last_error());
     return;
   }
   predictor_.reset(created);
   if (knows_times_) log_costs_warning(created);
-  for (const PlanForCalls& one : plans)
-    if (narrowcast->ncast_predictor_use_plan(created, one.plan, one.dtype, one.redop, &one.use) != NCAST_OK)
-      log_unused(one, narrowcast->ncast_last_error());
 }
 
 bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const {

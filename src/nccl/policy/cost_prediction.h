@@ -7,6 +7,7 @@
 
 #include "narrowcast/explain.h"
 #include "nccl/abi/operations.h"
+#include "nccl/libraries/engine.h"
 
 namespace narrowcast::nccl {
 
@@ -27,6 +28,11 @@ class Predictor {
   // Returns false if the time is unknown. The result is the same on all ranks.
   virtual bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const = 0;
 };
+
+// Creates the engine's predictor for a communicator that does not exist yet, with the configuration and the plans of
+// the settings. max_ctas: 0: as in the settings. name: commName. The engine has the message of an error.
+ncast_status create_predictor(const Engine& narrowcast, int ranks, uint32_t max_ctas, std::string_view name,
+                              ncast_predictor** predictor);
 
 // Uses the engine, which caches its decisions, so the drop-in has no cache of its own.
 class EnginePredictor final : public Predictor {

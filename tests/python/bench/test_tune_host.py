@@ -114,7 +114,7 @@ def test_plans_that_cannot_be_measured_are_errors_before_the_work(cli_here, save
     (path,) = saved(build("ring", "all_gather", 2))
     done = cli_here("tune", "--backend", "host", "--ranks", 3, "--plan", path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{path} is for 2 ranks, but these are measured (--ranks): 3" in done.stderr.replace("\n", " ")
+    assert f"{path} is for 2 ranks, not 3 (--ranks)" in done.stderr.replace("\n", " ")
     document = json.loads(path.read_text())
     document["ranks"][0]["groups"] = []
     path.write_text(json.dumps(document))

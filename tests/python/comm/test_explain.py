@@ -154,6 +154,9 @@ def test_the_command_explains_as_json(cli_here, operation):
         "dtype": "float32",
         "ranks": 4,
         "codec": "raw",
+        "op": "sum",
+        "root": 0,
+        "in_place": None,
     }
     assert report["chosen"]["codec"] == "raw"
     assert report["chosen"]["codec_why"] == "raw was requested"
