@@ -1,7 +1,6 @@
 #include "store/file/writer.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "status/error.h"
 #include "store/file/checksum.h"
+#include "store/file/descriptor.h"
 #include "store/file/header.h"
 
 namespace narrowcast::store::file {
@@ -43,17 +43,10 @@ Spill::~Spill() {
 
 // The folder of the table file has the space for a table; /tmp may not.
 ncast_status Spill::open_file(int folder_of) {
-  char link[64];
-  char path[PATH_MAX];
-  std::snprintf(link, sizeof link, "/proc/self/fd/%d", folder_of);
-  const ssize_t length = readlink(link, path, sizeof path - 1);
-  if (length > 0) {
-    path[length] = 0;
-    char* const slash = std::strrchr(path, '/');
-    if (slash != nullptr) {
-      slash[slash == path ? 1 : 0] = 0;
-      file_ = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    }
+  const std::string path = file::path_of(folder_of);
+  if (const size_t slash = path.rfind('/'); slash != path.npos) {
+    const std::string folder = path.substr(0, std::max<size_t>(slash, 1));
+    file_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   }
   // A file system without O_TMPFILE, or a table in memory.
   if (file_ < 0) file_ = memfd_create("narrowcast-store", MFD_CLOEXEC);

@@ -1,4 +1,6 @@
 // Damaged and hostile table files.
+#include <sys/stat.h>
+
 #include "match_checksums.h"
 #include "nlohmann/json.hpp"
 #include "store/file/header.h"
@@ -105,6 +107,29 @@ TEST_CASE("a truncated or longer file is not opened") {
   std::vector<uint8_t> longer = content;
   longer.push_back(0);
   CHECK(try_open(MemoryFile(longer).path(), NCAST_STORE_MMAP, 0).status == NCAST_CORRUPT);
+}
+
+TEST_CASE("messages name what a path of a descriptor stands for") {
+  const auto message = [](const std::string& path) {
+    ncast_store* opened = nullptr;
+    CHECK(ncast_store_open(path.c_str(), nullptr, &opened) != NCAST_OK);
+    return std::string(ncast_last_error());
+  };
+  const MemoryFile named(std::vector<uint8_t>(5000, 1));
+  CHECK(message(named.path()).starts_with("the table 'table' in memory "));
+  const int unnamed = memfd_create("narrowcast-store", MFD_CLOEXEC);  // as store.build() does in Python
+  CHECK(message("/proc/self/fd/" + std::to_string(unnamed)).starts_with("a table in memory "));
+  close(unnamed);
+  char path[] = "/tmp/narrowcast_damage_test_XXXXXX";
+  const int file = mkstemp(path);
+  CHECK(message("/dev/fd/" + std::to_string(file)).starts_with(path));
+  CHECK(message(path).starts_with(path));
+  close(file);
+  unlink(path);
+  CHECK(message("/proc/self/fd/9999") == "/proc/self/fd/9999: No such file or directory");
+  CHECK(mkfifo(path, 0600) == 0);
+  CHECK(message(path) == std::string(path) + " is not a regular file");
+  unlink(path);
 }
 
 TEST_CASE("damage costs the rows of its segment only, and verify lists them") {

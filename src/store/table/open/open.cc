@@ -78,10 +78,10 @@ Table::~Table() {
 
 ncast_status open_table(const std::string& path, const OpenOptions& options, std::unique_ptr<Table>* opened) {
   auto table = std::make_unique<Table>();
-  table->name = path;
   table->host = options.host;
   TableFile file;
   if (ncast_status status = file.open(path)) return status;
+  table->name = file.name();
   if (ncast_status status = read_description(file, *table)) return status;
   const auto open_it = [&] {
     switch (options.host) {

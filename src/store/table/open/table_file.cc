@@ -12,6 +12,7 @@
 
 #include "status/error.h"
 #include "store/file/checksum.h"
+#include "store/file/descriptor.h"
 #include "store/file/header.h"
 
 namespace narrowcast::store {
@@ -35,12 +36,13 @@ TableFile::~TableFile() {
   if (file_ >= 0) close(file_);
 }
 
-ncast_status TableFile::open(const std::string& name) {
-  name_ = name;
-  file_ = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+ncast_status TableFile::open(const std::string& path) {
+  // Opening a named pipe would wait for a writer.
+  file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file_ < 0 || fstat(file_, &about_) != 0)
-    return fail(NCAST_SYSTEM_ERROR, "%s: %s", name.c_str(), std::strerror(errno));
-  if (!S_ISREG(about_.st_mode)) return fail(NCAST_SYSTEM_ERROR, "%s is not a regular file", name.c_str());
+    return fail(NCAST_SYSTEM_ERROR, "%s: %s", path.c_str(), std::strerror(errno));
+  name_ = file::name_of(file_, path);
+  if (!S_ISREG(about_.st_mode)) return fail(NCAST_SYSTEM_ERROR, "%s is not a regular file", name_.c_str());
   return NCAST_OK;
 }
 

@@ -20,10 +20,12 @@ class TableFile {
   ~TableFile();
 
   // Errors: SYSTEM_ERROR.
-  ncast_status open(const std::string& name);
+  ncast_status open(const std::string& path);
   // Errors: SYSTEM_ERROR; CORRUPT if the file ends before.
   ncast_status read(uint64_t offset, uint8_t* bytes, uint64_t count) const;
 
+  // For messages.
+  const std::string& name() const { return name_; }
   int descriptor() const { return file_; }
   int release() { return std::exchange(file_, -1); }
   uint64_t bytes() const { return static_cast<uint64_t>(about_.st_size); }
