@@ -27,6 +27,7 @@ set(runtime_sources
   store/cuda/index_copies.cu
   store/cuda/launch.cu
   store/cuda/reader.cu
+  store/cuda/reader_cache.cu
   store/cuda/registered_memory.cu
   store/cuda/table_reader.cu
   store/reader_api.cu)

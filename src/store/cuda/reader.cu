@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cinttypes>
 
 #include "status/error.h"
 #include "store/cuda/cuda_errors.h"
 #include "store/cuda/formats.h"
 #include "store/cuda/reader.h"
+#include "store/cuda/shape.h"
 #include "store/cuda/slice_chunk.h"
 #include "store/rows/row_codec.h"
 
@@ -32,8 +31,6 @@ GatherKernel kernel_of(const Model& model) {
   }
   return {};
 }
-
-uint64_t lowest_bit(uint64_t value) { return value & -value; }
 
 // The address on the GPU of memory that is registered; NULL stays NULL.
 template <typename T>
@@ -93,50 +90,10 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   base_.coder = format.coder;
   base_.counters = &device_words_->counters;
   base_.state = {table.rows, 0};
-  RowPlaces& places = base_.places;
-  places = {reinterpret_cast<const char*>(table.slots),
-            table.stride,
-            0,
-            nullptr,
-            table.unit_bytes,
-            table.headers,
-            reinterpret_cast<const char*>(table.entries),
-            table.entry_stride,
-            static_cast<uint32_t>(table.entry_count)};
-  RETURN_IF_CUDA_FAILED(function, map(&places.slots));
-  RETURN_IF_CUDA_FAILED(function, map(&places.headers));
-  RETURN_IF_CUDA_FAILED(function, map(&places.entries));
-  if (table.started != nullptr) {
-    // Without offsets, all rows are known.
-    words_ = {table.row_count, table.redirects, table.stride != 0 ? UINT64_MAX : table.rows};
-    base_.reader = {table.started, table.finished, &device_words_->state, &device_words_->calls,
-                    &device_words_->ended_ctas};
-    RETURN_IF_CUDA_FAILED(function, map(&words_.row_count));
-    RETURN_IF_CUDA_FAILED(function, map(&words_.redirects));
-    changes_ = table.changes;
-    changed_rows_ = table.changed_rows;
-    RETURN_IF_CUDA_FAILED(function, map(&changes_));
-    RETURN_IF_CUDA_FAILED(function, map(&changed_rows_));
-    RETURN_IF_CUDA_FAILED(function, map(&base_.reader.started));
-    RETURN_IF_CUDA_FAILED(function, map(&base_.reader.finished));
-    // Calls are counted on from the last one of the context.
-    const unsigned long long calls = *table.finished;
-    RETURN_IF_CUDA_FAILED(function, cudaMemcpy(&device_words_->calls, &calls, sizeof calls, cudaMemcpyHostToDevice));
-  }
-  if (table.stride == 0) {
-    const size_t bytes = (table.rows + 1) * sizeof *table.offsets;
-    RETURN_IF_CUDA_FAILED(function, allocate(&offsets_, (table.capacity + 1) * sizeof *table.offsets));
-    RETURN_IF_CUDA_FAILED(function, cudaMemcpy(offsets_, table.offsets, bytes, cudaMemcpyHostToDevice));
-    places.offsets = offsets_;
-  }
-  if (!model.masks.empty()) {
-    const size_t bytes = model.masks.size();
-    RETURN_IF_CUDA_FAILED(function, allocate(&masks_, 2 * bytes));
-    RETURN_IF_CUDA_FAILED(function, cudaMemcpy(masks_, model.masks.data(), bytes, cudaMemcpyHostToDevice));
-    RETURN_IF_CUDA_FAILED(function, cudaMemcpy(masks_ + bytes, model.values.data(), bytes, cudaMemcpyHostToDevice));
-    base_.coder.masks = masks_;
-    base_.coder.values = masks_ + bytes;
-  }
+  RETURN_IF_CUDA_FAILED(function, map_rows());
+  if (table.started != nullptr) RETURN_IF_CUDA_FAILED(function, follow_updates());
+  if (table.stride == 0) RETURN_IF_CUDA_FAILED(function, copy_offsets());
+  if (!model.masks.empty()) RETURN_IF_CUDA_FAILED(function, copy_masks(model));
 
   const uint64_t table_bytes =
       table.stride != 0 ? table.capacity * table.stride : uint64_t{table.offsets[table.rows]} * table.unit_bytes;
@@ -154,6 +111,56 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   RETURN_IF_CUDA_FAILED(function, ring_.allocate(longest_chunk_ + chunk_margin));
   RETURN_IF_CUDA_FAILED(function, cudaDeviceSynchronize());
   return NCAST_OK;
+}
+
+cudaError_t Reader::map_rows() {
+  RowPlaces& places = base_.places;
+  places = {reinterpret_cast<const char*>(table_.slots),
+            table_.stride,
+            0,
+            nullptr,
+            table_.unit_bytes,
+            table_.headers,
+            reinterpret_cast<const char*>(table_.entries),
+            table_.entry_stride,
+            static_cast<uint32_t>(table_.entry_count)};
+  RETURN_CUDA_ERROR(map(&places.slots));
+  RETURN_CUDA_ERROR(map(&places.headers));
+  return map(&places.entries);
+}
+
+cudaError_t Reader::follow_updates() {
+  // Without offsets, all rows are known.
+  words_ = {table_.row_count, table_.redirects, table_.stride != 0 ? UINT64_MAX : table_.rows};
+  base_.reader = {table_.started, table_.finished, &device_words_->state, &device_words_->calls,
+                  &device_words_->ended_ctas};
+  RETURN_CUDA_ERROR(map(&words_.row_count));
+  RETURN_CUDA_ERROR(map(&words_.redirects));
+  changes_ = table_.changes;
+  changed_rows_ = table_.changed_rows;
+  RETURN_CUDA_ERROR(map(&changes_));
+  RETURN_CUDA_ERROR(map(&changed_rows_));
+  RETURN_CUDA_ERROR(map(&base_.reader.started));
+  RETURN_CUDA_ERROR(map(&base_.reader.finished));
+  // Calls are counted on from the last one of the context.
+  const unsigned long long calls = *table_.finished;
+  return cudaMemcpy(&device_words_->calls, &calls, sizeof calls, cudaMemcpyHostToDevice);
+}
+
+cudaError_t Reader::copy_offsets() {
+  const size_t bytes = (table_.rows + 1) * sizeof *table_.offsets;
+  RETURN_CUDA_ERROR(allocate(&offsets_, (table_.capacity + 1) * sizeof *table_.offsets));
+  base_.places.offsets = offsets_;
+  return cudaMemcpy(offsets_, table_.offsets, bytes, cudaMemcpyHostToDevice);
+}
+
+cudaError_t Reader::copy_masks(const Model& model) {
+  const size_t bytes = model.masks.size();
+  RETURN_CUDA_ERROR(allocate(&masks_, 2 * bytes));
+  base_.coder.masks = masks_;
+  base_.coder.values = masks_ + bytes;
+  RETURN_CUDA_ERROR(cudaMemcpy(masks_, model.masks.data(), bytes, cudaMemcpyHostToDevice));
+  return cudaMemcpy(masks_ + bytes, model.values.data(), bytes, cudaMemcpyHostToDevice);
 }
 
 GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_cache) const {
@@ -253,129 +260,6 @@ cudaError_t Reader::gather_piece(const Indices& indices, char* out, const RowTar
   RETURN_CUDA_ERROR(start(target.stream));
   if (cache_ != nullptr) return gather_cached(call, target);
   return launch_gather(kernel_, call, sms_of(target), target.stream);
-}
-
-CacheCall Reader::cache_call() const {
-  CacheCall call = {};
-  call.state = base_.reader.state;
-  call.fixed_state = base_.state;
-  call.places = base_.places;
-  call.changes = changes_;
-  call.changed_rows = changed_rows_;
-  call.redirects = words_.redirects;
-  return call;
-}
-
-cudaError_t Reader::gather_cached(const GatherArguments& call, const RowTarget& target) {
-  CacheCall cached = cache_call();
-  cached.indices = call.selection.indices;
-  cached.index_bytes = call.selection.index_bytes;
-  cached.entries = call.selection.entries;
-  cached.count = call.selection.count;
-  cached.may_evict = true;
-  cached.out = call.selection.out;
-  cached.out_stride = call.selection.out_stride;
-  cached.row_bytes = format_.row_bytes;
-  const uint32_t sms = sms_of(target);
-  RETURN_CUDA_ERROR(cache_->look_up(cached, sms, target.stream));
-  CacheWords* const words = cache_->words();
-
-  // Hits and misses at the same time: the SMs decode hits while the link brings misses.
-  GatherArguments reads = call;
-  reads.reader.finished = nullptr;
-  reads.shape = cached_shape_;
-  reads.selection.entries = cache_->reads();
-  reads.selection.device_count = &words->reads;
-  const CacheSets& sets = cache_->sets();
-  CachedRows& rows = reads.selection.cached;
-  rows.slots = sets.slots;
-  rows.slot_bytes = static_cast<uint32_t>(sets.slot_bytes);
-  rows.ways = static_cast<uint32_t>(cache_->ways());
-  rows.unit_bytes = static_cast<uint32_t>(cache_->part_bytes());
-  rows.rows = sets.rows;
-  rows.has_redirects = &words->has_redirects;
-  rows.fill_ways = cache_->fill_ways();
-  rows.retries = cache_->retries();
-  rows.retry_count = &words->retries;
-  RETURN_CUDA_ERROR(launch_gather(kernel_, reads, sms, target.stream));
-
-  GatherArguments retries = call;
-  retries.selection.entries = cache_->retries();
-  retries.selection.device_count = &words->retries;
-  RETURN_CUDA_ERROR(launch_gather(kernel_, retries, sms, target.stream));
-  return cache_->copy(cached, call.selection.unit_bytes, sms, target.stream);
-}
-
-ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm, uint64_t rows, cudaStream_t stream) {
-  const char* const function = "ncast_store_reader_set_cache";
-  if (table_.capacity > INT32_MAX)
-    return fail(NCAST_UNSUPPORTED, "%s: tables of 2^31 or more rows cannot be cached", function);
-  CacheShape shape = {};
-  shape.policy = options.policy;
-  shape.bytes = options.bytes;
-  shape.slot_bytes = options.slot_bytes;
-  const uint64_t common = lowest_bit(options.slot_bytes | (table_.stride != 0 ? table_.stride : table_.unit_bytes));
-  shape.part_bytes = common >= 16 ? 16 : common >= 4 ? 4 : 1;
-  shape.max_rows = max_rows_;
-  if (shape.bytes < RowCache::set_bytes(shape))
-    return fail(NCAST_TOO_SMALL, "%s: a cache needs at least %" PRIu64 " bytes, but may have %" PRIu64, function,
-                RowCache::set_bytes(shape), shape.bytes);
-  const uint64_t slot_bytes = std::max<uint64_t>(base_.shape.slot_bytes, options.slot_bytes);
-  GatherShape gather_shape = shape_of(slot_bytes, common, false, true);
-  if (gather_shape.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
-  auto cache = std::make_unique<RowCache>();
-  const uint64_t changes =
-      table_.changes != nullptr ? std::atomic_ref(*const_cast<uint64_t*>(table_.changes)).load() : 0;
-  RETURN_IF_CUDA_FAILED(function, cache->allocate(shape, changes));
-  RETURN_IF_CUDA_FAILED(function, learn_rows(rows, stream));
-  // The cache before stays until the new one is complete.
-  std::swap(cache_, cache);
-  std::swap(cached_shape_, gather_shape);
-  cudaError_t error = warm_cache(warm, options.policy == CachePolicy::fixed ? rows : 0, stream);
-  if (error == cudaSuccess && cache != nullptr) error = cache->counters(&past_, stream);
-  if (error == cudaSuccess) return NCAST_OK;
-  std::swap(cache_, cache);
-  std::swap(cached_shape_, gather_shape);
-  return failed(function, error);
-}
-
-// first_rows: how many rows of the table are taken if there are no others.
-cudaError_t Reader::warm_cache(const Indices& warm, uint64_t first_rows, cudaStream_t stream) {
-  // Twice the rows that fit, because sets fill up at different times.
-  const uint64_t most = std::min(warm.data != nullptr ? warm.count : first_rows, 2 * cache_->ways());
-  const uint64_t at_a_time = std::min(max_rows_, warmed_at_a_time(cache_->ways()));
-  for (uint64_t first = 0; first < most; first += at_a_time) {
-    CacheCall call = cache_call();
-    call.count = std::min(at_a_time, most - first);
-    call.first = first;
-    if (warm.data != nullptr) {
-      const char* const piece = static_cast<const char*>(warm.data) + first * warm.index_bytes;
-      call.index_bytes = warm.index_bytes;
-      RETURN_CUDA_ERROR(index_copies_.copy(piece, call.count * warm.index_bytes, stream, &call.indices));
-    }
-    RETURN_CUDA_ERROR(fill_cache(call, stream));
-  }
-  return cache_->forget_misses(stream);
-}
-
-ncast_status Reader::remove_cache(const char* function, cudaStream_t stream) {
-  if (cache_ == nullptr) return NCAST_OK;
-  RETURN_IF_CUDA_FAILED(function, cache_->counters(&past_, stream));
-  cache_.reset();
-  return NCAST_OK;
-}
-
-ncast_status Reader::cache_counters(const char* function, CacheCounters* counters, cudaStream_t stream) {
-  *counters = past_;
-  if (cache_ != nullptr) RETURN_IF_CUDA_FAILED(function, cache_->counters(counters, stream));
-  return NCAST_OK;
-}
-
-cudaError_t Reader::fill_cache(const CacheCall& call, cudaStream_t stream) {
-  RETURN_CUDA_ERROR(start(stream));
-  RETURN_CUDA_ERROR(cache_->fill(call, std::min(sms_, machine_.sms), stream));
-  // Without rows, a gather only ends the call.
-  return launch_gather(kernel_, arguments(nullptr, 0), 1, stream);
 }
 
 ncast_status Reader::fetch(uint64_t first, uint64_t count, int64_t step, uint64_t rows, const RowTarget& target) {

@@ -83,6 +83,11 @@ class Reader {
   GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment, bool is_staged, bool has_cache) const;
 
   ncast_status set_up(const ReaderTable& table, const ReaderOptions& options);
+  // Parts of it. The addresses of the table's memory on the GPU; those of what its writer changes; and copies.
+  cudaError_t map_rows();
+  cudaError_t follow_updates();
+  cudaError_t copy_offsets();
+  cudaError_t copy_masks(const Model& model);
   // Copies the offsets of rows that were appended since the last call.
   cudaError_t learn_rows(uint64_t rows, cudaStream_t stream);
   cudaError_t start(cudaStream_t stream);

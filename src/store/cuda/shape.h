@@ -25,6 +25,9 @@ struct ShapeInput {
   uint32_t far_bytes;       // the longest payload
 };
 
+// The largest power of two that divides a size or an address.
+constexpr uint64_t lowest_bit(uint64_t value) { return value & -value; }
+
 // Whether slots that follow each other in the table begin at multiples of 16 bytes, and lie as they do in a stage.
 // stride, unit_bytes: of the table (RowPlaces).
 constexpr bool is_dense(const GatherShape& shape, uint64_t stride, uint32_t unit_bytes) {
