@@ -62,6 +62,8 @@ class _Memory(NamedTuple):
 
 # Types that need no dtype= to be moved, as the frameworks call them. uint16 needs it: it may hold the bits of bfloat16.
 _MOVED = {"bool": "bool", "bool8": "bool", "torch.bool": "bool", "int16": "int16", "torch.int16": "int16"}
+# Types of NumPy whose bytes are not values, whatever dtype= says: the starts of their names, and why.
+_UNUSABLE = {">": "which are big-endian: convert them to the byte order of this machine", "object": "not numbers"}
 
 
 def view(
@@ -91,6 +93,9 @@ def view(
     not writable, or not a whole number of values.
     """
     memory = _memory(array, name, stream)
+    for start, fault in _UNUSABLE.items():
+        if memory.type_text.startswith(start):
+            raise TypeError(f"{name} holds {memory.type_text} values, {fault}")
     if not memory.contiguous:
         raise ValueError(f"{name} is not contiguous (shape {memory.shape}): make a contiguous copy first")
     if writable and not memory.writable:
