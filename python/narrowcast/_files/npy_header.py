@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +31,12 @@ _VALUE_TYPES = {
 }
 
 
+def check_npy(file: BinaryIO, name: str) -> None:
+    """Raises CorruptError if an npy file is malformed, and TypeError if it contains Python objects."""
+    if _type_of(file, file.seek(0, os.SEEK_END), name).hasobject:
+        raise TypeError(f"{name} contains Python objects, not numbers")
+
+
 def npy_segments(file: BinaryIO, total: int, given: ValueType | None, name: str) -> list[Segment]:
     """The segments of an npy file.
 
@@ -38,13 +45,7 @@ def npy_segments(file: BinaryIO, total: int, given: ValueType | None, name: str)
 
     Raises CorruptError if the header is malformed, and StatedTypeError if it states a type other than `given`.
     """
-    try:
-        kind = _read(file, total)
-    except OSError:
-        raise
-    except Exception as error:
-        # The parser of NumPy raises many kinds of exceptions.
-        raise CorruptError(f"{name} is not a valid npy file: {one_line(error)}") from None
+    kind = _type_of(file, total, name)
     header = file.tell()
     # Pickled objects, big-endian numbers and records are plain bytes.
     known = None if kind.hasobject or not kind.isnative else _VALUE_TYPES.get(f"{kind.kind}{kind.itemsize}")
@@ -55,6 +56,17 @@ def npy_segments(file: BinaryIO, total: int, given: ValueType | None, name: str)
             raise StatedTypeError(f"{name} contains {type_name} values according to its header, not {given.name}")
         stated, type_name = given, given.name
     return [Segment(0, header, BYTES, None), *plain(header, total - header, stated, Path(name).stem, type_name)]
+
+
+def _type_of(file: BinaryIO, total: int, name: str) -> np.dtype[Any]:
+    """The type of the values of an npy file, which is then at its data."""
+    try:
+        return _read(file, total)
+    except OSError:
+        raise
+    except Exception as error:
+        # The parser of NumPy raises many kinds of exceptions.
+        raise CorruptError(f"{name} is not a valid npy file: {one_line(error)}") from None
 
 
 def _may_hold(kind: np.dtype[Any], given: ValueType) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files.npy_header import MAGIC
+from .._files.npy_header import MAGIC, check_npy
 from .._files.segment import StatedTypeError
 from ..files import TensorFile
 from ..types import DType, ValueType, value_type
@@ -67,7 +67,7 @@ def source_of(source: Any, dtype: DType | None, tensor: str | None) -> Source:
     )
 
 
-def _from_array(array: Any, dtype: DType | None) -> Source:
+def _from_array(array: Any, dtype: DType | None, name: str = "source") -> Source:
     if isinstance(array, (bytes, bytearray, memoryview)):
         array = np.asarray(memoryview(array))
         if dtype is not None and array.dtype == np.uint8:
@@ -75,13 +75,15 @@ def _from_array(array: Any, dtype: DType | None) -> Source:
     elif not hasattr(array, "shape"):
         array = np.from_dlpack(array)
     if not tuple(array.shape):
-        raise ValueError("source is a single value, not rows")
+        raise ValueError(f"{name} is a single value, not rows")
+    if 0 in array.shape[1:]:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}: rows must not be empty")
     rows = int(array.shape[0])
 
     def read(first: int, count: int) -> Bytes:
-        return bytes_of_rows(contiguous(array[first : first + count]), "source", dtype)[2]
+        return bytes_of_rows(contiguous(array[first : first + count]), name, dtype)[2]
 
-    kind, shape, _ = bytes_of_rows(contiguous(array[:1]), "source", dtype)
+    kind, shape, _ = bytes_of_rows(contiguous(array[:1]), name, dtype)
     return _random_access(kind, shape[1:], rows, read)
 
 
@@ -168,10 +170,12 @@ def _from_blocks(given: Iterator[Any], dtype: DType | None) -> Source:
 def _from_file(path: Path, dtype: DType | None, tensor: str | None) -> Source:
     with path.open("rb") as file:
         is_npy = file.read(len(MAGIC)) == MAGIC
+        if is_npy:
+            check_npy(file, str(path))
     if is_npy:
         if tensor is not None:
             raise ValueError(f"{path} is an npy file, which has no tensor names")
-        return _from_array(np.load(path, mmap_mode="r", allow_pickle=False), dtype)
+        return _from_array(np.load(path, mmap_mode="r", allow_pickle=False), dtype, str(path))
     tensors = TensorFile(path)  # closed with the last reference
     names = list(tensors)
     if tensor is None:

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from cli_output import assert_one_line
-from narrowcast import store
+from narrowcast import files, store
 from narrowcast.cuda import device_count
 
 
@@ -63,6 +63,35 @@ def test_a_wrong_codec_or_tensor_is_one_line_and_leaves_no_file(built, cli_here,
         assert result.stderr.startswith("narrowcast: ")
         assert result.stderr.count("\n") == 1
     assert not list(tmp_path.glob("*other*"))
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (np.zeros((5, 4), ">f4"), ["--dtype", "float32"], "in.npy holds >f4 values, which are big-endian"),
+        (np.zeros((5, 4), np.uint16), [], "in.npy holds uint16, which is not a value type: pass the type with --dtype"),
+        (np.zeros((5, 0), np.float32), [], "in.npy has shape (5, 0): rows must not be empty"),
+        (np.float32(3), [], "in.npy is a single value, not rows"),
+        (np.array([{}]), [], "in.npy contains Python objects, not numbers"),
+        (np.zeros((5, 4), np.float32), ["--tensor", "a"], "in.npy is an npy file, which has no tensor names"),
+        ({"a": np.zeros((5, 4), np.float32)}, ["--dtype", "float32"], "states the types of its tensors: omit --dtype"),
+        ({"a": np.zeros(5), "b": np.zeros(5)}, [], "in.npy has 2 tensors: name one (a, b)"),
+    ],
+)
+def test_unsuitable_files_are_named_with_the_reason(cli_here, tmp_path, content, options, message):
+    if isinstance(content, dict):
+        files.save_file(content, tmp_path / "in.npy")
+    else:
+        np.save(tmp_path / "in.npy", content)
+    assert_one_line(cli_here("store", "build", "in.npy", "out.ncs", *options), 2, message)
+    assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize("size", [60, 500])
+def test_truncated_npy_files_are_named(cli_here, tmp_path, size):
+    np.save(tmp_path / "in.npy", np.zeros((50, 4), np.float32))
+    (tmp_path / "in.npy").write_bytes((tmp_path / "in.npy").read_bytes()[:size])
+    assert_one_line(cli_here("store", "build", "in.npy", "out.ncs"), 1, "in.npy is not a valid npy file")
 
 
 @pytest.mark.parametrize("row_bytes", ["512", "128K"])

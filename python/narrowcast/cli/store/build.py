@@ -11,7 +11,7 @@ import typer
 from ... import store
 from ..._files.display import bytes_text, printable
 from ..._native.store_structures import STORE_LAYOUTS
-from .._common import BadUse, DtypeOption, existing_file, output_file, print_json, progress_bar
+from .._common import BadUse, DtypeOption, dtype_errors_as_bad_use, existing_file, output_file, print_json, progress_bar
 
 
 def build(
@@ -31,7 +31,7 @@ def build(
     existing_file(source)
     output_file(str(target), str(source))
     reports: list[Any] = []
-    with progress_bar("build", None) as progress:
+    with dtype_errors_as_bad_use(), progress_bar("build", None) as progress:
         try:
             store.build(
                 source,
@@ -50,7 +50,7 @@ def build(
             )
         except (TypeError, ValueError) as error:
             if type(error) in (TypeError, ValueError):
-                raise BadUse(str(error)) from None
+                raise BadUse(str(error).replace("with dtype=", "with --dtype")) from None
             raise
     (report,) = reports
     if json:
