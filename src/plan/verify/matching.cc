@@ -33,13 +33,12 @@ class MatchingCheck {
   void run() {
     std::vector<std::map<uint32_t, uint64_t>> visits(program_.barriers.size());
     uint64_t unit_bytes = 0;
-    uint32_t widest = 0;
+    uint32_t chunks = 0;
     for (uint32_t flat = 0; flat < program_.steps.size(); ++flat) {
       const FlatStep& step = program_.steps[flat];
       if (program_.is_boundary(step)) {
         unit_bytes = step.step->unit_bytes;
-        widest = 0;
-        for (const Step& inner : step.step->body) widest = std::max(widest, inner.count);
+        chunks = widest(step.step->body);
         continue;
       }
       const uint64_t unit = step.body >= 0 ? unit_bytes : 0;
@@ -48,7 +47,7 @@ class MatchingCheck {
       for (const uint32_t channel : step.step->channels) {
         if (step.step->kind == StepKind::flush) continue;
         auto& counts = step.step->kind == StepKind::signal ? signals_ : waits_;
-        Count& count = counts[channel][{unit, step.body >= 0 ? widest : 0}];
+        Count& count = counts[channel][{unit, step.body >= 0 ? chunks : 0}];
         ++count.steps;
         count.flat = flat;
       }

@@ -23,12 +23,6 @@ uint32_t pieces_of(const Step& step, bool split) {
   return split && step.count > 1 && has_message(step) ? step.count : 1;
 }
 
-uint32_t widest(const std::vector<Step>& body) {
-  uint32_t count = 0;
-  for (const Step& step : body) count = std::max(count, step.count);
-  return count;
-}
-
 // Enough iterations for each chunk that credits, of semaphores and rings, run out if they are not returned.
 uint32_t parts_for(const Plan& plan, const std::vector<Step>& body) {
   uint32_t parts = 2;
@@ -170,6 +164,12 @@ Where Program::where(uint32_t flat) const {
   where.body = step.body;
   where.origin = step.step->origin;
   return where;
+}
+
+uint32_t widest(const std::vector<Step>& body) {
+  uint32_t count = 0;
+  for (const Step& step : body) count = std::max(count, step.count);
+  return count;
 }
 
 uint64_t flat_steps(const Plan& plan, bool split) {

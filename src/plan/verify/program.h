@@ -70,6 +70,8 @@ struct Program {
 
 // The flat form of a plan whose structure is valid.
 Program flatten(const Plan& plan, bool split);
+// The most chunks of a step in the body of a loop.
+uint32_t widest(const std::vector<Step>& body);
 // How many flat steps flatten() would create.
 uint64_t flat_steps(const Plan& plan, bool split);
 // How many cells the memory of all ranks has, and how many cells all steps move.

@@ -9,18 +9,15 @@ from typing import Any, NoReturn
 from ....errors import InvalidArgumentError, UnsupportedError
 from ...model import Group, Operand, Plan, Step
 from ..collectives import buffer_chunks, collective_name
-from ..memory import Memory
 from ..references import check_references
 from ..refusal import Refusal
 from .earlier_writer import earlier_document
+from .moves import MAX_CHANNELS, Moves
 from .rings import without_rings
 from .tables import BlockTables, RankTables, connections
 
 __all__ = ["write", "write_earlier"]
 
-# What an operation of the executor has room for; it does not check.
-_MAX_BUFFERS = 10
-_MAX_CHANNELS = 8
 _NO_LIMIT = 2**64 - 1
 _NOP = {"name": "nop"}
 _SYNCHRONIZES = ("nop", "barrier")
@@ -86,9 +83,8 @@ class _Gpu:
     def __init__(self, plan: Plan, rank: int, numbered: list[int], reduction: str) -> None:
         self.plan = plan
         self.rank = rank
-        self.reduction = reduction
         self.tables = RankTables(plan, rank, numbered)
-        self.memory = Memory(plan, rank, plan.in_place == "yes")
+        self.moves = Moves(plan, rank, reduction, self.refuse)
         self.releases: dict[tuple[int, int], list[int]] = {}  # (group, step) -> semaphores of those that wait for it
         self.acquires: dict[tuple[int, int], list[int]] = {}
         groups = plan.ranks[rank].groups
@@ -137,9 +133,9 @@ class _Gpu:
 
     def step(self, step: Step, block: BlockTables, nested: bool = False) -> list[_Json]:
         if step.kind == "copy":
-            return list(self.copy(step.sources[0], step.destinations, step.count, block))
+            return list(self.moves.copy(step.sources[0], step.destinations, step.count, block))
         if step.kind == "reduce":
-            return list(self.reduce(step, block))
+            return list(self.moves.reduce(step, block))
         if step.kind in ("signal", "wait", "flush"):
             return list(self.control(step, block))
         if step.kind == "sync":
@@ -189,182 +185,13 @@ class _Gpu:
             yield from _semaphores("sem_release" if step.kind == "signal" else "sem_acquire", own)
         name = f"rlx{step.kind}" if step.relaxed else step.kind
         for kind, channels in ids.items():
-            for first in range(0, len(channels), _MAX_CHANNELS):
-                yield {"name": name, "channel_ids": channels[first : first + _MAX_CHANNELS], "channel_type": kind}
-
-    # Steps that move values. A place is local, memory, port or switch, followed by + if it contains packets.
-
-    def place(self, operand: Operand) -> str:
-        if operand.packets and operand.buffer != "scratch":
-            self.refuse("packets of MSCCL++ are in scratch only")
-        kind = "switch" if operand.switch is not None else "local"
-        if operand.channel is not None:
-            kind = self.plan.channels[operand.channel].kind
-        return kind + ("+" if operand.packets else "")
-
-    def copy(self, source: Operand, targets: list[Operand], count: int, block: BlockTables) -> Iterator[_Json]:
-        start = self.place(source)
-        if start in ("memory", "switch") and len(targets) > 1:
-            # One operation reads it; the others copy what that one has stored.
-            stored = next((target for target in targets if self.place(target) == "local"), targets[0])
-            yield from self.copy(source, [stored], count, block)
-            source, targets = stored, [target for target in targets if target is not stored]
-            start = self.place(source)
-        by_name: dict[tuple[str, str], list[Operand]] = {}
-        for target in targets:
-            place = self.place(target)
-            if (start, place) not in _COPIES:
-                self.refuse(f"MSCCL++ cannot copy {_DESCRIPTIONS[start]} to {_DESCRIPTIONS[place]}")
-            by_name.setdefault((_COPIES[start, place], place), []).append(target)
-        for (name, place), group in by_name.items():
-            if name == "glre":
-                for target in group:
-                    yield self.group_load(source, target, count, block)
-                continue
-            size = _BATCHES.get(name, 1)
-            for first in range(0, len(group), size):
-                part = group[first : first + size]
-                sources = [source] if name == "rppkt" else [source] * len(part)
-                op: _Json = {
-                    "name": name,
-                    "src_buff": [block.operand(operand, count) for operand in sources],
-                    "dst_buff": [block.operand(operand, count) for operand in part],
-                }
-                link = place if start == "local" or start == "local+" else start
-                if link.rstrip("+") != "local":
-                    op["channel_type"] = link.rstrip("+")
-                if link.startswith("port"):
-                    op["channel_ids"] = [block.channel(operand.channel) for operand in part]
-                elif name == "get":
-                    op["channel_ids"] = [block.channel(source.channel)] * len(part)
-                if name == "glres":
-                    op["reduce_op"] = self.reduction
-                yield op
-
-    def group_load(self, source: Operand, target: Operand, count: int, block: BlockTables) -> _Json:
-        return {
-            "name": "glre",
-            "buffer_type": block.letter(source),
-            "buffer_offset": source.chunk,
-            "size": count,
-            "dst_chunk": {"rank": self.rank, **block.operand(target, count)},
-            "channel_ids": [block.operand(source, count)["switch_channel_id"]],
-            "channel_type": "switch",
-            "reduce_op": self.reduction,
-        }
-
-    def reduce(self, step: Step, block: BlockTables) -> Iterator[_Json]:
-        """The operations of a reduction: each adds some of the sources to what the one before has stored."""
-        sources: dict[str, list[Operand]] = {}
-        for operand in step.sources:
-            sources.setdefault(self.place(operand), []).append(operand)
-        plain, remote, packets = (sources.pop(place, []) for place in ("local", "memory", "local+"))
-        if sources:
-            self.refuse(f"MSCCL++ cannot reduce {_DESCRIPTIONS[next(iter(sources))]}")
-        targets = list(step.destinations)
-        local = [target for target in targets if self.place(target) == "local"]
-        stored = next((target for target in local if any(self.memory.same(target, one) for one in plain)), None)
-        stored = stored or (local[0] if local else None)
-        if stored is None:
-            self.refuse("MSCCL++ stores the result of a reduction in the rank")
-        targets.remove(stored)
-        plain.sort(key=lambda operand: not self.memory.same(operand, stored))
-
-        stages: list[tuple[str, list[Operand]]] = []  # (place, operands), the first with the sum so far
-        so_far: Operand | None = None
-        if len(plain) == 1:
-            so_far = plain.pop()
-        for place, operands in (("local", plain), ("memory", remote), ("local+", packets)):
-            while operands:
-                room = _MAX_BUFFERS - (so_far is not None)
-                if so_far is None and place != "local":
-                    yield from self.copy(operands.pop(0), [stored], step.count, block)
-                else:
-                    part, operands = operands[:room], operands[room:]
-                    stages.append((place, part if so_far is None else [so_far, *part]))
-                so_far = stored
-        last = len(stages) - 1
-        for _, operands in stages[1:]:
-            if any(self.memory.overlap(operand, stored, step.count) for operand in operands[1:] if operand in plain):
-                self.refuse(f"an operation of MSCCL++ has {_MAX_BUFFERS} operands at most")
-        copies: list[Operand] = []
-        sends: list[Operand] = []
-        if stages[last][0] == "local+":
-            copies = [operand for operand in targets if self.place(operand) == "local+"][:1]
-        wanted = "memory+" if stages[last][0] == "local+" else "memory"
-        sends = [operand for operand in targets if self.place(operand) == wanted][: _MAX_BUFFERS - 1 - len(copies)]
-        for number, (place, operands) in enumerate(stages):
-            ends = (copies, sends) if number == last else ([], [])
-            yield self.reduction_op(place, operands, stored, *ends, step.count, block)
-        rest = [operand for operand in targets if operand not in copies and operand not in sends]
-        if rest:
-            yield from self.copy(stored, rest, step.count, block)
-
-    def reduction_op(
-        self,
-        place: str,
-        sources: list[Operand],
-        stored: Operand,
-        copies: list[Operand],
-        sends: list[Operand],
-        count: int,
-        block: BlockTables,
-    ) -> _Json:
-        op: _Json = {
-            "name": _REDUCTIONS[place, bool(copies), bool(sends)],
-            "src_buff": [block.operand(operand, count) for operand in sources],
-            "dst_buff": [block.operand(operand, count) for operand in (stored, *copies, *sends)],
-        }
-        if place == "memory" or sends:
-            op["channel_type"] = "memory"
-        op["reduce_op"] = self.reduction
-        return op
-
-
-# (place of the source, place of the destination): the operation.
-_COPIES = {
-    ("local", "local"): "copy",
-    ("local", "local+"): "cpkt",
-    ("local", "memory"): "put",
-    ("local", "memory+"): "ppkt",
-    ("local", "port"): "put",
-    ("local", "switch"): "gstore",
-    ("local+", "local"): "upkt",
-    ("local+", "memory+"): "rppkt",
-    ("local+", "port+"): "rppkt",
-    ("local+", "switch+"): "gstorepkt",
-    ("memory", "local"): "get",
-    ("switch", "local"): "glre",
-    ("switch", "switch"): "glres",
-}
-_BATCHES = {"put": _MAX_CHANNELS, "ppkt": _MAX_CHANNELS, "rppkt": _MAX_CHANNELS, "get": _MAX_CHANNELS}
-# (place of all sources but the first, copies packets, sends): the operation.
-_REDUCTIONS = {
-    ("local", False, False): "re",
-    ("local", False, True): "res",
-    ("memory", False, False): "rre",
-    ("memory", False, True): "rres",
-    ("local+", False, False): "repkt",
-    ("local+", False, True): "respkt",
-    ("local+", True, False): "recpkt",
-    ("local+", True, True): "recspkt",
-}
-_DESCRIPTIONS = {
-    "local": "values of the rank",
-    "local+": "packets of the rank",
-    "memory": "values behind a memory channel",
-    "memory+": "packets behind a memory channel",
-    "port": "values behind a port channel",
-    "port+": "packets behind a port channel",
-    "switch": "values behind a switch",
-    "switch+": "packets behind a switch",
-}
+            for first in range(0, len(channels), MAX_CHANNELS):
+                yield {"name": name, "channel_ids": channels[first : first + MAX_CHANNELS], "channel_type": kind}
 
 
 def _semaphores(name: str, ids: list[int]) -> list[_Json]:
     return [
-        {"name": name, "semaphore_ids": ids[first : first + _MAX_CHANNELS]}
-        for first in range(0, len(ids), _MAX_CHANNELS)
+        {"name": name, "semaphore_ids": ids[first : first + MAX_CHANNELS]} for first in range(0, len(ids), MAX_CHANNELS)
     ]
 
 
