@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from gather_results import lines_of
+from provenance import compiler
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
         for name, value in shared.items():
             if run.pop(name) != value:
                 raise SystemExit(f"the runs have different machines or commits: {value!r} and others")
-    report = {**shared, "compiler": lines_of("nvcc", "--version")[-1], "runs": runs}
+    report = {**shared, "compiler": compiler(), "runs": runs}
     print(json.dumps(report, indent=1))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import compare_reports
-from gather_results import commit, machine
+from provenance import commit, machine
 
 BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
 LOG_LINES = 8

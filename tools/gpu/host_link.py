@@ -15,10 +15,10 @@ from ctypes import byref, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from gather_results import commit, machine
 from narrowcast import cuda
 from narrowcast._native import cuda_driver
 from narrowcast._native.cuda_driver import DeviceBuffer, Stream
+from provenance import provenance
 
 BYTES = 256 << 20
 COPIES = 8
@@ -84,9 +84,7 @@ def main() -> None:
     for link in links:
         link.close()
     report = {
-        "machine": machine(),
-        "command": "tools/gpu/host_link.py",
-        "commit": commit(),
+        **provenance(),
         "bytes": BYTES,
         "rows": rows,
     }

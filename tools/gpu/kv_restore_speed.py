@@ -17,7 +17,6 @@ import argparse
 import ctypes
 import json
 import math
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gather_results import commit, machine
 from narrowcast._bench.samples import sample
 from narrowcast._native import cuda_driver
 from narrowcast._torch.host_memory import HostMemory
@@ -37,6 +35,7 @@ from narrowcast.integrations.sglang_compression import (
     ExecutionContext,
     PackedBatch,
 )
+from provenance import provenance
 
 LAYERS, BLOCK_TOKENS = 32, 16
 COMPRESSED_BYTES = 256 << 20
@@ -246,9 +245,7 @@ def main() -> None:
         compression.append(measure_compression(page_bytes, given.iterations))
         print(json.dumps(compression[-1]), flush=True)
     result = {
-        "machine": machine()[0],
-        "command": " ".join(["tools/gpu/kv_restore_speed.py", *sys.argv[1:]]),
-        "commit": commit()[:7],
+        **provenance(),
         "layers": LAYERS,
         "units": "10^9 raw bytes per second",
         "rows": rows,

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gather_results import commit, machine
 from narrowcast import store
+from provenance import provenance
 
 SIZE = 8192
 ROWS, VALUES = 1 << 16, 1024
@@ -130,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args()
-    result = {"machine": machine(), "command": "tools/gpu/matmul_beside_fetch.py", "commit": commit()} | measure()
+    result = provenance() | measure()
     text = json.dumps(result, indent=1)
     print(text)
     if options.json:

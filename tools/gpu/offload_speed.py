@@ -13,15 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from gather_results import commit, machine
 from narrowcast._bench.samples import sample
 from narrowcast.torch import offload
+from provenance import provenance
 from torch import nn
 from torch.nn import functional
 
@@ -221,9 +220,7 @@ def main() -> None:
         for batch, (plain, one), (speed, other) in zip(given.batch, raw, ours, strict=True)
     ]
     result = {
-        "machine": machine()[0],
-        "command": " ".join(["tools/gpu/offload_speed.py", *sys.argv[1:]]),
-        "commit": commit()[:7],
+        **provenance(),
         "layers": given.layers,
         "raw_bytes": offloaded.raw_bytes,
         "ratio": round(offloaded.ratio or 1, 4),

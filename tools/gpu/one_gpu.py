@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gather_results import machine
 from graph_times import elsewhere, microseconds, warm_up
+from provenance import machine
 
 KIB, MIB = 1 << 10, 1 << 20
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")

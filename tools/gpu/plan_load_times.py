@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from gather_results import commit, machine
 from plan_ranks import Ranks
+from provenance import provenance
 from sample_plans import PLANS
 
 MEASURED = ("two_shot", "one_shot", "all_gather", "ring", "puts_in_scratch")
@@ -59,10 +58,8 @@ def main() -> None:
     with on_device(0):
         found = load_times(chosen.ranks)
     report = {
-        "machine": machine()[0],
+        **provenance(),
         "cpus": os.cpu_count(),
-        "command": " ".join(["tools/gpu/plan_load_times.py", *sys.argv[1:]]),
-        "commit": commit(),
         "ranks": chosen.ranks,
         "milliseconds": found,
     }

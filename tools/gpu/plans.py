@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from gather_results import commit, machine
 from plan_forms import FORMS, known, measured_op, text_of
 from plan_tests import kinds, test_abort, test_some
 from plan_times import CODECS, MEASURED, SIZES, Cells, measure, summary
+from provenance import provenance
 from sample_plans import PLANS
 
 SMS = 128
@@ -145,11 +145,7 @@ def main() -> None:
                 work(ranks)
             return
     counts = options.ranks or [2, 4]
-    result: dict[str, Any] = {
-        "machine": machine()[0],
-        "command": " ".join(["tools/gpu/plans.py", *sys.argv[1:]]),
-        "commit": commit(),
-    }
+    result: dict[str, Any] = provenance()
     result["compile_seconds"] = compile_all(counts, cells, tested if options.test else ())
     if options.test:
         result["tests"] = [test(n, tested) for n in counts]

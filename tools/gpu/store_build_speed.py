@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gather_results import commit, machine
 from narrowcast import store
 from narrowcast._bench.null_builder import null_builder
 from narrowcast._store.rows import Rows
 from narrowcast.types import value_type
+from provenance import provenance
 
 CASES = [  # value type, elements of a row, share of zeros, codec, layout
     ("bfloat16", 32, 0.0, "window", "stride"),
@@ -139,9 +139,7 @@ def main() -> None:
     arguments = parser.parse_args()
     size = arguments.gib << 30
     results: dict[str, Any] = {
-        "machine": machine()[0],
-        "commit": commit()[:8],
-        "command": " ".join(["tools/gpu/store_build_speed.py", *sys.argv[1:]]),
+        **provenance(),
         "cpus": len(os.sched_getaffinity(0)),
         **copies(1 << 30),
         "tables": [],

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gather_results import commit, machine
 from narrowcast import store
 from narrowcast._native import cuda_driver
 from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 from narrowcast.cli._sizes import parse_size
 from narrowcast.cuda import device_count
 from narrowcast.store import Store
+from provenance import commit, machine
 
 GATHERED_ROWS = 100_000
 SLICE_BYTES = 256 << 20
