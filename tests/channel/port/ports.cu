@@ -5,52 +5,11 @@
 #include <barrier>
 #include <vector>
 
-#include "narrowcast/device.cuh"
+#include "channel/port/port_rank.h"
 #include "narrowcast/narrowcast.h"
-#include "support/count_up.cuh"
-#include "support/gpu_rank.h"
 
 namespace narrowcast::testing {
 namespace {
-
-constexpr uint8_t poison = 0xa5;
-constexpr uint32_t ports_of_rank = 40;
-enum : uint32_t { target, source, regions };  // peers put data from their `source` into the `target` of this rank
-constexpr size_t region_bytes = 3'000'017;
-
-uint8_t value(int rank, size_t i) { return static_cast<uint8_t>(i * 31 + i / 251 + static_cast<size_t>(rank) * 97); }
-
-// A rank with ports over two regions: a poisoned target and a filled source.
-struct Rank : GpuRank {
-  Rank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, double timeout_seconds = 20)
-      : GpuRank(rank, ranks, id, everybody, timeout_seconds), previous((rank + ranks - 1) % ranks) {
-    for (void*& region : memory) EXPECT_OK(ncast_mem_alloc(comm, region_bytes, &region));
-    EXPECT_OK(ncast_ports_create(comm, ports_of_rank, memory, regions, &ports));
-    std::vector<uint8_t> values(region_bytes);
-    for (size_t i = 0; i < region_bytes; ++i) values[i] = value(rank, i);
-    EXPECT_CUDA(cudaMemcpy(memory[source], values.data(), region_bytes, cudaMemcpyDefault));
-    std::ranges::fill(values, poison);
-    EXPECT_CUDA(cudaMemcpy(memory[target], values.data(), region_bytes, cudaMemcpyDefault));
-    EXPECT_CUDA(cudaDeviceSynchronize());
-  }
-  ~Rank() { ncast_ports_destroy(comm, &ports); }
-
-  std::vector<uint8_t> content(uint32_t region) const {
-    std::vector<uint8_t> bytes(region_bytes);
-    EXPECT_CUDA(cudaMemcpy(bytes.data(), memory[region], region_bytes, cudaMemcpyDefault));
-    return bytes;
-  }
-
-  int previous;
-  void* memory[regions];
-  ncast_ports ports;
-};
-
-struct Neighbours {
-  int next, previous;
-  __device__ explicit Neighbours(const ncast_ports& ports)
-      : next((ports.rank + 1) % ports.ranks), previous((ports.rank + ports.ranks - 1) % ports.ranks) {}
-};
 
 // A put from offset `from` of the source to offset `to` of the target.
 struct Part {
@@ -89,7 +48,7 @@ TEST_CASE("puts of any size and alignment write exactly their bytes") {
   for (const int ranks : ring_sizes()) {
     CAPTURE(ranks);
     run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-      Rank mine(rank, ranks, id, everybody);
+      PortRank mine(rank, ranks, id, everybody);
       mine.begin();
       put_parts<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
       mine.end();
@@ -154,7 +113,7 @@ struct Turns {
   uint32_t* of_cta = nullptr;
 };
 
-void launch_exchange(Rank& mine, uint32_t grid, uint32_t turns, const Turns& before) {
+void launch_exchange(PortRank& mine, uint32_t grid, uint32_t turns, const Turns& before) {
   exchange<<<grid, threads, 0, mine.stream>>>(mine.ports, static_cast<uint8_t*>(mine.memory[target]),
                                               static_cast<uint8_t*>(mine.memory[source]), turns, before.of_cta,
                                               mine.counts);
@@ -163,7 +122,7 @@ void launch_exchange(Rank& mine, uint32_t grid, uint32_t turns, const Turns& bef
 void check_exchange(int ranks, uint32_t grid, uint32_t turns, int launches) {
   CAPTURE(ranks);
   run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, ranks, id, everybody);
+    PortRank mine(rank, ranks, id, everybody);
     const Turns before;
     mine.begin();
     for (int launch = 0; launch < launches; ++launch) {
@@ -188,7 +147,7 @@ TEST_CASE("when its signal arrives, each of many concurrent CTAs sees its data")
 
 TEST_CASE("a captured exchange can be replayed") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 2, id, everybody);
+    PortRank mine(rank, 2, id, everybody);
     const Turns before;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t replay = nullptr;
@@ -228,7 +187,7 @@ __global__ void signal_often(const __grid_constant__ ncast_ports ports, uint32_t
 
 TEST_CASE("a full FIFO makes kernels wait and loses nothing") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 2, id, everybody);
+    PortRank mine(rank, 2, id, everybody);
     mine.begin();
     signal_often<<<1, 256, 0, mine.stream>>>(mine.ports, mine.counts);
     mine.end();
@@ -246,7 +205,7 @@ __global__ void put_and_leave(const __grid_constant__ ncast_ports ports, uint32_
 
 TEST_CASE("destroying ports completes their requests and does not affect other ports") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 2, id, everybody);
+    PortRank mine(rank, 2, id, everybody);
     ncast_ports others;
     EXPECT_OK(ncast_ports_create(mine.comm, 1, mine.memory, regions, &others));
     mine.begin();
@@ -263,134 +222,9 @@ TEST_CASE("destroying ports completes their requests and does not affect other p
   });
 }
 
-// Counts if the put succeeds.
-__global__ void put_badly(const __grid_constant__ ncast_ports ports, PortPlace to, PortPlace from, uint64_t bytes,
-                          uint32_t* not_stopped) {
-  Port port(ports, 1, 0);
-  if (port.put_with_signal_and_flush(to, from, bytes)) count_up(not_stopped, 1);
-}
-
-TEST_CASE("a put out of bounds ends the communicator and writes nothing") {
-  struct Bad {
-    PortPlace to, from;
-    uint64_t bytes;
-    const char* part;
-  };
-  constexpr uint64_t far = ~uint64_t{0};
-  const Bad all[] = {{{target, 1}, {source, 0}, region_bytes, "to offset 1 of region 0, which has 3000017"},
-                     {{target, 0}, {source, region_bytes}, 1, "from offset 3000017 of region 1"},
-                     {{target, 0}, {regions, 0}, 1, "from region 2, but there are 2 regions"},
-                     {{target, 0}, {source, 0}, 200'000'000, "of region 0, which has 3000017"},  // several requests
-                     {{target, 0}, {source, far - 100}, 200'000'000, "of region"},
-                     {{target, far}, {source, 0}, 8, "to offset 68719476735"},
-                     {{target, 0}, {source, 0}, far, "to offset 68652367872"}};
-  for (const Bad& bad : all) {
-    CAPTURE(bad.part);
-    run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-      Rank mine(rank, 2, id, everybody);
-      mine.begin();
-      if (rank == 0) put_badly<<<1, 1, 0, mine.stream>>>(mine.ports, bad.to, bad.from, bad.bytes, mine.counts);
-      mine.end();
-      EXPECT(mine.count() == 0);
-      if (rank == 0) EXPECT(is_error(mine.comm, NCAST_INVALID_ARGUMENT, bad.part));
-      const std::vector<uint8_t> got = mine.content(target);
-      EXPECT(std::ranges::all_of(got, [](uint8_t byte) { return byte == poison; }));
-      if (rank == 1) {
-        while (ncast_comm_async_error(mine.comm, nullptr, 0) == NCAST_OK) sched_yield();  // TimeLimit bounds it
-        EXPECT(is_error(mine.comm, NCAST_REMOTE_ERROR, "rank 0"));
-      }
-      EXPECT(ncast_ports_destroy(mine.comm, &mine.ports) != NCAST_OK);
-    });
-  }
-}
-
-__global__ void wait_for_nothing(const __grid_constant__ ncast_ports ports, uint32_t* stopped) {
-  Port port(ports, 1, threadIdx.x);
-  if (!port.poll() && !port.wait()) count_up(stopped, 1);
-}
-
-TEST_CASE("an abort ends a kernel that waits at a port") {
-  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 2, id, everybody, 0);  // no limit
-    mine.begin();
-    if (rank == 0) wait_for_nothing<<<1, ports_of_rank, 0, mine.stream>>>(mine.ports, mine.counts);
-    if (rank == 1) EXPECT_OK(ncast_comm_abort(mine.comm));
-    mine.end();
-    if (rank == 0) EXPECT(mine.count() == ports_of_rank);
-    if (rank == 0) EXPECT(is_error(mine.comm, NCAST_ABORTED, ""));
-  });
-}
-
-__global__ void signal_until_stopped(const __grid_constant__ ncast_ports ports, uint32_t* stopped) {
-  Port port(ports, 1, 0);
-  while (port.signal()) {
-  }
-  if (!port.flush()) count_up(stopped, 1);
-}
-
-TEST_CASE("an abort ends kernels that post and flush") {
-  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 2, id, everybody, 0);
-    mine.begin();
-    if (rank == 0) signal_until_stopped<<<2, 32, 0, mine.stream>>>(mine.ports, mine.counts);
-    if (rank == 1) {
-      usleep(100000);
-      EXPECT_OK(ncast_comm_abort(mine.comm));
-    }
-    mine.end();
-    if (rank == 0) EXPECT(mine.count() == 64);
-  });
-}
-
-TEST_CASE("a kernel that waits for a port ends at the timeout, and the communicator reports it") {
-  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 2, id, everybody, 2);
-    mine.begin();
-    if (rank == 0) wait_for_nothing<<<1, ports_of_rank, 0, mine.stream>>>(mine.ports, mine.counts);
-    mine.end();
-    if (rank == 0) EXPECT(mine.count() == ports_of_rank);
-    if (rank == 0) EXPECT(is_error(mine.comm, NCAST_TIMEOUT, "rank 0 waited for rank 1"));
-  });
-}
-
-// Counts the functions that succeed on a port to this rank itself.
-__global__ void try_port(const __grid_constant__ ncast_ports ports, uint32_t* succeeded) {
-  Port port(ports, ports.rank, 0);
-  uint32_t count = 0;
-  if (port.poll()) ++count;
-  if (port.wait()) ++count;
-  if (port.put({0, 0}, {0, 0}, 0)) ++count;
-  if (port.signal()) ++count;
-  if (port.flush()) ++count;
-  count_up(succeeded, count);
-}
-__global__ void leave_signals(const __grid_constant__ ncast_ports ports, uint32_t* failed) {
-  Port port(ports, ports.rank, 0);
-  if (!port.signal() || !port.signal() || !port.flush()) count_up(failed, 1);
-}
-
-TEST_CASE("ports of a stopped communicator fail even if a signal has arrived") {
-  for (const bool stops : {false, true}) {
-    run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-      Rank mine(rank, 1, id, everybody);
-      mine.begin();
-      leave_signals<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
-      mine.end();
-      EXPECT(mine.count() == 0);
-      if (stops) {
-        EXPECT_OK(ncast_comm_abort(mine.comm));
-        usleep(200000);  // until an asynchronous copy has brought the abort to the GPU
-      }
-      try_port<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
-      mine.end();
-      EXPECT(mine.count() == (stops ? 0 : 5));
-    });
-  }
-}
-
 TEST_CASE("invalid arguments of ports are rejected and leave the communicator usable") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 1, id, everybody);
+    PortRank mine(rank, 1, id, everybody);
     ncast_ports ports = mine.ports;
     void* foreign[] = {mine.memory[0], &ports};
     const auto bad = NCAST_INVALID_ARGUMENT;
@@ -415,7 +249,7 @@ TEST_CASE("invalid arguments of ports are rejected and leave the communicator us
 
 TEST_CASE("ranks that create different ports get a mismatch") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
-    Rank mine(rank, 2, id, everybody);
+    PortRank mine(rank, 2, id, everybody);
     ncast_ports ports;
     void* const order[] = {mine.memory[rank], mine.memory[1 - rank]};
     const ncast_status status = ncast_ports_create(mine.comm, 1, order, 2, &ports);
