@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, sizeof
-from dataclasses import dataclass
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ._arrays.view import View, byte_array, host_view, reject_overlap
-from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codec_text, codecs
+from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codecs
+from ._native.frames import BlockStats, FrameInfo, inspect_blocks_memory, inspect_memory
 from ._native.library import check, library
 from ._native.numbers import as_index, as_int, as_unsigned
-from ._native.structures import CHECKSUM, MORE, NO_CHECKSUM, REFERENCE, FrameInfoC
+from ._native.structures import CHECKSUM, MORE, NO_CHECKSUM, REFERENCE
 from .errors import CorruptError
-from .types import BY_NUMBER, DType, ValueType, value_type
+from .types import DType, ValueType, value_type
 
 __all__ = [
     "BlockStats",
@@ -46,30 +46,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-FRAME_HEADER_BYTES = 64
-
 Array = TypeVar("Array")
-
-
-@dataclass(frozen=True)
-class FrameInfo:
-    """The header of a frame."""
-
-    elems: int  #: number of values
-    raw_bytes: int  #: bytes of the decoded values
-    wire_bytes: int  #: bytes of the frame, including header and padding
-    codec: str  #: such as "window" or "raw", with parameters that are not the default
-    dtype: str  #: name of the value type
-    blocks: int  #: blocks in the frame; 0 for a codec with fixed payloads, such as raw
-    block_elems: int  #: values in every block but the last; 0 as for `blocks`
-    checksum: int | None  #: XXH3 of the frame, None when it carries none
-    more: bool  #: another frame of the same stream follows
-    version: int  #: of the frame format
-
-    @property
-    def ratio(self) -> float | None:
-        """Wire bytes / raw bytes (smaller is better); None when there are no values."""
-        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
 
 class Frame(np.ndarray[Any, np.dtype[np.uint8]]):
@@ -95,30 +72,6 @@ def _frame(content: npt.NDArray[np.uint8], shape: tuple[int, ...] | None, dtype:
     frame = content.view(Frame)
     frame.values_shape, frame.values_dtype = shape, dtype
     return frame
-
-
-@dataclass(frozen=True)
-class BlockStats:
-    """How the blocks of a frame were coded: the counters of its codec by name. Raw frames have none."""
-
-    counters: dict[str, int]  #: those that are not 0
-
-    @property
-    def blocks_of_width(self) -> dict[int, int]:
-        """Bits of a code -> blocks; 0: blocks stored raw. Empty if the codec does not count them."""
-        names = {name: name.removesuffix("_blocks").removeprefix("width_") for name in self.counters}
-        widths = {name: "0" if text == "raw" else text for name, text in names.items() if name.endswith("_blocks")}
-        return {int(width): self.counters[name] for name, width in widths.items() if width.isdigit()}
-
-    @property
-    def escapes(self) -> int:
-        """Values stored out of line."""
-        return self.counters.get("escapes", 0)
-
-    @property
-    def far_escapes(self) -> int:
-        """Escapes that needed a full exponent."""
-        return self.counters.get("far_escapes", 0)
 
 
 def error_bound(codec: str, dtype: DType, largest: float) -> float:
@@ -392,35 +345,7 @@ def inspect(frame: Any) -> FrameInfo:
     return inspect_memory(source.pointer, source.raw_bytes)
 
 
-def inspect_memory(frame: int, frame_bytes: int) -> FrameInfo:
-    """ncast_inspect: the header at `frame`."""
-    info = FrameInfoC(sizeof(FrameInfoC))
-    check(library().ncast_inspect(frame, frame_bytes, byref(info)))
-    dtype = BY_NUMBER.get(info.dtype)
-    return FrameInfo(
-        elems=info.elems,
-        raw_bytes=info.raw_bytes,
-        wire_bytes=info.wire_bytes,
-        codec=codec_text(info.codec),
-        dtype=dtype.name if dtype else f"type {info.dtype}",
-        blocks=info.blocks,
-        block_elems=info.block_elems,
-        checksum=info.checksum if info.flags & CHECKSUM else None,
-        more=bool(info.flags & MORE),
-        version=info.version,
-    )
-
-
 def inspect_blocks(frame: Any) -> BlockStats:
     """Counts how the blocks of a complete frame in host memory were coded. Raises CorruptError."""
     source = host_view(frame, "frame", holds=value_type("uint8"))
     return inspect_blocks_memory(source.pointer, source.raw_bytes)
-
-
-def inspect_blocks_memory(frame: int, frame_bytes: int) -> BlockStats:
-    """ncast_inspect_blocks: how the blocks of the frame at `frame` were coded."""
-    codec = inspect_memory(frame, frame_bytes).codec.partition(":")[0]
-    names = next(one.counters for one in codecs() if one.name == codec)
-    counts = (c_uint64 * max(len(names), 1))()
-    check(library().ncast_inspect_blocks(frame, frame_bytes, counts, len(names)))
-    return BlockStats({name: count for name, count in zip(names, counts, strict=False) if count})

@@ -23,11 +23,11 @@ from ._arrays.streams import stream_handle
 from ._arrays.view import UNKNOWN_DEVICE, View, reject_overlap, view
 from ._native import cuda_driver
 from ._native.codecs import codec_number
+from ._native.frames import FRAME_HEADER_BYTES, FrameInfo
 from ._native.library import check as _check_status
 from ._native.library import gpu_count, library
 from ._native.numbers import as_unsigned
 from ._native.structures import MORE, CudaOptionsC
-from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
 from .errors import Status, error_of
 from .types import DType, ValueType, reduction_number, value_type

@@ -26,7 +26,7 @@ from ._files.tensor_file import Tensor, TensorFile
 from ._files.tensor_names import TensorNames
 from ._files.tensor_source import TensorSource
 from ._native.codecs import codec_number
-from .codec import FRAME_HEADER_BYTES, BlockStats, FrameInfo
+from ._native.frames import FRAME_HEADER_BYTES, BlockStats, FrameInfo, inspect_blocks_memory
 from .errors import CorruptError
 
 __all__ = [
@@ -178,7 +178,7 @@ def frames_of(source: FileArgument, *, threads: int | None = None) -> Iterator[F
             content = reader.read(frame, buffers)
             try:
                 with located(name, frame.number, frame.offset):
-                    stats = _codec.inspect_blocks_memory(content.ctypes.data, content.size)
+                    stats = inspect_blocks_memory(content.ctypes.data, content.size)
             except CorruptError as error:
                 fault = str(error)
             return FileFrame(frame.number, frame.offset, frame.info, stats, fault, tensors)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from .. import codec as _codec
 from .._arrays.view import View
 from .._native.codecs import codec_number
+from .._native.frames import FRAME_HEADER_BYTES
 from .._native.structures import CHECKSUM, MORE, NO_CHECKSUM
-from ..codec import FRAME_HEADER_BYTES
 from ..types import ValueType
 from .packing import SMALL_BYTES, Batch, Run
 from .pipeline import Buffer, Buffers

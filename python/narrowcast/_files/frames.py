@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import codec as _codec
-from ..codec import FRAME_HEADER_BYTES, FrameInfo
+from .._native.frames import FRAME_HEADER_BYTES, FrameInfo, inspect_memory
 from ..errors import CorruptError, NarrowcastError, SystemFailure, error_of
 from .opening import Source, bytes_left
 from .pipeline import Buffers
@@ -83,7 +83,7 @@ class FrameReader:
         self._source.read(offset, header.data)
         if left < FRAME_HEADER_BYTES:
             raise CorruptError(_no_header(header))
-        info = _codec.inspect_memory(header.ctypes.data, header.size)
+        info = inspect_memory(header.ctypes.data, header.size)
         if info.wire_bytes > left:
             raise CorruptError(_truncated(left, info.wire_bytes))
         return Frame(number, offset, info, None)
@@ -93,7 +93,7 @@ class FrameReader:
         filled = _read_into(self._file, content)
         if filled < FRAME_HEADER_BYTES:
             raise CorruptError(_no_header(content[:filled]))
-        info = _codec.inspect_memory(content.ctypes.data, filled)
+        info = inspect_memory(content.ctypes.data, filled)
         while filled < info.wire_bytes:
             # The buffer grows with the data, whatever the header claims.
             grown = np.empty(min(info.wire_bytes, 2 * filled + _STEP_BYTES), np.uint8)

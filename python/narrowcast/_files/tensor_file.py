@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import codec as _codec
-from ..codec import FRAME_HEADER_BYTES
+from .._native.frames import FRAME_HEADER_BYTES
 from ..errors import CorruptError
 from .content import Content, EncodedContent, Part, PlainContent
 from .opening import FileArgument, bytes_left, opened

@@ -11,6 +11,7 @@ from ... import codec as _codec
 from ..._bench.host_times import median_seconds
 from ..._bench.samples import tiled
 from ..._files.display import bytes_text, printable
+from ..._native.frames import FRAME_HEADER_BYTES
 from ..._native.library import library_version
 from ...cuda import slot_count
 from ...errors import UnsupportedError
@@ -161,7 +162,7 @@ def _slots_bytes(raw: npt.NDArray[np.uint8], kind: ValueType, codec: str) -> int
     info = _codec.inspect(frame)
     ends = -(-4 * info.blocks // _ALIGNMENT) * _ALIGNMENT
     lengths = 4 * slot_count(kind.name, info.elems, codec=codec)
-    return frame.size - _codec.FRAME_HEADER_BYTES - ends + lengths
+    return frame.size - FRAME_HEADER_BYTES - ends + lengths
 
 
 class _Line:
