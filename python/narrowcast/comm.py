@@ -15,12 +15,12 @@ import contextlib
 import ctypes
 import weakref
 from ctypes import byref, c_int, c_void_p
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._comm.calls import Calls
 from ._comm.config import CommunicatorOptions, comm_config
+from ._comm.counters import Counters, OperationCounters, counters_of
 from ._comm.exchange import Exchange, ExchangeCall
 from ._comm.explain import Explanation, explanation_of, plan_call
 from ._comm.loaded_plan import LoadedPlan
@@ -31,7 +31,7 @@ from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.plan import NativePlan
 from ._native.plan_selector import Selector, as_c_function
-from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
+from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, UniqueIdC
 from .errors import InvalidArgumentError, NarrowcastError, Status, UnsupportedError, error_of
 from .types import DType, reduction_number, value_type
 
@@ -60,28 +60,6 @@ def unique_id() -> bytes:
     made = UniqueIdC()
     check(library().ncast_get_unique_id(byref(made)))
     return ctypes.string_at(byref(made), UNIQUE_ID_BYTES)
-
-
-@dataclass(frozen=True)
-class OperationCounters:
-    """Totals of one rank for one operation, or for all of them."""
-
-    calls: int  #: number of calls; a call captured in a CUDA graph counts once
-    raw_bytes: int  #: bytes of the values that the rank sent
-    wire_bytes: int  #: bytes sent over links for these values, including headers
-
-    @property
-    def ratio(self) -> float | None:
-        """Wire bytes / raw bytes; None before anything was sent."""
-        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
-
-
-@dataclass(frozen=True)
-class Counters(OperationCounters):
-    """Totals of one rank since the communicator was created."""
-
-    scratch_bytes: int  #: bytes of staging memory that the rank holds, at most the option scratch_bytes
-    operations: dict[str, OperationCounters]  #: totals by operation, such as "all_gather"; only those with calls
 
 
 def _ranks_of(handle: int) -> tuple[int, int]:
@@ -355,18 +333,7 @@ class Communicator(Calls):
         GPUs: kernels count the bytes that they send, so replays of graphs are included, but wire bytes of calls in
         flight are not. Short messages, which are sent as packets, are counted when the call is made, and not in graphs.
         """
-        totals = CommCountersC(struct_bytes=ctypes.sizeof(CommCountersC))
-        check(library().ncast_comm_get_counters(self.handle, byref(totals)))
-        capacity = len(operations())
-        by_operation = (OperationCountersC * capacity)()
-        check(library().ncast_comm_get_operation_counters(self.handle, by_operation, capacity))
-        counted = {name: by_operation[one.number] for name, one in operations().items()}
-        used = {
-            name: OperationCounters(one.calls, one.raw_bytes, one.wire_bytes)
-            for name, one in counted.items()
-            if one.calls
-        }
-        return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, used)
+        return counters_of(self.handle)
 
     def explain(
         self,
