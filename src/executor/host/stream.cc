@@ -5,6 +5,7 @@
 #include <map>
 
 #include "bootstrap/interrupt.h"
+#include "narrowcast/comm.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {

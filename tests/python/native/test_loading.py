@@ -74,6 +74,15 @@ def test_signatures_match_the_headers():
                 assert own is (c_int if kind[0] in enums else values[kind[0]]), (name, kind)
 
 
+def test_the_library_exports_every_function():
+    """One that is defined without its declaration is hidden."""
+    loaded = library.library()
+    hidden = [name for name in library.SIGNATURES if isinstance(getattr(loaded, name), library._Missing)]
+    if "ncast_cuda_architectures" in hidden:
+        pytest.skip("the library was built without CUDA")
+    assert hidden == []
+
+
 def test_every_status_has_its_exception():
     for status in Status:
         if status != Status.OK:
