@@ -29,7 +29,7 @@ from ._comm.registration import Registration, register
 from ._native.library import check, library
 from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
-from ._native.plan import NativePlan
+from ._native.plan import NativePlan, json_of
 from ._native.plan_selector import Selector, as_c_function
 from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, UniqueIdC
 from .errors import InvalidArgumentError, NarrowcastError, Status, UnsupportedError, error_of
@@ -275,8 +275,7 @@ class Communicator(Calls):
         remains usable.
         """
         try:
-            text = plan if isinstance(plan, str) else plan.json()
-            arguments = NativePlan.read(text), value_type(dtype), reduction_number(op)
+            arguments = NativePlan.read(json_of(plan)), value_type(dtype), reduction_number(op)
         except Exception as error:
             with contextlib.suppress(NarrowcastError):
                 self.decline_plan(str(error))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from .._native.library import library
 from .._native.numbers import as_int, as_seconds, as_unsigned
+from .._native.paths import path_bytes
 from .._native.structures import BACKENDS, CommConfigC
 
 if TYPE_CHECKING:
@@ -59,5 +60,5 @@ def comm_config(
     if p2p is not None:
         config.p2p = 1 if p2p else 0
     if cost_model is not None:
-        config.cost_model = os.fsencode(cost_model)
+        config.cost_model = path_bytes(cost_model, "cost_model")
     return config

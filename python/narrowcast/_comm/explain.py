@@ -13,7 +13,7 @@ from .._native.codecs import codec_text, comm_codec_number
 from .._native.library import check, library
 from .._native.numbers import as_int, as_unsigned
 from .._native.operations import describe
-from .._native.plan import NativePlan
+from .._native.plan import NativePlan, json_of
 from .._native.plan_structures import PLACEMENTS, PlanCallC, PlanUseC
 from .._native.structures import CandidateC, DecisionC
 from ..types import DType, reduction_number, value_type
@@ -108,7 +108,7 @@ class Predictor:
 
     def use(self, plan: Any, dtype: DType, op: str = "sum", *, always: bool = False) -> None:
         """Assumes `communicator.load_plan(plan, dtype, op=op).use(always=always)`, and raises the same errors."""
-        native = NativePlan.read(plan if isinstance(plan, str) else plan.json())
+        native = NativePlan.read(json_of(plan))
         given = PlanUseC(struct_bytes=sizeof(PlanUseC), always=always)
         numbers = value_type(dtype).number, reduction_number(op)
         check(library().ncast_predictor_use_plan(self._handle, native.handle, *numbers, byref(given)))

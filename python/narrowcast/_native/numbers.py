@@ -32,6 +32,14 @@ def as_unsigned(value: SupportsIndex, name: str, bits: int = 64) -> int:
     return number
 
 
+def as_positive(value: SupportsIndex, name: str, bits: int = 31) -> int:
+    """As as_unsigned, for numbers that are not 0."""
+    number = as_unsigned(value, name, bits)
+    if not number:
+        raise ValueError(f"{name} is 0: it must be positive")
+    return number
+
+
 def as_seconds(value: SupportsFloat, name: str) -> float:
     """The value as a `float`. Raises TypeError if it is not a number; the library checks its range."""
     if isinstance(value, str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_void_p, sizeof, string_at
@@ -12,6 +11,7 @@ from typing import Any
 
 from .library import check, library
 from .operations import operations
+from .paths import path_bytes
 from .plan_structures import PlanBuilderC, PlanInfoC, PlanRequestC, PlanSimulationC, PlanVerifyOptionsC
 
 
@@ -29,6 +29,15 @@ def take_text(text: c_void_p) -> str:
     finally:
         library().ncast_text_destroy(text)
     return data.decode("utf-8", "replace")
+
+
+def json_of(plan: Any) -> str:
+    """The JSON form of an argument: a plan, or that form itself. Raises TypeError for anything else."""
+    if isinstance(plan, str):
+        return plan
+    if not callable(getattr(plan, "json", None)):
+        raise TypeError(f"plan is of type {type(plan).__name__}: neither a plan nor its JSON form")
+    return str(plan.json())
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class NativePlan:
 
         dtype, reduction: as numbers of the C API. Returns a report as JSON.
         """
-        path = None if folder is None else os.fsencode(folder)
+        path = None if folder is None else path_bytes(folder, "folder")
         return text_of(
             lambda text: int(library().ncast_plan_compile(self.handle, dtype, reduction, architecture, path, text))
         )

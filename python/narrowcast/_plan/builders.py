@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._native import plan as native
 from .._native.codecs import codec_number
+from .._native.numbers import as_int, as_positive
 from .._native.operations import describe
 from .model import Plan as Model
 from .plan import Plan
@@ -37,10 +38,10 @@ def build(
     built = native.NativePlan.build(
         name,
         describe(operation).number,
-        ranks=ranks,
-        root=root,
+        ranks=as_int(ranks, "ranks"),
+        root=as_int(root, "root"),
         codec=codec_number(codec),
-        depth=depth,
-        ranks_per_node=ranks_per_node,
+        depth=as_positive(depth, "depth"),
+        ranks_per_node=as_positive(ranks_per_node, "ranks_per_node"),
     )
     return Plan(Model.from_json(built.write()))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._native.numbers import as_positive
 from .._native.plan import NativePlan
 from ..errors import InvalidArgumentError, NarrowcastError
 from . import formats
@@ -36,16 +37,19 @@ def load(path: str | os.PathLike[str], *, ranks: int | None = None, depth: int |
     """
     path = Path(path)
     if path.suffix == PROGRAM:
-        return _run(path, ranks)
+        _check_no_depth(str(path), depth)
+        return _run(path, None if ranks is None else as_positive(ranks, "ranks"))
     return read(path.read_bytes(), str(path), ranks=ranks, depth=depth)
 
 
 def read(data: bytes, name: str, *, ranks: int | None = None, depth: int | None = None) -> Plan:
     """As load, of a document that has been read; `name` is for errors."""
-    model = formats.read(data, name, depth)
-    if ranks is not None and ranks != len(model.ranks):
+    model = formats.read(data, name, None if depth is None else as_positive(depth, "depth"))
+    if ranks is not None and as_positive(ranks, "ranks") != len(model.ranks):
         raise InvalidArgumentError(f"{name}: the plan is for {len(model.ranks)} ranks, not {ranks}")
     form = formats.recognize(data)
+    if form != "msccl_xml":
+        _check_no_depth(name, depth)
     if form == "json":
         try:
             NativePlan.read(model.to_json())  # checks what the model does not
@@ -57,6 +61,11 @@ def read(data: bytes, name: str, *, ranks: int | None = None, depth: int | None 
     return Plan(model, lambda origin: Site(name, origin) if origin else None)
 
 
+def _check_no_depth(name: str, depth: int | None) -> None:
+    if depth is not None:
+        raise InvalidArgumentError(f"{name}: depth is only for plans in the XML of MSCCL: others state theirs")
+
+
 def _run(path: Path, ranks: int | None) -> Plan:
     name = str(path)
     path.read_bytes()  # raises OSError
@@ -65,7 +74,7 @@ def _run(path: Path, ranks: int | None) -> Plan:
         found = runpy.run_path(name).get(ENTRY)
         if found is None:
             raise InvalidArgumentError(
-                f"{name} defines no '{ENTRY}': a plan, or a function of the ranks that returns one"
+                f"{name}: '{ENTRY}' is not defined: a plan, or a function of the ranks that returns one"
             )
         if callable(found):
             arguments = {} if ranks is None else {"ranks": ranks}

@@ -12,6 +12,7 @@ from typing import Any
 
 from .._files.atomic import write_file
 from .._native import plan as native
+from .._native.numbers import as_unsigned
 from ..errors import InvalidArgumentError
 from . import formats, simulation
 from .dsl.sites import Site
@@ -138,7 +139,11 @@ class Plan:
         lowered = self._lowered()
         with simulation.naming_file(machine):
             merged, report = lowered.schedule(
-                text, max_groups=max_groups, max_instances=max_instances, any_executor=any_executor, **options
+                text,
+                max_groups=as_unsigned(max_groups, "max_groups", 32),
+                max_instances=as_unsigned(max_instances, "max_instances", 32),
+                any_executor=any_executor,
+                **options,
             )
         plan = Plan(Model.from_json(merged.write()), self.site)
         return Schedule(plan, ScheduleCost(**report["before"]), ScheduleCost(**report["after"]))
@@ -182,11 +187,9 @@ class Plan:
         self, nbytes: int, machine: str | os.PathLike[str] | None, ratio: float | None
     ) -> tuple[str, dict[str, float]]:
         """The description of the machine, and the options of simulations."""
-        if nbytes < 0:
-            raise InvalidArgumentError(f"a call cannot have {nbytes} bytes")
         options = {
-            "piece_bytes": simulation.piece_bytes(self.model, nbytes),
-            "ratio": simulation.usual_ratio(self.model) if ratio is None else ratio,
+            "piece_bytes": simulation.piece_bytes(self.model, as_unsigned(nbytes, "nbytes")),
+            "ratio": simulation.usual_ratio(self.model) if ratio is None else simulation.checked_ratio(ratio),
         }
         return simulation.machine_text(machine, len(self.model.ranks)), options
 
@@ -222,5 +225,8 @@ def verify(*plans: Plan, depth: int = 0) -> Report:
     """
     if not plans:
         raise InvalidArgumentError("verify needs at least one plan")
-    found = native.verify([plan._lowered() for plan in plans], depth=depth)
+    for plan in plans:
+        if not isinstance(plan, Plan):
+            raise TypeError(f"verify takes plans, not {type(plan).__name__}")
+    found = native.verify([plan._lowered() for plan in plans], depth=as_unsigned(depth, "depth", 32))
     return report_of(found, len(plans), lambda plan, origin: plans[plan].site(origin))

@@ -76,7 +76,19 @@ def machine_text(machine: str | os.PathLike[str] | None, ranks: int) -> str:
         return known.read_text()
     if not Path(machine).exists():
         raise InvalidArgumentError(f"{machine} is neither a file nor a known machine ({', '.join(machines())})")
-    return Path(machine).read_text(encoding="utf-8")
+    try:
+        return Path(machine).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(f"{machine}: not JSON") from None
+
+
+def checked_ratio(ratio: float) -> float:
+    """The ratio, if it is a positive number."""
+    if isinstance(ratio, (str, bytes)) or not hasattr(ratio, "__float__"):
+        raise TypeError(f"ratio is {ratio!r}, not a number")
+    if not 0 < ratio < float("inf"):
+        raise ValueError(f"ratio is {ratio}: it must be positive")
+    return float(ratio)
 
 
 @contextmanager

@@ -117,11 +117,11 @@ def test_a_port_of_another_rank_than_the_buffer_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "the document is not JSON"),
+        (b"", "the document is empty"),
         (b"{", "the document is not JSON: Expecting property name.* line 1 column 2"),
         (b"[" * 200_000, "nested too deeply"),
         (b'{"gpus":' * 100_000, "nested too deeply"),
-        (b"\xff\xff", "the document is not JSON"),
+        (b"\xff\xff", "the document is neither XML nor JSON: it is not text in UTF-8"),
         (b'{"gpus": [], "gpus": []}', "the key 'gpus' twice"),
         (b'{"gpus": ' + b"9" * 100_000 + b"}", "the number 99999999999999999999... is too large"),
         (b'{"gpus": NaN}', "NaN is not a JSON number"),

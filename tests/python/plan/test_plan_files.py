@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import narrowcast
 import pytest
 from narrowcast.errors import InvalidArgumentError, NarrowcastError
-from narrowcast.plan import PlanError, Program, load
+from narrowcast.plan import PlanError, Program, build, load, verify
 
 FUNCTION = """
 from narrowcast.plan import Program
@@ -52,7 +53,7 @@ def test_a_program_imports_modules_of_its_folder(program, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1\n", "p.py defines no 'plan'"),
+        ("x = 1\n", "p.py: 'plan' is not defined"),
         ("plan = 1\n", "p.py: 'plan' must be a plan or a function, not int"),
         ("def plan():\n    pass\n", r"p.py: plan\(\) must return a plan, not None"),
         ("def plan(ranks):\n    return 0\n", r"p.py: plan\(\) missing a required argument: 'ranks' \(--ranks gives"),
@@ -82,6 +83,25 @@ def test_documents_are_recognised_by_their_content(tmp_path, program):
     assert found.site(5) is None
     with pytest.raises(InvalidArgumentError, match=r"saved\.xml: the plan is for 2 ranks, not 3"):
         load(tmp_path / "saved.xml", ranks=3)
+
+
+def test_arguments_are_checked(tmp_path, program):
+    load(program(FUNCTION)).save(tmp_path / "saved.json")
+    for name in ("saved.json", "p.py"):
+        with pytest.raises(InvalidArgumentError, match=f"{name}: depth is only for plans in the XML of MSCCL"):
+            load(tmp_path / name, depth=3)
+        with pytest.raises(TypeError, match="ranks is '2', not an integer"):
+            load(tmp_path / name, ranks="2")
+    with pytest.raises(TypeError, match="ranks is '2', not an integer"):
+        build("ring", "all_gather", "2")
+    with pytest.raises(ValueError, match="depth is 0: it must be positive"):
+        build("ring", "all_gather", 2, depth=0)
+    with pytest.raises(TypeError, match="verify takes plans, not int"):
+        verify(5)
+    with pytest.raises(ValueError, match="depth is -1: it must not be negative"):
+        load(tmp_path / "saved.json").verify(depth=-1)
+    with pytest.raises(TypeError, match="plan is of type int: neither a plan nor its JSON form"):
+        narrowcast.explain("all_reduce", 1, dtype="int8", ranks=2, plans=[5])
 
 
 @pytest.mark.parametrize("content", [b"", b"plan", b"{}", b"[1]", b"<algo", b"\xff\xfe\x00"])

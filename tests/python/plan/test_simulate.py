@@ -78,8 +78,19 @@ def test_wrong_arguments_are_errors(tmp_path):
         example("ring", 16).simulate(1, machine="4xh200")
     with pytest.raises(InvalidArgumentError, match="has 200 GPUs"):
         example("tree", 200).simulate(1)
-    with pytest.raises(InvalidArgumentError, match="a call cannot have -1 bytes"):
+    with pytest.raises(ValueError, match="nbytes is -1: it must not be negative"):
         ring.simulate(-1)
+    with pytest.raises(TypeError, match=r"nbytes is 1\.5, not an integer"):
+        ring.simulate(1.5)
+    with pytest.raises(ValueError, match="ratio is 0: it must be positive"):
+        ring.simulate(1, ratio=0)
+    with pytest.raises(TypeError, match="ratio is '1', not a number"):
+        ring.simulate(1, ratio="1")
+    with pytest.raises(ValueError, match="max_groups is -1: it must not be negative"):
+        ring.schedule(1, max_groups=-1)
+    (tmp_path / "bits").write_bytes(b"\xff")
+    with pytest.raises(InvalidArgumentError, match=r"/bits: not JSON"):
+        ring.simulate(1, machine=tmp_path / "bits")
     (tmp_path / "machine.json").write_text("{}")
     for call in (ring.simulate, ring.schedule):
         with pytest.raises(InvalidArgumentError, match=r"/machine\.json: expected an object with"):

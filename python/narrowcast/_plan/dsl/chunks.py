@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from ..text import amount
 from .record import Range
-from .sites import PlanError
+from .sites import PlanError, whole
 
 if TYPE_CHECKING:
     from .program import Program
@@ -63,12 +63,12 @@ class Chunks:
         if isinstance(which, slice):
             if which.step not in (None, 1):
                 raise PlanError(f"slices of chunks are consecutive, so their step cannot be {which.step}")
-            first, last, _ = which.indices(count)
             for bound in (which.start, which.stop):
-                if bound is not None and not -count <= index(bound) <= count:
+                if bound is not None and not -count <= whole("a bound of a slice", bound) <= count:
                     raise PlanError(f"{self._named()} has no chunk {index(bound)}")
+            first, last, _ = which.indices(count)
             return Range(buffer, start + first, max(0, last - first))
-        place = index(which)
+        place = whole("the number of a chunk", which)
         if not -count <= place < count:
             raise PlanError(f"{self._named()} has no chunk {place}")
         return Range(buffer, start + place % count, 1)
@@ -78,6 +78,6 @@ class Chunks:
         size = f"of {amount(count, 'chunk')}"
         if buffer.kind == "value":
             return f"a result {size}"
-        whole = "" if count == buffer.size else "a part of "
+        part = "" if count == buffer.size else "a part of "
         owner = "a switch" if buffer.rank < 0 else f"rank {buffer.rank}"
-        return f"{whole}the {buffer.kind} of {owner}, {size},"
+        return f"{part}the {buffer.kind} of {owner}, {size},"

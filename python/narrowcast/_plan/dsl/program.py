@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex
+from typing import SupportsIndex, TypeVar
 
 from ..._native import operations
 from ..._native import plan as native
@@ -17,6 +17,8 @@ from .record import Buffer, ChannelKey, Range
 from .recorder import Recorder, SwitchBuffer
 from .settings import current
 from .sites import PlanError, Site, whole
+
+T = TypeVar("T")
 
 #: As in src/plan/ir.h.
 MAX_RANKS = 1024
@@ -94,7 +96,8 @@ class Program(Plan):
 
     def switch(self, ranks: Iterable[Rank] | None = None) -> Switch:
         """A switch that reads and writes the buffers of several ranks together. None: of all ranks."""
-        numbers = sorted({self._number(rank) for rank in (self.ranks if ranks is None else ranks)})
+        given = self.ranks if ranks is None else _iterable(ranks, "ranks of a switch")
+        numbers = sorted({self._number(rank) for rank in given})
         if len(numbers) < 2:
             raise PlanError(f"a switch needs at least 2 ranks, not {len(numbers)}")
         return Switch(self, ChannelKey("switch", -1, -1, ranks=tuple(numbers)))
@@ -198,7 +201,7 @@ class Rank:
         """
         operands: Sequence[object] = sources
         if len(sources) == 1 and not isinstance(sources[0], Chunks):
-            operands = list(sources[0])
+            operands = list(_iterable(sources[0], "chunks to reduce"))
         return self._chunks(self._recorder.reduce(self.index, [self._program._range_of(source) for source in operands]))
 
     def copy(self, source: Chunks) -> Chunks:
@@ -357,6 +360,12 @@ def _positive(requirement: str, number: int) -> int:
     found = whole("the number", number)
     _require(found > 0, f"{requirement}, not {number}")
     return found
+
+
+def _iterable(given: Iterable[T], what: str) -> Iterable[T]:
+    if not isinstance(given, Iterable):
+        raise PlanError(f"{what} are expected, not {given!r}")
+    return given
 
 
 def _require(condition: bool, message: str) -> None:

@@ -16,12 +16,16 @@ def load(data: bytes) -> Value:
 
     Raises InvalidArgumentError if it is not JSON, nested too deeply, or has a key twice or a number that is too long.
     """
+    if not data.strip():
+        raise InvalidArgumentError("the document is empty")
     try:
         return Value(_decoder.decode(data.decode("utf-8-sig")))
     except RecursionError:
         raise InvalidArgumentError("the document is nested too deeply") from None
     except InvalidArgumentError:
         raise
+    except UnicodeDecodeError:
+        raise InvalidArgumentError("the document is neither XML nor JSON: it is not text in UTF-8") from None
     except ValueError as error:
         raise InvalidArgumentError(f"the document is not JSON: {error}") from None
 
