@@ -87,6 +87,13 @@ def build(
         return Store(Handle(place, host=host, threads=threads), name)
 
 
+def _json_of(metadata: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(metadata), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"metadata is not a JSON object: {error}") from None
+
+
 def _write(
     file: int,
     source: Any,
@@ -111,7 +118,7 @@ def _write(
         rows=rows.rows,
         capacity=capacity,
         spare=spare,
-        metadata="" if metadata is None else json.dumps(dict(metadata), allow_nan=False),
+        metadata="" if metadata is None else _json_of(metadata),
         threads=threads,
         device=build_device(device, rows.device),
     )

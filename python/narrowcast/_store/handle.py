@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from .._native.library import check, library
 from .._native.numbers import as_int, as_unsigned
+from .._native.paths import path_bytes
 from .._native.plan import take_text, text_of
 from .._native.store_structures import (
     STORE_ALLOW_DAMAGE,
@@ -54,6 +55,8 @@ class Builder:
         threads: int,
         device: int | None,
     ) -> None:
+        if not isinstance(codec, str) or "\0" in codec:
+            raise TypeError(f"codec is {codec!r}, not a text such as 'window'")
         options = StoreBuildOptionsC(
             struct_bytes=sizeof(StoreBuildOptionsC),
             dtype=kind.number,
@@ -114,7 +117,9 @@ class Handle:
             spare_plus_one=0 if spare is None else as_unsigned(spare, "spare", 31) + 1,
         )
         handle = c_void_p()
-        check(library().ncast_store_open(os.fsencode(path), byref(options), byref(handle)))
+        encoded = path_bytes(path, "path")
+        os.stat(path)  # noqa: PTH116 - raises FileNotFoundError, and the others that Python's open() would
+        check(library().ncast_store_open(encoded, byref(options), byref(handle)))
         self._handle = handle
         self._close = weakref.finalize(self, library().ncast_store_close, handle)
 

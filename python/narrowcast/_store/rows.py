@@ -60,18 +60,25 @@ def input_rows(array: Any, name: str, kind: ValueType, row_shape: tuple[int, ...
     if isinstance(array, (list, tuple, int, float)):
         if kind.exponent_bits and numpy_type(kind).kind == "u":
             raise TypeError(f"{name} is no array: without ml_dtypes, {kind.name} values must be an array of bits")
-        array = np.asarray(array, numpy_type(kind))
+        array = _array_of(array, name, numpy_type(kind))
     view = host_view(contiguous(_detached(array)), name, holds=kind, as_bits=True)
     elems = math.prod(row_shape)
     has_row_shape = view.shape[-len(row_shape) or len(view.shape) :] == row_shape
     if count is None:
-        fits = view.elems % elems == 0 and has_row_shape
+        if view.elems % elems or not has_row_shape:
+            raise ValueError(f"{name} has shape {view.shape}, but rows have shape {row_shape}")
         count = view.elems // elems
-    else:
-        fits = view.elems == count * elems and (len(view.shape) <= 1 or has_row_shape)
-    if not fits:
+    elif view.elems != count * elems or not (len(view.shape) <= 1 or has_row_shape):
         raise ValueError(f"{name} has shape {view.shape}, which is not that of {count} rows of {row_shape}")
     return Rows(view.pointer, elems * kind.bytes, count, view.owner)
+
+
+def _array_of(given: Any, name: str, kind: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    """NumPy's array of nested lists. The errors have the name of the argument."""
+    try:
+        return np.asarray(given, kind)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"{name} cannot be an array: {error}") from None
 
 
 def _detached(array: Any) -> Any:
@@ -152,7 +159,7 @@ def index_array(indices: Any, name: str = "indices") -> npt.NDArray[Any]:
         if indices.device.type != "cpu":
             raise ValueError(f"{name} is in GPU memory: copy it to the host first")
         indices = indices.detach().numpy()
-    array = np.asarray(indices)
+    array = _array_of(indices, name)
     if array.size == 0 and array.dtype == np.float64:
         array = array.astype(np.int64)  # an empty list
     if array.dtype.kind not in "iu":

@@ -323,4 +323,8 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Store {self._name!r}: {self.dtype} {list(self.shape)}, {self.layout}, {self.host}>"
+        try:
+            shape = str(list(self.shape))
+        except InvalidArgumentError:
+            return f"<Store {self._name!r}: closed>"
+        return f"<Store {self._name!r}: {self.dtype} {shape}, {self.layout}, {self.host}>"

@@ -80,14 +80,33 @@ def test_a_cut_file_is_corrupt(rows, tmp_path, kept):
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(OSError, match="missing"):
-        store.open(tmp_path / "missing")
+    for use in (store.open, store.verify):
+        with pytest.raises(FileNotFoundError, match="missing"):
+            use(tmp_path / "missing")
+
+
+def test_wrong_arguments_are_named(rows, tmp_path):
+    store.build(rows, path=tmp_path / "table", host=None)
+    with pytest.raises(TypeError, match="path is None, not a path"):
+        store.open(None)
+    with pytest.raises(ValueError, match="it has a null byte"):
+        store.open(f"{tmp_path}/table\0")
+    with pytest.raises(TypeError, match="codec is None, not a text"):
+        store.build(rows, None)
+    with pytest.raises(TypeError, match="metadata is not a JSON object: "):
+        store.build(rows, metadata={"a": {1}})
+    with store.open(tmp_path / "table") as made:
+        with pytest.raises(ValueError, match="indices cannot be an array: "):
+            made.gather([[1], [2, 3]])
+        with pytest.raises(ValueError, match=r"rows has shape \(2, 3\), but rows have shape"):
+            made.append(np.zeros((2, 3), rows.dtype))
 
 
 def test_a_closed_store_is_an_error(rows):
     made = store.build(rows)
     made.close()
     made.close()
+    assert repr(made) == "<Store '<memory>': closed>"
     for use in (lambda: made.gather([0]), lambda: made[:], lambda: made.update([0], rows[:1]), made.counters):
         with pytest.raises((ValueError, narrowcast.NarrowcastError), match="closed"):
             use()
