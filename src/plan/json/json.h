@@ -1,6 +1,7 @@
 // Plans as JSON, in the form that docs/design/plans.md defines.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ inline constexpr int form_version = 1;
 // meaning, which is the verifier's task: indices can point to nothing. Errors: INVALID_ARGUMENT, with line and column
 // or the path of the value ("ranks[1].groups[0].steps[3].from[0].chunk"); UNSUPPORTED for another version of the form.
 ncast_status read(std::string_view text, Plan* plan);
+
+// The message of an exception of the parser, without its id.
+std::string message_of(const std::exception& error);
 
 // A plan as JSON, with a line for each step. Keys that have their default are omitted.
 std::string write(const Plan& plan);

@@ -354,6 +354,13 @@ class UniqueKeys {
 
 }  // namespace
 
+std::string message_of(const std::exception& error) {
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+  const std::string what = error.what();
+  const size_t after_id = what.find("] ");
+  return after_id == what.npos ? what : what.substr(after_id + 2);
+}
+
 ncast_status read(std::string_view text, Plan* plan) {
   try {
     UniqueKeys unique_keys;
@@ -365,10 +372,7 @@ ncast_status read(std::string_view text, Plan* plan) {
   } catch (const UnsupportedVersion& version) {
     return fail(NCAST_UNSUPPORTED, "plan: %s", version.message.c_str());
   } catch (const Json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    const std::string what = error.what();
-    const size_t after_id = what.find("] ");
-    return fail(NCAST_INVALID_ARGUMENT, "plan: %s", what.c_str() + (after_id == what.npos ? 0 : after_id + 2));
+    return fail(NCAST_INVALID_ARGUMENT, "plan: %s", message_of(error).c_str());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nlohmann/json.hpp"
+#include "plan/json/json.h"
 #include "status/error.h"
 
 namespace narrowcast::plan::simulate {
@@ -115,8 +116,12 @@ class Reader {
 }  // namespace
 
 ncast_status read_machine(std::string_view text, Machine* machine) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return invalid("not JSON");
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    return invalid("not JSON: " + json::message_of(error));
+  }
   *machine = {};
   return Reader(json, machine).read();
 }
