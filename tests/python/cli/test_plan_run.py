@@ -24,7 +24,8 @@ def test_examples_have_right_results(cli_here, name):
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(done.stdout)
     assert {row["wrong"] for row in rows} == {0}
-    assert {row["nbytes"] for row in rows} == {1, 1000, 65536, 1 << 20}
+    smallest = {8, 960} if name in ("all_to_all", "halving") else {2, 1000}  # of whole values, in equal pieces
+    assert {row["nbytes"] for row in rows} == smallest | {65536, 1 << 20}
     assert {row["in_place"] for row in rows} == ({False} if name == "all_to_all" else {False, True})
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..._bench import operations
 from ..._bench.plan_gpu_ranks import run_plan_on_gpus
 from ..._bench.plan_ranks import run_plan
 from ..._files.display import bytes_text
@@ -43,7 +44,10 @@ def run(
     sizes = parse_sizes(size)
     kind = value_type(dtype)
     plan, proof = proved_plan_of(source, ranks, depth)
-    on_gpus = are_on_gpus(backend, len(plan.model.ranks))
+    operation, rank_count = plan.model.operation, len(plan.model.ranks)
+    counts = [operations.count_of(operation, one, kind, rank_count) for one in sizes]
+    sizes = [operations.size_of(operation, one, kind, rank_count) for one in counts]  # of whole values
+    on_gpus = are_on_gpus(backend, rank_count)
     outcomes = (run_plan_on_gpus if on_gpus else run_plan)(
         plan, sizes, dtype=kind.name, op=op, iterations=iterations, exact=is_exact(proof)
     )
