@@ -8,6 +8,7 @@ import pytest
 from bench_on_the_host import ONE_SIZE, report_on_the_host
 from narrowcast import errors
 from narrowcast._bench import operations
+from narrowcast.cli.bench import checks
 from narrowcast.cli.bench import collectives as bench_collectives
 from narrowcast.cli.bench import report as bench_report
 from narrowcast.cli.bench.collectives import Block
@@ -103,7 +104,7 @@ def test_windows_exclude_the_default_of_nccl(cli_here, monkeypatch):
         raise errors.RemoteError("enough")
 
     monkeypatch.setattr(bench_collectives, "run_ranks", run)
-    monkeypatch.setattr(bench_collectives, "device_count", lambda: 2)
+    monkeypatch.setattr(checks, "device_count", lambda: 2)
     for register, against in ((0, ["nccl", "nccl-symmetric"]), (2, ["nccl-symmetric"])):
         assert cli_here("bench", "all_reduce", "-b", "4K", "-e", "4K", "-R", register).returncode == 1
         assert (seen["register"], seen["against"]) == (register > 0, against)
