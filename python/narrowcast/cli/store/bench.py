@@ -12,7 +12,7 @@ import typer
 from ..._bench import samples
 from ..._bench.store_speed import measure
 from ..._files.atomic import check_writable
-from ..._files.display import printable
+from ..._files.display import bytes_text, printable
 from ..._native.library import library_version
 from ..._native.store_structures import STORE_LAYOUTS
 from ...errors import InternalError, UnsupportedError
@@ -88,52 +88,18 @@ def bench(
     for kind, _ in chosen.values():
         for size in sizes:
             _check_row_bytes(size, kind, table_bytes)
-    if device == "cuda":
-        report = _on_gpu(
-            chosen,
-            sizes,
-            quiet=json,
-            table_bytes=table_bytes,
-            gathered_rows=rows,
-            codec=codec,
-            layout=layout,
-            sms=sm_counts,
-            zipf=zipf,
-            cache_percent=cache,
-            iterations=iterations,
-        )
-        _finish(command_line(context), report, json, output_file)
-        return
-    heading = ("tensor", "type", "row", "threads", "codec", "layout", "ratio")
-    if not json:
-        print(f"# on {processor()}; GB/s of raw bytes, medians of {iterations}; tables of {table}")
-        print(_LINE.format(*heading, "build", "encode", "gather", "take", "fetch", "updates/s", "exact"), flush=True)
-    results: list[dict[str, Any]] = []
-    for name, (kind, raw) in chosen.items():
-        for size in sizes:
-            for count in thread_counts:
-                result = measure(
-                    raw,
-                    kind,
-                    size,
-                    table_bytes=table_bytes,
-                    gathered_rows=rows,
-                    codec=codec,
-                    layout=layout,
-                    threads=count,
-                    iterations=iterations,
-                )
-                results.append({"tensor": name, "dtype": kind.name, **result})
-                if not json:
-                    _print_row(results[-1])
-    report = {
-        "machine": processor(),
-        "version": library_version(),
+    common: dict[str, Any] = {
+        "quiet": json,
         "table_bytes": table_bytes,
         "gathered_rows": rows,
+        "codec": codec,
+        "layout": layout,
         "iterations": iterations,
-        "rows": results,
     }
+    if device == "cuda":
+        report = _on_gpu(chosen, sizes, **common, sms=sm_counts, zipf=zipf, cache_percent=cache)
+    else:
+        report = _on_host(chosen, sizes, thread_counts, **common)
     _finish(command_line(context), report, json, output_file)
 
 
@@ -162,6 +128,42 @@ def _check_row_bytes(size: int, kind: ValueType, table_bytes: int) -> None:
         raise BadUse(f"--row-bytes {size} is not a whole number of {kind.name} values")
     if size > table_bytes:
         raise BadUse(f"--row-bytes {size} is more than the {table_bytes} bytes of --table")
+
+
+def _on_host(
+    tensors: Tensors,
+    sizes: list[int],
+    thread_counts: list[int],
+    *,
+    quiet: bool,
+    table_bytes: int,
+    iterations: int,
+    **options: Any,
+) -> dict[str, Any]:
+    """The report of the CPUs. Prints a line for each measurement unless `quiet`."""
+    heading = ("tensor", "type", "row", "threads", "codec", "layout", "ratio")
+    if not quiet:
+        tables = bytes_text(table_bytes)
+        print(f"# on {processor()}; GB/s of raw bytes, medians of {iterations}; tables of {tables}")
+        print(_LINE.format(*heading, "build", "encode", "gather", "take", "fetch", "updates/s", "exact"), flush=True)
+    results: list[dict[str, Any]] = []
+    for name, (kind, raw) in tensors.items():
+        for size in sizes:
+            for count in thread_counts:
+                result = measure(
+                    raw, kind, size, table_bytes=table_bytes, threads=count, iterations=iterations, **options
+                )
+                results.append({"tensor": name, "dtype": kind.name, **result})
+                if not quiet:
+                    _print_row(results[-1])
+    return {
+        "machine": processor(),
+        "version": library_version(),
+        "table_bytes": table_bytes,
+        "gathered_rows": options["gathered_rows"],
+        "iterations": iterations,
+        "rows": results,
+    }
 
 
 def _on_gpu(
