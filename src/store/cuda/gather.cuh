@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "../../device/copy.cuh"
+#include "../../device/ptx/bulk_copy.cuh"
 #include "../../device/warp.cuh"
 #include "../rows/format.h"
 #include "bit_stream.cuh"
@@ -153,14 +154,16 @@ class Gather {
       if (far == 0) return;
       team_.sync();
       row.exists = false;
-      for (uint32_t place = 0; place < shape_.spare_rows && far != 0; ++place, far &= far - 1) {
+      const uint32_t places = max(shape_.spare_rows, 1u);
+      for (uint32_t place = 0; place < places && far != 0; ++place, far &= far - 1) {
         const int from = __ffs(static_cast<int>(far)) - 1;
         const uint32_t its_header = __shfl_sync(device::all_lanes, header, from);
         const uint32_t its_output = __shfl_sync(device::all_lanes, fetched.output, from);
         const Payload payload = far_payload(its_output, its_header);
-        char* const to = spare_ + place * shape_.spare_area;
+        char* const to = shape_.spare_rows != 0 ? spare_ + place * shape_.spare_area : ring_.slot_part(0, 0);
         if (team_.warp() == 0)
           device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
+        device::order_stores_before_bulk_copies();  // that fetch another row into the slot
         char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
         if (tile_.number == place) row = {true, false, its_header, to, payload.bytes, its_out, its_output};
         if (lane_ == 0 && team_.warp() == 0)

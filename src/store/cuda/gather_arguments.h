@@ -126,7 +126,7 @@ struct GatherShape {
   uint32_t records_at;     // where the records of a stage's rows are
   uint32_t stage_bytes;    // shared memory of a stage; its last 8 bytes are a barrier of bulk loads
   uint32_t stages;         // 2 to max_stages: steps that are fetched ahead, the current one included
-  uint32_t spare_rows;     // redirected or long rows that are fetched at a time
+  uint32_t spare_rows;     // redirected or long rows that are fetched at a time; 0: one, into the only slot of a step
   uint32_t spare_area;     // shared memory of one of them
   uint32_t staged_area;    // shared memory of a row's piece of decoded elements; 0: they are not staged
   uint32_t staged_bytes;   // of all of them, for each warp

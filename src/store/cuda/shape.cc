@@ -13,9 +13,9 @@ constexpr uint32_t load_barrier_bytes = 8;
 constexpr uint32_t lane_elems = 32, lane_bytes = 64, vector_bytes = 16;
 // Redirected rows are rare; more of them than fit here take several turns.
 constexpr uint32_t spare_bytes = 384;
-// Lines that are fetched pass through the L1 cache, which has what CTAs leave of the memory that both share. With less
-// than this, fewer are fetched at a time. Rows of up to 128 bytes need more, because their lines are many: slots of 64
-// bytes take as much of the cache as those of 128.
+// Lines that are fetched from host memory pass through the L1 cache, which has what CTAs leave of the memory that both
+// share. With less than this, fewer are fetched at a time. Rows of up to 128 bytes need more, because their lines are
+// many: slots of 64 bytes take as much of the cache as those of 128.
 constexpr size_t l1_bytes = 32 << 10, short_rows_l1_bytes = 64 << 10;
 constexpr uint32_t short_row_bytes = 128;
 
@@ -28,7 +28,9 @@ constexpr uint32_t apart_in_banks(uint32_t slot_bytes, uint32_t tile_lanes) {
   return rounded(slot_bytes, unit) + (rounded(slot_bytes, unit) / unit % 2 == 0 ? unit : 0);
 }
 
-GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
+// has_spare: redirected and long rows are fetched into memory of their own, and not into the only slot of a step, which
+// must then have room for the longest.
+GatherShape shape_within(const ShapeInput& input, size_t shared_bytes, bool has_spare) {
   GatherShape shape = {};
   const uint32_t lanes = input.has_only_map ? std::min(input.row_bytes / vector_bytes, fill_lanes)
                          : input.is_coded   ? input.elems / lane_elems
@@ -50,7 +52,8 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   shape.slot_lines = rounded(line_bytes - std::max(aligned_to, 16u) + fetched_bytes, line_bytes) / line_bytes;
 
   shape.spare_area = rounded(input.far_bytes, 16);
-  shape.spare_rows = std::clamp(spare_bytes / shape.spare_area, 1u, rows);
+  shape.spare_rows = has_spare ? std::clamp(spare_bytes / shape.spare_area, 1u, rows) : 0;
+  if (!has_spare) shape.slot_area = std::max(shape.slot_area, shape.spare_area);
   const bool has_staged = input.is_coded && !input.has_only_map;
   shape.staged_area = has_staged ? rounded(std::min(input.elems, piece_elems) * input.staged_bytes, 16) : 0;
   // Lanes with rows of their own decode them in their slots.
@@ -64,11 +67,12 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
   const size_t teams_bytes = shared_bytes - std::min(shared_bytes, size_t{taken_bytes});
   const uint32_t most_warps = input.is_coded ? max_coded_warps : max_raw_warps;
   const uint32_t pieces = (input.elems + piece_elems - 1) / piece_elems;
-  // The smallest teams that make the most warps busy.
+  // The smallest teams; larger ones if they make a third more warps busy, because those of a team wait for each other.
   for (uint32_t team = 1; team == 1 || (input.has_teams && team <= std::min(pieces, most_warps)); team *= 2) {
     const uint32_t sums_bytes = team == 1 ? 0 : rounded(2 * 4 * team, 16);
     const uint32_t fixed_bytes = team * shape.staged_bytes + sums_bytes + shape.spare_rows * shape.spare_area;
-    for (uint32_t teams = most_warps / team; teams * team > shape.warps; --teams) {
+    const uint32_t enough = team == 1 ? 1 : shape.warps * 4 / 3 + 1;
+    for (uint32_t teams = most_warps / team; teams * team >= enough; --teams) {
       const auto team_bytes = static_cast<uint32_t>(teams_bytes / teams / line_bytes * line_bytes);
       if (team_bytes < fixed_bytes + 2 * stage_bytes) continue;
       shape.stages = std::min((team_bytes - fixed_bytes) / stage_bytes, max_stages);
@@ -76,18 +80,31 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
       shape.sums_bytes = sums_bytes;
       shape.team_bytes = rounded(fixed_bytes + shape.stages * stage_bytes, line_bytes);
       shape.warps = teams * team;
+      break;
     }
   }
   return shape;
+}
+
+// The one of two shapes with more warps, or else with smaller teams, or else with more stages.
+GatherShape better(const GatherShape& one, const GatherShape& other) {
+  if (one.warps != other.warps) return one.warps > other.warps ? one : other;
+  if (one.team_warps != other.team_warps) return one.team_warps < other.team_warps ? one : other;
+  return one.stages >= other.stages ? one : other;
+}
+GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
+  const GatherShape shape = shape_within(input, shared_bytes, true);
+  return shape.rows == 1 ? better(shape, shape_within(input, shared_bytes, false)) : shape;
 }
 
 }  // namespace
 
 GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
   const GatherShape largest = shape_within(input, shared_bytes);
+  if (input.is_staged) return largest;  // rows come from device memory, not through L1
   const size_t left = input.row_bytes <= short_row_bytes ? short_rows_l1_bytes : l1_bytes;
   const GatherShape modest = shape_within(input, shared_bytes - std::min(shared_bytes, left));
-  return modest.warps == largest.warps && modest.team_warps == largest.team_warps ? modest : largest;
+  return 2 * modest.warps < largest.warps ? largest : modest;  // on GPUs with little shared memory
 }
 
 }  // namespace narrowcast::store::cuda

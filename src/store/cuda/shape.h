@@ -28,10 +28,11 @@ struct ShapeInput {
 // The largest power of two that divides a size or an address.
 constexpr uint64_t lowest_bit(uint64_t value) { return value & -value; }
 
-// Whether slots that follow each other in the table begin at multiples of 16 bytes, and lie as they do in a stage.
-// stride, unit_bytes: of the table (RowPlaces).
+// Whether slots that follow each other in the table begin at multiples of 16 bytes, and those of a step lie as they do
+// in a stage. stride, unit_bytes: of the table (RowPlaces).
 constexpr bool is_dense(const GatherShape& shape, uint64_t stride, uint32_t unit_bytes) {
-  return stride != 0 ? stride == shape.slot_area : shape.rows == 1 && unit_bytes % 16 == 0;
+  if (shape.rows == 1) return (stride != 0 ? stride : unit_bytes) % 16 == 0;
+  return stride == shape.slot_area;
 }
 
 // The shape for CTAs with `shared_bytes` of shared memory. warps is 0 if not even one warp fits.
