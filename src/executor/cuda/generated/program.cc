@@ -346,6 +346,14 @@ ChunkRef Program::chunk_of(const Place& place) const {
   }
 }
 
+Place::Location location_in_place(const plan::Plan& plan, int rank, const Place& place) {
+  const uint32_t inputs = plan.input_chunks(rank), outputs = plan.output_chunks(rank);
+  const uint32_t piece = inputs == outputs ? 0 : static_cast<uint32_t>(rank) * plan.chunks;
+  if (place.buffer == plan::Buffer::input && inputs <= outputs) return {plan::Buffer::output, place.chunk + piece};
+  if (place.buffer == plan::Buffer::output && outputs < inputs) return {plan::Buffer::input, place.chunk + piece};
+  return place.location();
+}
+
 ncast_status make_program(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op, uint32_t max_slots,
                           Program* program) {
   *program = {};

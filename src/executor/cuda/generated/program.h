@@ -113,6 +113,10 @@ struct Program {
 ncast_status make_program(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op, uint32_t max_slots,
                           Program* program);
 
+// Where a local or remote place is in a call in place, on the rank that has it. The smaller one of input and output is
+// a part of the larger one.
+Place::Location location_in_place(const plan::Plan& plan, int rank, const Place& place);
+
 // Executes the program of one micro-batch symbolically, in the order of the plan, to find out which reductions have the
 // values of all ranks, and which chunks are sent. The items of groups must be in the order of the plan. Returns false
 // if the program does not complete.

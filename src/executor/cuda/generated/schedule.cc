@@ -83,13 +83,7 @@ class Scheduler {
 
   // Local places with equal locations may be the same memory, as input and output may be.
   Location location(int rank, const Place& place) const {
-    const uint32_t inputs = plan_.input_chunks(rank), outputs = plan_.output_chunks(rank);
-    // In place, the smaller of the two buffers is a part of the larger one.
-    if (place.buffer == plan::Buffer::input && plan_.in_place != plan::InPlace::no && inputs <= outputs)
-      return {plan::Buffer::output, place.chunk + (inputs < outputs ? static_cast<uint32_t>(rank) * plan_.chunks : 0)};
-    if (place.buffer == plan::Buffer::output && plan_.in_place != plan::InPlace::no && outputs < inputs)
-      return {plan::Buffer::input, place.chunk + static_cast<uint32_t>(rank) * plan_.chunks};
-    return place.location();
+    return plan_.in_place == plan::InPlace::no ? place.location() : location_in_place(plan_, rank, place);
   }
 
   // Stores are asynchronous: an item that accesses what its group has stored waits for the store.

@@ -56,25 +56,15 @@ bool trace_values(const plan::Plan& plan, Program* program) {
     uint32_t contributions, chunk;
   };
   std::vector<std::deque<Values>> arrived(program->messages.size());
-  std::map<std::tuple<int, plan::Buffer, uint32_t>, Values> written;
+  std::map<std::pair<int, Place::Location>, Values> written;
   uint32_t order = 0;
   std::vector<std::vector<size_t>> next;
   next.reserve(program->ranks.size());
   for (const RankProgram& rank : program->ranks) next.emplace_back(rank.groups.size());
   const auto key = [&](int rank, const Place& place) {
     const int owner = place.kind == Place::Kind::remote ? place.rank : rank;
-    plan::Buffer buffer = place.buffer;
-    uint32_t chunk = place.chunk;
-    const uint32_t inputs = plan.input_chunks(owner), outputs = plan.output_chunks(owner);
-    if (plan.in_place == plan::InPlace::yes && buffer == plan::Buffer::output && outputs <= inputs) {
-      buffer = plan::Buffer::input;
-      if (outputs < inputs) chunk += static_cast<uint32_t>(owner) * plan.chunks;
-    } else if (plan.in_place == plan::InPlace::yes && buffer == plan::Buffer::output && inputs < outputs &&
-               chunk / plan.chunks == static_cast<uint32_t>(owner)) {
-      buffer = plan::Buffer::input;
-      chunk %= plan.chunks;
-    }
-    return std::tuple{owner, buffer, chunk};
+    const bool is_in_place = plan.in_place == plan::InPlace::yes;
+    return std::pair{owner, is_in_place ? location_in_place(plan, owner, place) : place.location()};
   };
   // The values of a source; 0 contributions if they are not there yet.
   const auto values_of = [&](int rank, const Place& place) -> Values {
