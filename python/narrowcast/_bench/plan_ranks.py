@@ -98,7 +98,12 @@ def run_plan(
 
     with ThreadPoolExecutor(ranks) as pool:
         futures = [pool.submit(run, rank) for rank in range(ranks)]
-        results: list[Any] = [_result(future) for future in futures]
+        try:
+            results: list[Any] = [_result(future) for future in futures]
+        except BaseException:
+            # A signal: the pool waits for its threads.
+            together.abort()
+            raise
     failures = [one for one in results if isinstance(one, BaseException)]
     if failures:
         # A broken barrier and an abort only say that another rank failed.

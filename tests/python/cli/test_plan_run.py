@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +36,22 @@ def test_types_and_reductions_have_right_results(cli_here, dtype, op):
     done = cli_here("plan", "run", EXAMPLES / "two_shot.py", *options)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count(" no ") == done.stdout.count(" yes ") == 2
+
+
+def test_a_signal_ends_the_calls():
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            run_plan(
+                load(EXAMPLES / "ring.py", ranks=2), [1000], dtype="int8", op="sum", iterations=10**9, exact=True
+            )
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_the_check_can_fail():
