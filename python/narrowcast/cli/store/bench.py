@@ -84,6 +84,8 @@ def bench(
         tensors = _samples(tensor, dtype) if source is None else samples.tensors(existing_file(source), dtype)
     chosen = {name: entry for name, entry in tensors.items() if entry[1].size and tensor in (None, name)}
     if not chosen:
+        if tensor is None:
+            raise BadUse(f"{source} has no values")
         raise BadUse(f"there is no tensor {tensor!r} (known: {', '.join(tensors)})")
     for kind, _ in chosen.values():
         for size in sizes:
