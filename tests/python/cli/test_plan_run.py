@@ -46,9 +46,7 @@ def test_a_signal_ends_the_calls():
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.5)
         with pytest.raises(KeyboardInterrupt):
-            run_plan(
-                load(EXAMPLES / "ring.py", ranks=2), [1000], dtype="int8", op="sum", iterations=10**9, exact=True
-            )
+            run_plan(load(EXAMPLES / "ring.py", ranks=2), [1000], dtype="int8", op="sum", iterations=10**9, exact=True)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
