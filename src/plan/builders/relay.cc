@@ -32,7 +32,8 @@ ncast_status relay_broadcast(const Request& request, Plan* plan) {
   return NCAST_OK;
 }
 
-// Between two ranks the root combines a piece, too.
+// Between two ranks the root combines a piece, too. Ranks first send to the next one that combines: if all began with
+// the same one, they would share its link while others are idle.
 ncast_status relay_reduce(const Request& request, Plan* plan) {
   const int root = request.root;
   const bool root_combines = request.ranks <= 2;
@@ -41,10 +42,13 @@ ncast_status relay_reduce(const Request& request, Plan* plan) {
   std::vector<int> owners;  // the i-th one combines chunk i
   for (int rank = 0; rank < request.ranks; ++rank)
     if (rank != root || root_combines) owners.push_back(rank);
+  const auto chunk_of = [&](int owner) {
+    return static_cast<uint32_t>(!root_combines && owner > root ? owner - 1 : owner);
+  };
   for (int rank = 0; rank < request.ranks; ++rank) {
     writer.group(rank);
-    for (uint32_t chunk = 0; chunk < chunks; ++chunk)
-      if (owners[chunk] != rank) writer.copy(rank, input(chunk), {writer.message(rank, owners[chunk])});
+    for (const int owner : writer.others(rank))
+      if (root_combines || owner != root) writer.copy(rank, input(chunk_of(owner)), {writer.message(rank, owner)});
     for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
       if (owners[chunk] != rank) continue;
       const std::vector<Operand> contributions = writer.contributions(rank, input(chunk));

@@ -79,6 +79,22 @@ TEST_CASE("every rank of a built plan has its steps, and every ring one sender a
   }
 }
 
+TEST_CASE("ranks of a reduction that is relayed first send to the next rank that combines a piece") {
+  Plan plan;
+  REQUIRE(builders::build("relay", {.operation = Operation::reduce, .ranks = 4, .root = 1}, &plan) == NCAST_OK);
+  const auto first_peers = [&](size_t rank) {
+    std::vector<int> peers;
+    for (const Step& step : plan.ranks[rank].groups[0].steps)
+      if (step.kind == StepKind::copy && step.to[0].place == Place::message)
+        peers.push_back(plan.channels[step.to[0].channel].to);
+    return peers;
+  };
+  CHECK(first_peers(0) == std::vector{2, 3});
+  CHECK(first_peers(1) == std::vector{2, 3, 0});  // the root
+  CHECK(first_peers(2) == std::vector{3, 0});
+  CHECK(first_peers(3) == std::vector{0, 2});
+}
+
 TEST_CASE("two levels send one message between nodes, from each rank or for each node") {
   constexpr int nodes = 3, places = 4;
   for (const auto& [operation, expected] :
