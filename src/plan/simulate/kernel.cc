@@ -22,6 +22,10 @@ bool passes_on(const Step& step) {
   return receives(step) && std::ranges::any_of(step.to, [](const Operand& to) { return to.place == Place::message; });
 }
 
+bool encodes(const Step& step) {
+  return std::ranges::any_of(step.to, [](const Operand& to) { return to.codec != NCAST_CODEC_RAW; });
+}
+
 bool is_reduction(const Step& step) { return step.kind == StepKind::reduce; }
 
 // Whether a hand-written kernel reduces as the plan does: every rank reduces once at most, and passes nothing on.
@@ -49,6 +53,8 @@ bool uses_slots(const Plan& plan) {
 
 bool reduces(const Plan& plan) { return any_step(plan, is_reduction); }
 
+bool is_raw(const Plan& plan) { return !any_step(plan, encodes); }
+
 double launch_us_of(const Plan& plan, const Machine& machine) {
   return machine.launch_us + (uses_slots(plan) ? machine.slots_launch_us : 0);
 }
@@ -70,9 +76,10 @@ Machine used_by_kernel(const Plan& plan, const Machine& machine, const Options& 
     used.ctas = std::min(machine.ctas, machine.clustered_ctas);
     return used;
   }
+  const double share = is_raw(plan) ? machine.slow_sm_raw_share : machine.slow_sm_share;
   for (double Machine::* rate : {&Machine::link_gbps, &Machine::cta_move_gbps, &Machine::cta_reduce_gbps,
                                  &Machine::cta_encode_gbps, &Machine::cta_decode_gbps})
-    used.*rate *= machine.slow_sm_share;
+    used.*rate *= share;
   return used;
 }
 

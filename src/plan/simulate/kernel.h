@@ -10,9 +10,10 @@ inline constexpr uint32_t block_bytes = 4096, reducing_warps = 15;
 // Hand-written all-reduces are launched in clusters from this size of a chunk on (select::min_clustered_bytes).
 inline constexpr double min_clustered_bytes = 16 << 20;
 
-// Whether values move in slots, and whether some are reduced.
+// Whether values move in slots, whether some are reduced, and whether none is encoded.
 bool uses_slots(const Plan& plan);
 bool reduces(const Plan& plan);
+bool is_raw(const Plan& plan);
 
 // What a call takes before its first step.
 double launch_us_of(const Plan& plan, const Machine& machine);

@@ -35,6 +35,7 @@ constexpr Member members[] = {
     {"reducing_codec_share", &Machine::reducing_codec_share, false, true},
     {"generated_codec_share", &Machine::generated_codec_share, false, true},
     {"slow_sm_share", &Machine::slow_sm_share, false, true},
+    {"slow_sm_raw_share", &Machine::slow_sm_raw_share, false, true},
     {"slot_latency_us", &Machine::slot_latency_us, true},
     {"coded_latency_us", &Machine::coded_latency_us, true},
     {"reduce_latency_us", &Machine::reduce_latency_us, true, true},
@@ -69,6 +70,7 @@ class Reader {
     machine_.ctas = static_cast<uint32_t>(whole("ctas", 1 << 10, std::nullopt));
     for (const Member& member : members) read_number(member);
     if (!json_.contains("link_packets_latency_us")) machine_.link_packets_latency_us = machine_.link_latency_us;
+    if (!json_.contains("slow_sm_raw_share")) machine_.slow_sm_raw_share = machine_.slow_sm_share;
     if (json_.contains("clustered_ctas"))
       machine_.clustered_ctas = static_cast<uint32_t>(whole("clustered_ctas", 1 << 10, std::nullopt));
     if (machine_.hosts > 1 || json_.contains("network_gbps"))

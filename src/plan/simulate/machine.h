@@ -30,9 +30,10 @@ struct Machine {
   // The shares of these two rates that plans with reductions reach: sums take registers, so fewer warps fit in a CTA.
   // The second one is for generated kernels that are not instances of the hand-written ones: their code is longer.
   double reducing_codec_share = 1, generated_codec_share = 1;
-  // The share of link_gbps and of the rates of CTAs that a CTA on a slow SM reaches. It holds up kernels whose warps
-  // have fixed blocks, unless they are launched in clusters, which do not run there.
-  double slow_sm_share = 1;
+  // The share of link_gbps and of the rates of CTAs that CTAs on slow SMs reach in calls with encoded values, and in
+  // raw calls, which take fewer instructions. It holds up kernels whose warps have fixed blocks, unless they are
+  // launched in clusters, which do not run there.
+  double slow_sm_share = 1, slow_sm_raw_share = 1;
   double slot_latency_us = 0;    // of a step that sends or receives values in slots: a block through shared memory
   double coded_latency_us = 0;   // of encoding or decoding: the time of one block
   double reduce_latency_us = 0;  // of a reduction of values in slots

@@ -43,7 +43,8 @@ void load_ahead(std::vector<Task>* tasks) {
 }  // namespace
 
 Programs::Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
-    : plan_(plan),
+    : first_blocks_share_links(batches.has_turns && is_raw(plan)),
+      plan_(plan),
       machine_(machine),
       options_(options),
       chunk_bytes_(batches.chunk_bytes),

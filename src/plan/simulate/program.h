@@ -49,6 +49,9 @@ class Programs {
   void divide_into_stages();
 
   uint32_t stages = 1;
+  // Whether the first micro-batches of a program's workers share links instead of following each other: warps that
+  // reduce begin together. Encoding spreads what they send.
+  const bool first_blocks_share_links;
   std::vector<Program> all;        // of the groups that have steps, on the simulated ranks
   std::vector<double> capacities;  // by resource: what loads can use of it in a microsecond
   std::vector<double> latencies;   // by channel, of a flight

@@ -65,21 +65,31 @@ void Sharing::collect() {
     for (uint32_t index : active_[resource]) {
       if (std::exchange(last_call_[index], calls_) == calls_) continue;
       const Run& run = runs_[index];
+      const uint32_t stage = programs_.all[run.program].tasks[run.task].stage;
       if (run.rate != 0) take(index, -run.rate);
       if (run.phase == Phase::working)
         levels_[0].push_back(index);
       else
-        transfers_.push_back({run.program, run.posted, run.turns, run.worker, run.task, index});
+        transfers_.push_back({run.program, run.posted, run.turns, run.worker, run.task, index, run.turn == stage});
     }
   // Their users have given everything back, but for rounding.
   for (uint32_t resource : changed_) left_[resource] = programs_.capacities[resource];
   std::ranges::sort(transfers_);
   size_t level = 0;
   for (size_t i = 0; i < transfers_.size(); ++i) {
-    level = i != 0 && transfers_[i - 1].program == transfers_[i].program ? level + 1 : 0;
+    if (i == 0 || transfers_[i - 1].program != transfers_[i].program)
+      level = 0;
+    else if (follows(i))
+      ++level;
     if (level == levels_.size()) levels_.emplace_back();
     levels_[level].push_back(transfers_[i].index);
   }
+}
+
+// Whether a transfer follows the one before, of the same program, instead of sharing links with it.
+bool Sharing::follows(size_t number) const {
+  const Transfer &before = transfers_[number - 1], &one = transfers_[number];
+  return !programs_.first_blocks_share_links || !before.is_first || !one.is_first || before.turns != one.turns;
 }
 
 // Divides what is left among these runs: the resource with the smallest shares limits those that use it, and what they

@@ -21,7 +21,8 @@ inline const std::vector<Load>& loads_of(const Programs& programs, const Run& ru
 // Divides resources among the runs that use them, so that all get equal shares, except those that another resource
 // limits to less (max-min fairness). The runs of a program are warps, which share its CTAs in this way. What they send
 // follows each other on a link, posted transfers as they were posted, others in the order of turns: it is first divided
-// among the earliest transfers of all programs, then what these leave among the next ones.
+// among the earliest transfers of all programs, then what these leave among the next ones. The first blocks of warps
+// can be an exception (Programs::first_blocks_share_links).
 class Sharing {
  public:
   // Keeps references. Sets the rates of runs, and in `events` the times at which they end.
@@ -43,12 +44,14 @@ class Sharing {
     uint32_t turns, worker;
     size_t task;
     uint32_t index;
+    bool is_first;  // of the micro-batches of its worker
     auto operator<=>(const Transfer&) const = default;
   };
 
   const std::vector<Load>& loads(uint32_t index) const { return loads_of(programs_, runs_[index]); }
   void mark_changed(const std::vector<Load>& used);
   void collect();
+  bool follows(size_t number) const;
   void fill(std::vector<uint32_t>* open, double now);
   void set_rate(uint32_t index, double rate, double now);
   void take(uint32_t index, double rate);

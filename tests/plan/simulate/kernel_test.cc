@@ -82,6 +82,25 @@ TEST_CASE("kernels whose warps have fixed blocks use links less well, except in 
   CHECK(us(all_reduce, longer, slow + clusters) == us(all_reduce, longer, ""));
   CHECK(us(relay({0, 1, 2}), longer, slow) > 1.5 * us(relay({0, 1, 2}), longer, ""));
   CHECK(us(relay({0, 1}), longer, slow) == us(relay({0, 1}), longer, ""));
+  const std::string slow_raw = slow + R"(, "slow_sm_raw_share": 0.8)";
+  CHECK(us(all_reduce, shorter, slow_raw) == doctest::Approx(1.25 * us(all_reduce, shorter, "")).epsilon(0.01));
+  const Plan encoded = encoding(all_reduce);
+  CHECK(us(encoded, shorter, slow_raw) == us(encoded, shorter, slow));
+}
+
+TEST_CASE("the first blocks of warps that reduce share a link, unless they are encoded") {
+  const Machine machine =
+      machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}});
+  const auto us = [&](const Plan& plan, uint32_t turns) {
+    return predict(plan, {.piece_bytes = 2 * turns * 150 * 4096}, machine).microseconds;  // 150 warps
+  };
+  const Plan raw = reduction_in_turns("4"), encoded = encoding(raw);
+  // One turn of eight workers: every first result follows the last part, or the first one.
+  const double turn_us = 150 * 4096 / 1e5;
+  CHECK(us(raw, 1) == doctest::Approx(1 + 2 * (turn_us + 2)).epsilon(0.001));
+  CHECK(us(encoded, 1) == doctest::Approx(1 + 2 * turn_us + 2).epsilon(0.001));
+  // Only first blocks do.
+  CHECK(us(raw, 10) - us(encoded, 10) < us(raw, 1) - us(encoded, 1) + turn_us);
 }
 
 TEST_CASE("generated kernels that reduce have their own rate of codecs, hand-written ones do not") {

@@ -88,6 +88,17 @@ inline Plan reduction_in_turns(const std::string& depth, const std::string& ring
                  R"(, "from": 1, "to": 0)" + ring_keys + R"(}], "ranks": [)" + ranks + "]}");
 }
 
+// The plan with encoded messages.
+inline Plan encoding(Plan plan) {
+  for (Rank& rank : plan.ranks)
+    for (Group& group : rank.groups)
+      for (Step& step : group.steps)
+        for (std::vector<Operand>* operands : {&step.from, &step.to})
+          for (Operand& one : *operands)
+            if (one.place == Place::message) one.codec = NCAST_CODEC_WINDOW;
+  return plan;
+}
+
 // Ranks 0 and 1 send encoded values to rank 2, which reduces them with its own.
 inline const std::string reduction = R"({"narrowcast_plan": 1, "operation": "reduce", "channels": [
       {"kind": "ring", "depth": 1, "from": 0, "to": 2}, {"kind": "ring", "depth": 1, "from": 1, "to": 2}],

@@ -26,13 +26,13 @@ MACHINE = json.loads((Path(narrowcast.__file__).with_name("data") / "machines" /
 FITTED = {
     "2xh200/2026-11-24_tune.costs": (122, 122, 0.14),
     "2xh200/2026-11-23_collectives_ctas.json": (36, 36, 0.12),
-    "2xh200/2026-11-24_collectives_normal.json": (12, 12, 0.1),
+    "2xh200/2026-11-24_collectives_normal.json": (12, 12, 0.09),
     "4xh200/2026-11-26_two_commits.json": (29, 29, 0.13),
     "2xh200/2026-11-26_clusters.json": (34, 34, 0.12),
 }
 HELD_OUT = {
-    "2xh100/2026-11-25_collectives_normal.json": (8, 8, 0.12),
-    "2xh100/2026-11-25_plan_bench.json": (22, 22, 0.15),
+    "2xh100/2026-11-25_collectives_normal.json": (8, 8, 0.05),
+    "2xh100/2026-11-25_plan_bench.json": (22, 22, 0.13),
     "2xh100/2026-11-25_two_commits.json": (64, 64, 0.15),
     "2xh100/2026-11-26_collectives.json": (52, 52, 0.15),
     "2xh200/2026-11-26_collectives.json": (56, 56, 0.12),
@@ -42,12 +42,12 @@ HELD_OUT = {
     "4xh200/2026-11-26_plan_bench_rings.json": (56, 56, 0.15),
     "2xh100/2026-11-27_collectives.json": (10, 10, 0.15),
     "2xh100/2026-11-27_plan_bench.json": (12, 12, 0.14),
-    "2xh200/2026-11-27_collectives.json": (10, 10, 0.11),
+    "2xh200/2026-11-27_collectives.json": (10, 10, 0.09),
     "2xh200/2026-11-27_plan_bench.json": (22, 24, 0.2),
     "4xh100/2026-11-27_collectives.json": (10, 10, 0.11),
-    "4xh100/2026-11-27_plan_bench.json": (6, 6, 0.06),
-    "4xh200/2026-11-27_collectives.json": (37, 38, 0.28),
-    "4xh200/2026-11-27_plan_bench.json": (23, 24, 0.24),
+    "4xh100/2026-11-27_plan_bench.json": (6, 6, 0.14),
+    "4xh200/2026-11-27_collectives.json": (38, 38, 0.13),
+    "4xh200/2026-11-27_plan_bench.json": (24, 24, 0.13),
 }
 MEASURED = FITTED | HELD_OUT
 
