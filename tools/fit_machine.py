@@ -33,7 +33,7 @@ from measured_calls import MOST_CTAS, ROOT, Case, cases_of, current
 MOST_ERROR = 0.15
 #: Where the search begins: rounded numbers of an earlier search.
 START = {
-    "link_gbps": 370, "link_response_share": 0.07, "link_packets_gbps": 330, "link_packets_response_share": 0.33,
+    "link_gbps": 370, "link_response_share": 0.07, "link_packets_gbps": 310, "link_packets_response_share": 0.13,
     "link_latency_us": 1.3, "link_packets_latency_us": 1.0, "cta_move_gbps": 100, "cta_reduce_gbps": 230,
     "cta_encode_gbps": 33, "cta_decode_gbps": 120, "reducing_codec_share": 0.71, "slow_sm_share": 0.87,
     "slot_latency_us": 1.4, "coded_latency_us": 1.3, "reduce_latency_us": 1.5, "step_us": 0.52, "launch_us": 0.07,

@@ -32,6 +32,10 @@ COMMITS = (
 )  # fmt: skip
 #: Since this commit, all-reduces by blocks are launched in clusters if their pieces have so many bytes.
 CLUSTERS_COMMIT, CLUSTERED_BYTES = "c07fbfa4", 16 << 20
+#: Plans run by packets on generated kernels, and descriptions of machines are of these. The kernels that are written by
+#: hand have up to three times the instructions. Where ranks send and receive at the same time they are slower, as if
+#: responses took so many bytes for each byte. Fitted to the same files as the descriptions (fit_machine.py).
+WRITTEN_PACKETS_RESPONSE_SHARE = 0.29
 
 
 class Case(NamedTuple):
@@ -61,6 +65,8 @@ class Case(NamedTuple):
         described = {**machine, "ctas": self.ctas}
         if COMMITS.index(self.commit) < COMMITS.index(CLUSTERS_COMMIT):
             described.pop("clustered_ctas", None)
+        if self.way == "packets" and not self.plan:
+            described["link_packets_response_share"] = WRITTEN_PACKETS_RESPONSE_SHARE
         lowered = lowered_plan(self.operation, self.ranks, self.way, self.plan)
         report = lowered.simulate(json.dumps(described), piece_bytes=piece_bytes, ratio=min(1, self.ratio))
         return float(report["repeated_us"])
