@@ -3,6 +3,7 @@
 // `tools/gpu/store.sh kernels` builds it and measures all tables.
 //
 //   build/gpu/store_kernels COMMIT [TABLE...] > store_kernels.json    numbers of tables (see main), from 0
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
@@ -143,6 +144,12 @@ Fill normal_bfloat16() {
     return uint64_t{(bits + 0x7fff + (bits >> 16 & 1)) >> 16};
   };
 }
+Fill normal_float16() {
+  return [](std::mt19937_64& random) {
+    std::normal_distribution<float> values(0, 0.02f);
+    return uint64_t{__half_as_ushort(__float2half_rn(values(random)))};
+  };
+}
 Fill normal_float32() {
   return [](std::mt19937_64& random) {
     std::normal_distribution<float> values(0, 0.02f);
@@ -192,6 +199,10 @@ int main(int argc, char** argv) {
       {"bfloat16, window", window(NCAST_BFLOAT16, 64), normal_bfloat16(), 1000, most, 4000000},
       {"bfloat16, window", window(NCAST_BFLOAT16, 8192), normal_bfloat16(), 60, middle, 20000},
       {"bfloat16, window", window(NCAST_BFLOAT16, 32768), normal_bfloat16(), 60, middle, 5000},
+      {"float32, window", window(NCAST_FLOAT32, 512), normal_float32(), 500, middle, 100000},
+      {"float32, window", window(NCAST_FLOAT32, 16384), normal_float32(), 60, middle, 5000},
+      {"float16, window", window(NCAST_FLOAT16, 8192), normal_float16(), 60, middle, 20000},
+      {"bfloat16, raw", raw_model(NCAST_BFLOAT16, 2048), normal_bfloat16(), 200, middle, 100000},
   };
   std::vector<size_t> chosen;
   for (int i = 2; i < argc; ++i) chosen.push_back(std::strtoul(argv[i], nullptr, 10));
