@@ -28,6 +28,11 @@ constexpr uint32_t apart_in_banks(uint32_t slot_bytes, uint32_t tile_lanes) {
   return rounded(slot_bytes, unit) + (rounded(slot_bytes, unit) / unit % 2 == 0 ? unit : 0);
 }
 
+// Whether more warps are worth larger teams, whose warps wait for each other.
+constexpr bool is_worth(uint32_t warps, uint32_t warps_of_smaller_teams) {
+  return 3 * warps > 4 * warps_of_smaller_teams;
+}
+
 // has_spare: redirected and long rows are fetched into memory of their own, and not into the only slot of a step, which
 // must then have room for the longest.
 GatherShape shape_within(const ShapeInput& input, size_t shared_bytes, bool has_spare) {
@@ -67,12 +72,11 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes, bool has_
   const size_t teams_bytes = shared_bytes - std::min(shared_bytes, size_t{taken_bytes});
   const uint32_t most_warps = input.is_coded ? max_coded_warps : max_raw_warps;
   const uint32_t pieces = (input.elems + piece_elems - 1) / piece_elems;
-  // The smallest teams; larger ones if they make a third more warps busy, because those of a team wait for each other.
+  // The smallest teams, or larger ones of more warps.
   for (uint32_t team = 1; team == 1 || (input.has_teams && team <= std::min(pieces, most_warps)); team *= 2) {
     const uint32_t sums_bytes = team == 1 ? 0 : rounded(2 * 4 * team, 16);
     const uint32_t fixed_bytes = team * shape.staged_bytes + sums_bytes + shape.spare_rows * shape.spare_area;
-    const uint32_t enough = team == 1 ? 1 : shape.warps * 4 / 3 + 1;
-    for (uint32_t teams = most_warps / team; teams * team >= enough; --teams) {
+    for (uint32_t teams = most_warps / team; is_worth(teams * team, shape.warps); --teams) {
       const auto team_bytes = static_cast<uint32_t>(teams_bytes / teams / line_bytes * line_bytes);
       if (team_bytes < fixed_bytes + 2 * stage_bytes) continue;
       shape.stages = std::min((team_bytes - fixed_bytes) / stage_bytes, max_stages);
@@ -86,10 +90,11 @@ GatherShape shape_within(const ShapeInput& input, size_t shared_bytes, bool has_
   return shape;
 }
 
-// The one of two shapes with more warps, or else with smaller teams, or else with more stages.
+// The one of two shapes with smaller teams, unless the other has enough more warps; else more warps, else more stages.
 GatherShape better(const GatherShape& one, const GatherShape& other) {
+  if (one.team_warps > other.team_warps) return better(other, one);
+  if (one.team_warps < other.team_warps) return is_worth(other.warps, one.warps) ? other : one;
   if (one.warps != other.warps) return one.warps > other.warps ? one : other;
-  if (one.team_warps != other.team_warps) return one.team_warps < other.team_warps ? one : other;
   return one.stages >= other.stages ? one : other;
 }
 GatherShape shape_within(const ShapeInput& input, size_t shared_bytes) {
