@@ -1,6 +1,7 @@
 // NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules and plans, which only the file
 // supports.
 #include <climits>
+#include <span>
 
 #define TOML_EXCEPTIONS 0
 #include <tomlplusplus/toml.hpp>
@@ -38,6 +39,36 @@ std::optional<std::string> as_text(const toml::node& node) {
     return joined;
   }
   return std::nullopt;
+}
+
+// The keys of tables, and what their values must be.
+struct TableKey {
+  std::string_view name;
+  const char* valid;
+};
+constexpr TableKey rule_keys[] = {{"codec", "auto or a codec"},
+                                  {"dtype", "a value type, such as bfloat16"},
+                                  {"operation", "an operation, such as all_reduce"},
+                                  {"take", "auto, always or never"}};
+constexpr TableKey plan_keys[] = {{"dtype", "a value type, such as bfloat16, or a list of them"},
+                                  {"file", "the name of a file"},
+                                  {"op", "a reduction, such as sum, or a list of them"},
+                                  {"use", "always or faster"}};
+constexpr TableKey condition_keys[] = {{"communicator", "a name"},
+                                       {"max_bytes", "a number of bytes"},
+                                       {"min_bytes", "a number of bytes"},
+                                       {"ranks", "a number"}};
+
+// Why a key of a table, or its value, is invalid. own: the keys besides those of conditions.
+std::string fault_of(std::string_view key, std::span<const TableKey> own) {
+  std::vector<std::string> names;
+  for (const std::span<const TableKey> keys : {own, std::span<const TableKey>(condition_keys)}) {
+    for (const TableKey& known : keys) {
+      if (known.name == key) return std::string(key) + " must be " + known.valid;
+      names.emplace_back(known.name);
+    }
+  }
+  return "there is no key " + std::string(key) + " (known: " + joined(names) + ")";
 }
 
 bool apply_to_conditions(std::string_view key, const toml::node& node, Conditions* conditions) {
@@ -100,23 +131,21 @@ bool apply_to_plan(std::string_view key, const toml::node& node, PlanRule* rule)
 
 // Reads the tables of a list, [[name]]. One that is not entirely valid is ignored: it might match too many calls.
 template <typename Entry>
-void apply_tables(const toml::node& node, const char* name, const std::string& path,
+void apply_tables(const toml::node& node, const char* name, const std::string& path, std::span<const TableKey> keys,
                   bool (*apply)(std::string_view, const toml::node&, Entry*), std::vector<Entry>* entries) {
   const auto* const list = node.as_array();
-  if (list == nullptr) {
+  if (list == nullptr || !std::ranges::all_of(*list, [](const toml::node& entry) { return entry.is_table(); })) {
     log(Level::warn, "%s: %s is not a list of tables: write [[%s]]", path.c_str(), name, name);
     return;
   }
   for (const toml::node& entry : *list) {
     Entry made;
-    bool is_valid = entry.is_table();
-    if (is_valid) {
-      for (const auto& [key, value] : *entry.as_table()) {
-        if (apply(key.str(), value, &made)) continue;
-        log(Level::warn, "%s:%u: a %s has an unknown key or value: %s. The %s is ignored", path.c_str(),
-            value.source().begin.line, name, std::string(key.str()).c_str(), name);
-        is_valid = false;
-      }
+    bool is_valid = true;
+    for (const auto& [key, value] : *entry.as_table()) {
+      if (apply(key.str(), value, &made)) continue;
+      is_valid = false;
+      log(Level::warn, "%s:%u: in a %s, %s. The %s is ignored", path.c_str(), value.source().begin.line, name,
+          fault_of(key.str(), keys).c_str(), name);
     }
     if (is_valid) entries->push_back(made);
   }
@@ -153,11 +182,11 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
   swap_fallbacks();
   for (const auto& [key, value] : parsed.table()) {
     if (key.str() == "rule") {
-      apply_tables(value, "rule", path, apply_to_rule, &settings->rules);
+      apply_tables(value, "rule", path, rule_keys, apply_to_rule, &settings->rules);
       continue;
     }
     if (key.str() == "plan") {
-      apply_tables(value, "plan", path, apply_to_plan, &settings->plan_rules);
+      apply_tables(value, "plan", path, plan_keys, apply_to_plan, &settings->plan_rules);
       continue;
     }
     const std::string place = path + ":" + std::to_string(value.source().begin.line);

@@ -59,8 +59,11 @@ void read_plan_files(Settings* settings) {
   if (!settings->plans.empty()) paths = files_in(settings->plans);
   const auto path_of = [&](const PlanRule& rule) { return fs::path(settings->plans) / rule.file; };
   for (const PlanRule& rule : settings->plan_rules) {
-    if (rule.file.empty() || (settings->plans.empty() && !fs::path(rule.file).is_absolute()))
-      log(Level::warn, "a plan has no file: name one of the folder `plans`, or an absolute path");
+    if (rule.file.empty())
+      log(Level::warn, "a [[plan]] has no file: name one of the folder `plans`, or an absolute path");
+    else if (settings->plans.empty() && !fs::path(rule.file).is_absolute())
+      log(Level::warn, "%s: the plan is not used: without a folder `plans`, its path must be absolute",
+          rule.file.c_str());
     else if (std::ranges::find(paths, path_of(rule)) == paths.end())
       paths.push_back(path_of(rule));
   }

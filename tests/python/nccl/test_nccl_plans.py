@@ -193,7 +193,7 @@ def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tm
         "works in place only",
         f"{folder}/e_four.json: the plan is not used: it is for 4 ranks, and a communicator has 3",
         f"{folder}/none.json: the plan is not used: the file cannot be read",
-        "a plan has an unknown key or value: use. The plan is ignored",
+        "in a plan, use must be always or faster. The plan is ignored",
     ):
         assert part in log, (part, log)
     assert log.count("a_wrong.json: the plan is not used") == 1
