@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from cli_output import assert_one_line
 from narrowcast._native.plan import NativePlan
 from narrowcast.errors import InvalidArgumentError
-from narrowcast.plan import build
+from narrowcast.plan import build, verify
 from narrowcast.types import value_type
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
@@ -27,6 +28,18 @@ def ring(cli_here, tmp_path):
 def test_a_program_becomes_json(ring):
     document = json.loads(ring.read_text())
     assert (document["narrowcast_plan"], document["operation"], len(document["ranks"])) == (1, "all_reduce", 3)
+
+
+def test_signals_end_the_process_during_a_proof(cli_here, ring, monkeypatch):
+    """Python's handlers would run after it."""
+    during = []
+    monkeypatch.setattr(
+        "narrowcast.cli.plan.verify.verify_plans",
+        lambda *plans, **options: (during.append(signal.getsignal(signal.SIGINT)), verify(*plans, **options))[1],
+    )
+    assert cli_here("plan", "verify", ring).returncode == 0
+    assert during == [signal.SIG_DFL]
+    assert callable(signal.getsignal(signal.SIGINT))
 
 
 def test_json_is_written_to_standard_output(cli_here, ring):

@@ -10,6 +10,7 @@ from ...plan import ScheduleCost
 from .._common import STANDARD_STREAM, output_file
 from .._sizes import parse_size
 from .._tables import Column, Table
+from ._signals import ended_by_signals
 from .simulate import MachineOption, RatioOption
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
 
@@ -40,14 +41,16 @@ def schedule(
     nbytes = parse_size(size)
     if output != STANDARD_STREAM:
         output_file(output, source)  # raises BadUse for the input itself
-    found = plan_of(source, ranks, depth).schedule(
-        nbytes,
-        machine=machine,
-        ratio=ratio,
-        max_groups=max_groups,
-        max_instances=max_instances,
-        any_executor=any_executor,
-    )
+    plan = plan_of(source, ranks, depth)
+    with ended_by_signals():
+        found = plan.schedule(
+            nbytes,
+            machine=machine,
+            ratio=ratio,
+            max_groups=max_groups,
+            max_instances=max_instances,
+            any_executor=any_executor,
+        )
     if output == STANDARD_STREAM:
         print(found.plan.json())
         return

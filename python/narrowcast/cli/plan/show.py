@@ -10,6 +10,7 @@ import typer
 from ..._plan.text import listing
 from .._common import BadUse
 from ._lines import print_lines
+from ._signals import ended_by_signals
 from .source import DepthOption, RanksOption, SourceArgument, check_drawing, plan_of
 
 
@@ -39,7 +40,8 @@ def show(
         plan.show(path)
     if output:
         return
-    plan.check_form()
+    with ended_by_signals():
+        plan.check_form()
     for number in rank or ():
         if number >= len(plan.model.ranks):
             raise BadUse(f"there is no rank {number}: {source} has {len(plan.model.ranks)}")

@@ -13,6 +13,7 @@ from ..._plan.text import heading
 from .._common import BadUse, print_json
 from .._sizes import parse_sizes
 from .._tables import Column, Table
+from ._signals import ended_by_signals
 from .source import DepthOption, RanksOption, SourceArgument, check_drawing, plan_of
 
 MachineOption = Annotated[
@@ -57,7 +58,8 @@ def simulate(
             raise BadUse("-o needs one --bytes")
         check_drawing(output, source)
     plan = plan_of(source, ranks, depth)
-    simulations = plan.simulations(sizes, machine=machine, ratio=ratio)
+    with ended_by_signals():
+        simulations = plan.simulations(sizes, machine=machine, ratio=ratio)
     if output is not None:
         simulations[0].show(output)
     if json:

@@ -15,6 +15,7 @@ from ..._plan.report import Report
 from ...errors import InvalidArgumentError, UnsupportedError
 from ...plan import Plan
 from .._common import STANDARD_STREAM, BadUse, existing_file, output_file
+from ._signals import ended_by_signals
 
 SourceArgument = Annotated[
     str,
@@ -46,7 +47,8 @@ def proved_plan_of(name: str, ranks: int | None, depth: int | None) -> tuple[Pla
 
 def proof_of(plan: Plan, name: str) -> Report:
     """The proof of a plan. Raises an error of one line if there is none, as `proved_plan_of`."""
-    report = plan.verify()
+    with ended_by_signals():
+        report = plan.verify()
     if not report.proved:
         fault, *steps = str(report).splitlines()
         hint = "; `narrowcast plan verify` shows the steps that lead to it" if steps else ""

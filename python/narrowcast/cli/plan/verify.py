@@ -12,6 +12,7 @@ from ...errors import NarrowcastError
 from ...plan import verify as verify_plans
 from .._common import print_json
 from ._lines import print_lines
+from ._signals import ended_by_signals
 from .source import DepthOption, RanksOption, plan_of
 
 #: Exit status: a plan is refuted.
@@ -44,7 +45,9 @@ def verify(
     for names in [sources] if together else [[source] for source in sources]:
         source = ", ".join(names)
         try:
-            report = verify_plans(*(plan_of(name, ranks, depth) for name in names), depth=ring_depth)
+            plans = [plan_of(name, ranks, depth) for name in names]
+            with ended_by_signals():
+                report = verify_plans(*plans, depth=ring_depth)
             rows.append(_row(source, report))
             text = str(report)
         except (NarrowcastError, OSError) as error:
