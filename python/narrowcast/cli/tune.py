@@ -113,7 +113,7 @@ def tune(
             schedule = QUICK if quick else THOROUGH
             remarks = [measure(times, number, schedule, nccl=nccl, plans=own[number])[1] for number in numbers]
         kernels = library().ncast_kernels_hash().decode()
-        machine = _provenance.machine()
+        machine = _provenance.processor() if backend == "host" else _provenance.machine()
     text = times.text(machine, *remarks, kernels=kernels)
     with new_file(output_file) as file:
         write_all(file, memoryview(text.encode()), str(output_file))
