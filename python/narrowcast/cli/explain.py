@@ -174,11 +174,11 @@ def _table(call: dict[str, Any], explanation: Explanation) -> Table:
     runs = explanation.ctas or explanation.path in ("frames", "plan")
     table.add_row("path", explanation.path if runs else "no kernel", explanation.path_why)
     if explanation.plan is not None:
-        table.add_row("plan", explanation.plan, "")
-    for one in explanation.plans.values():
+        table.add_row("plan", _plan_name(explanation, explanation.candidate, explanation.plan), "")
+    for name, one in explanation.plans.items():
         if one.why_not is not None:
             time = "" if one.microseconds is None else f"{one.microseconds:.1f} us: "
-            table.add_row("", f"not {one.plan}", time + one.why_not)
+            table.add_row("", f"not {_plan_name(explanation, name, one.plan)}", time + one.why_not)
     if explanation.shots is not None:
         table.add_row("shots", str(explanation.shots), explanation.shots_why or "")
     table.add_row("codec", explanation.codec, explanation.codec_why)
@@ -193,6 +193,12 @@ def _table(call: dict[str, Any], explanation: Explanation) -> Table:
     if explanation.costs_warning is not None:
         table.add_row("costs", "", explanation.costs_warning)
     return table
+
+
+def _plan_name(explanation: Explanation, cost_name: str, name: str) -> str:
+    """The name of a plan, or that of its costs if several plans have the same name."""
+    names = [one.plan for one in explanation.plans.values()]
+    return cost_name.removeprefix("plan:") if names.count(name) > 1 else name
 
 
 def _alternatives(predicted: Prediction) -> str:

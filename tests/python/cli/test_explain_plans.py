@@ -8,7 +8,7 @@ from typing import Any
 
 import narrowcast
 import pytest
-from narrowcast.plan import Plan, Program, build
+from narrowcast.plan import Plan, Program, build, load
 from thread_ranks import on_ranks, succeed
 
 RANKS = 3
@@ -75,6 +75,17 @@ def test_a_plan_is_chosen_by_its_measured_time(cli_here, folder, ring, backend):
     table = cli_here(*CALL, "--backend", backend, "--plan", folder).stdout
     assert ring.name in table
     assert "2.0 us" in table
+
+
+def test_plans_of_the_same_name_are_told_apart(cli_here, tmp_path, ring):
+    (tmp_path / "own.json").write_text(json.dumps({**json.loads(ring.json()), "name": "ring"}))
+    own = load(tmp_path / "own.json").cost_name.removeprefix("plan:")
+    table = cli_here(*CALL, "--backend", "host", "--plan", "own.json").stdout
+    assert f"not {own} " in table
+    assert "not ring " in table
+    table = cli_here(*CALL, "--backend", "host", "--plan", "own.json", "--use", "always").stdout
+    assert own in table
+    assert f"not {own}" not in table
 
 
 def test_programs_and_the_python_function_have_the_same_choice(cli_here, tmp_path, ring):
