@@ -128,7 +128,6 @@ class PlanPackets {
   // The same for this rank's unit and those of all others.
   template <bool finishes>
   __device__ __forceinline__ Unit reduce_in_rank_order(const Unit& own, const Unit (&others)[ranks - 1]) const {
-    if constexpr (ranks == 2 && combination() == Op && Op == NCAST_SUM) return sum_of_two<Dtype>(own, others[0]);
     return reduced_unit<Dtype>(call_.peers, own, others, finishes ? Op : combination());
   }
 

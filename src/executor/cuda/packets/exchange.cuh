@@ -45,12 +45,20 @@ __device__ __forceinline__ int rank_after(const channel::Peers& peers, int steps
   return rank < peers.ranks ? rank : rank - peers.ranks;
 }
 
+// Kernels are for at most `Others` other ranks. Those for one are for exactly two ranks, and know it.
+template <int Others>
+__device__ __forceinline__ bool has_rank_after(const channel::Peers& peers, int steps) {
+  return Others == 1 || steps < peers.ranks;
+}
+template <typename Packet, int Others>
+using PacketsOf = channel::Packets<Packet, Others == 1 ? 2 : 0>;
+
 template <int Others, typename Packet>
-__device__ __forceinline__ void send_to_others(const channel::Packets<Packet>& packets, const channel::Peers& peers,
+__device__ __forceinline__ void send_to_others(const PacketsOf<Packet, Others>& packets, const channel::Peers& peers,
                                                channel::UnitPlace<Packet> place, const channel::Unit<Packet>& unit) {
 #pragma unroll
   for (int i = 0; i < Others; ++i)
-    if (i + 1 < peers.ranks) packets.send(rank_after(peers, i + 1), place, unit);
+    if (has_rank_after<Others>(peers, i + 1)) packets.send(rank_after(peers, i + 1), place, unit);
 }
 
 // A row to send to one rank, and the same row to receive from one rank. Jobs are ordered by the distance of the peer:
@@ -78,10 +86,14 @@ cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exch
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                                     ncast_redop op, const PacketShape& shape, cudaStream_t stream);
 
+// Whether all pieces are aligned and consist of whole words of 8 bytes.
+bool has_whole_words(const Exchange& exchange);
 // Faster kernels for short exchanges. is_short(): the data are aligned whole words and a warp has at most one row.
 // Another rank's part of the same call may not be short.
 bool is_short(const Exchange& exchange);
-bool has_short_sum(ncast_dtype dtype);
+constexpr bool has_short_sum(ncast_dtype dtype) {
+  return dtype == NCAST_FLOAT16 || dtype == NCAST_BFLOAT16 || dtype == NCAST_FLOAT32;
+}
 cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,
                               cudaStream_t stream);
 // For an exchange in which every rank sends to and receives from all others, and has_short_sum(dtype).

@@ -51,23 +51,6 @@ __device__ __forceinline__ Unit<Packet> narrowed(const Accumulators<Packet, Dtyp
   return result;
 }
 
-template <ncast_dtype Dtype, typename Packet, int Others>
-__device__ __forceinline__ Unit<Packet> summed_unit(const channel::Peers& peers, const Unit<Packet>& own,
-                                                    const Unit<Packet> (&others)[Others]) {
-  using Accumulator = typename Number<Dtype>::Accumulator;
-  Accumulators<Packet, Dtype> sums;
-  const Unit<Packet> first = unit_of(0, peers.rank, own, others);
-#pragma unroll
-  for (int word = 0; word < Packet::unit_words; ++word) widen<Dtype>(first.words[word], sums[word]);
-  accumulate<Dtype, NCAST_SUM>(peers, own, others, sums);
-#pragma unroll
-  for (int word = 0; word < Packet::unit_words; ++word) {
-#pragma unroll
-    for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = Average<Accumulator>::canonical(sums[word][i]);
-  }
-  return narrowed<Dtype, Packet>(sums);
-}
-
 // The sum of the units of two ranks. Their order does not matter, because addition is commutative.
 template <ncast_dtype Dtype, typename Packet>
 __device__ __forceinline__ Unit<Packet> sum_of_two(const Unit<Packet>& a, const Unit<Packet>& b) {
@@ -81,6 +64,24 @@ __device__ __forceinline__ Unit<Packet> sum_of_two(const Unit<Packet>& a, const 
 #pragma unroll
     for (int i = 0; i < word_values<Dtype>; ++i)
       sums[word][i] = Average<Accumulator>::canonical(codec::cuda::reduced(NCAST_SUM, sums[word][i], values[i]));
+  }
+  return narrowed<Dtype, Packet>(sums);
+}
+
+template <ncast_dtype Dtype, typename Packet, int Others>
+__device__ __forceinline__ Unit<Packet> summed_unit(const channel::Peers& peers, const Unit<Packet>& own,
+                                                    const Unit<Packet> (&others)[Others]) {
+  if constexpr (Others == 1) return sum_of_two<Dtype>(own, others[0]);
+  using Accumulator = typename Number<Dtype>::Accumulator;
+  Accumulators<Packet, Dtype> sums;
+  const Unit<Packet> first = unit_of(0, peers.rank, own, others);
+#pragma unroll
+  for (int word = 0; word < Packet::unit_words; ++word) widen<Dtype>(first.words[word], sums[word]);
+  accumulate<Dtype, NCAST_SUM>(peers, own, others, sums);
+#pragma unroll
+  for (int word = 0; word < Packet::unit_words; ++word) {
+#pragma unroll
+    for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = Average<Accumulator>::canonical(sums[word][i]);
   }
   return narrowed<Dtype, Packet>(sums);
 }

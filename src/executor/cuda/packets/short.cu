@@ -182,14 +182,10 @@ cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, int ranks, Sharing sh
 
 }  // namespace
 
-bool is_short(const Exchange& exchange) {
-  return exchange.recv_delay == 0 && exchange.send_aligned && exchange.recv_aligned && exchange.piece_bytes % 8 == 0 &&
-         exchange.last_bytes % 8 == 0;
+bool has_whole_words(const Exchange& exchange) {
+  return exchange.send_aligned && exchange.recv_aligned && (exchange.piece_bytes | exchange.last_bytes) % 8 == 0;
 }
-
-bool has_short_sum(ncast_dtype dtype) {
-  return dtype == NCAST_FLOAT16 || dtype == NCAST_BFLOAT16 || dtype == NCAST_FLOAT32;
-}
+bool is_short(const Exchange& exchange) { return exchange.recv_delay == 0 && has_whole_words(exchange); }
 
 cudaError_t load_short_packets() {
   const auto load = [](auto kernel) { return load_kernel(kernel); };

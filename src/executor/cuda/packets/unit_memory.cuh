@@ -1,12 +1,19 @@
 // Loads and stores units of data. The user's memory is aligned only to the size of a value.
 #pragma once
 
+#include <type_traits>
+
 #include "channel/packet/packets.cuh"
 
 namespace narrowcast::executor::cuda {
 
 using channel::Unit;
 using channel::UnitPlace;
+
+// The `Value` of pieces that are aligned and consist of whole words: kernels for these have no code for other pieces.
+struct WholeWord {};
+template <typename Value>
+inline constexpr bool is_whole_word = std::is_same_v<Value, WholeWord>;
 
 // Loads a word of a piece value by value. Bytes beyond the end of the piece are 0.
 template <typename Value>
@@ -68,7 +75,9 @@ template <typename Value, typename Packet>
 __device__ __forceinline__ Unit<Packet> load_unit(const char* piece, UnitPlace<Packet> place, uint32_t piece_bytes,
                                                   bool aligned) {
   Unit<Packet> unit;
-  if (aligned) {
+  if constexpr (is_whole_word<Value>) {
+    unit = load_words(piece, place, piece_bytes);
+  } else if (aligned) {
     unit = load_words(piece, place, piece_bytes);
     if (piece_bytes % 8 != 0) load_cut_word<Value>(piece, place, piece_bytes, unit);
   } else {
@@ -81,13 +90,17 @@ __device__ __forceinline__ Unit<Packet> load_unit(const char* piece, UnitPlace<P
 template <typename Value, typename Packet>
 __device__ __forceinline__ void store_unit(char* piece, UnitPlace<Packet> place, uint32_t piece_bytes, bool aligned,
                                            const Unit<Packet>& unit) {
+  if constexpr (is_whole_word<Value>) {
+    store_words(piece, place, piece_bytes, unit);
+  } else {
 #pragma unroll
-  for (int i = 0; i < Packet::unit_words; ++i) {
-    const uint32_t at = place.word_offset(i);
-    if (aligned && at + 8 <= piece_bytes) {
-      *reinterpret_cast<uint64_t*>(piece + at) = unit.words[i];
-    } else if (at < piece_bytes) {
-      store_by_values<Value>(piece, at, piece_bytes, unit.words[i]);
+    for (int i = 0; i < Packet::unit_words; ++i) {
+      const uint32_t at = place.word_offset(i);
+      if (aligned && at + 8 <= piece_bytes) {
+        *reinterpret_cast<uint64_t*>(piece + at) = unit.words[i];
+      } else if (at < piece_bytes) {
+        store_by_values<Value>(piece, at, piece_bytes, unit.words[i]);
+      }
     }
   }
 }
