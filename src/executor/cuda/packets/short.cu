@@ -100,22 +100,37 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32, 1)
     pair_sum_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
   channel::Packets<Packet, 2> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
   const UnitPlace<Packet> place{warp_row(), threadIdx.x % 32};
+  const UnitPlace<Packet> sum_place{exchange.buffer_rows / 2 + place.row, place.lane};
   const int other = 1 - peers.rank;
-  const uint32_t bytes = exchange.piece_bytes;
-  const bool has_any = place.is_in(bytes);
+  // The second piece may be shorter if results are gathered.
+  constexpr bool gathers = sharing == Sharing::gathered;
+  const uint32_t bytes = gathers ? exchange.bytes_of(peers.rank, 2) : exchange.piece_bytes;
+  const uint32_t other_bytes = gathers ? exchange.bytes_of(other, 2) : bytes;
+  const bool has_own = place.is_in(bytes), has_other = gathers ? place.is_in(other_bytes) : has_own;
   device::wait_for_stream();
   Unit<Packet> own, unit;
-  if (has_any) {
-    own = load_words(exchange.send_piece(sharing == Sharing::whole ? 0 : peers.rank), place, bytes);
-    unit = sharing == Sharing::whole ? own : load_words(exchange.send_piece(other), place, bytes);
+  if (has_own) own = load_words(exchange.send_piece(sharing == Sharing::whole ? 0 : peers.rank), place, bytes);
+  if (has_other) {
+    unit = sharing == Sharing::whole ? own : load_words(exchange.send_piece(other), place, other_bytes);
     packets.begin();
     packets.send(other, place, unit);
   }
   packets.begin();
   packets.advance();
   if (packets.was_stopped()) return;
-  if (has_any && packets.receive_from(other, place, unit))
-    store_words(exchange.recv, place, bytes, sum_of_two<Dtype>(own, unit));
+  bool goes_on = true;
+  if (has_own) {
+    goes_on = packets.receive_from(other, place, unit);
+    if (goes_on) {
+      const Unit<Packet> sum = sum_of_two<Dtype>(own, unit);
+      if constexpr (gathers) packets.send(other, sum_place, sum);
+      store_words(exchange.recv_piece(gathers ? peers.rank : 0), place, bytes, sum);
+    }
+  }
+  if constexpr (gathers) {
+    if (has_other && goes_on && packets.receive_from(other, sum_place, unit))
+      store_words(exchange.recv_piece(other), place, other_bytes, unit);
+  }
   packets.finish();
 }
 
@@ -165,8 +180,13 @@ cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, int ranks, Sharing sh
     return cudaErrorInvalidValue;
   };
   const auto with_dtype = [&]<typename Packet, ncast_dtype Dtype>() {
-    if (ranks == 2 && sharing == Sharing::whole) return body(pair_sum_kernel<Packet, Dtype, Sharing::whole>);
-    if (ranks == 2 && sharing == Sharing::pieces) return body(pair_sum_kernel<Packet, Dtype, Sharing::pieces>);
+    if (ranks == 2) {
+      switch (sharing) {
+        case Sharing::whole: return body(pair_sum_kernel<Packet, Dtype, Sharing::whole>);
+        case Sharing::pieces: return body(pair_sum_kernel<Packet, Dtype, Sharing::pieces>);
+        case Sharing::gathered: return body(pair_sum_kernel<Packet, Dtype, Sharing::gathered>);
+      }
+    }
     return ranks <= 4 ? with_ranks.template operator()<Packet, Dtype, 3>()
                       : with_ranks.template operator()<Packet, Dtype, channel::max_gpu_ranks - 1>();
   };
