@@ -27,7 +27,13 @@ def opened(source: FileArgument) -> Iterator[tuple[BinaryIO, str]]:
         with Path(source).open("rb", buffering=0) as file:
             yield file, os.fspath(source)
     else:
-        yield source, name_of(source)
+        yield _with(source, "read"), name_of(source)
+
+
+def _with(file: BinaryIO, method: str) -> BinaryIO:
+    if not hasattr(file, method):
+        raise TypeError(f"{file!r} is neither a path nor an open binary file")
+    return file
 
 
 class Source:
@@ -118,7 +124,7 @@ def created(target: FileArgument, source: BinaryIO | None) -> Iterator[tuple[Bin
         with new_file(Path(target), like=None if source is None else _status(source)) as file:
             yield file, os.fspath(target)
     else:
-        yield target, name_of(target)
+        yield _with(target, "write"), name_of(target)
         target.flush()
 
 

@@ -20,6 +20,8 @@ class TensorSource:
 
     def __init__(self, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None) -> None:
         """Raises TypeError for names, types and metadata that safetensors does not have."""
+        if not isinstance(tensors, Mapping):
+            raise TypeError(f"tensors is of type {type(tensors).__name__}, not a mapping of names to arrays")
         found = {name: _checked(name, value) for name, value in tensors.items()}
         # As the safetensors library: wide types first, so that all values are aligned.
         ordered = sorted(found.items(), key=lambda one: (-TYPES[one[1].type].bits, one[1].type, one[0]))

@@ -284,3 +284,14 @@ def test_output_through_a_link_replaces_the_target(tmp_path):
     assert real.stat().st_size == 64 + 112
     with pytest.raises(OSError, match="not a regular file"):
         encode_file(source, tmp_path, dtype="uint8")
+
+
+def test_arguments_that_are_no_files_are_named(tmp_path):
+    for use in (files.open, files.load_file, lambda what: encode_file(what, tmp_path / "out")):
+        with pytest.raises(TypeError, match="None is neither a path nor an open binary file"):
+            use(None)
+    with pytest.raises(TypeError, match="5 is neither a path nor an open binary file"):
+        files.save_file({}, 5)
+    with pytest.raises(TypeError, match="tensors is of type list, not a mapping"):
+        files.save_file([], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
