@@ -97,7 +97,9 @@ PacketShape shape_of(const Case& c, int ranks, uint32_t max_ctas) {
   return select::choose_packet_shape(c.operation, c.count * ncast_dtype_bytes(c.dtype), ranks, true, max_ctas);
 }
 
-void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, uint64_t seed) {
+// fewer_warps: how many warps a rank has less than the rank before.
+void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, uint64_t seed,
+              uint32_t fewer_warps = 0) {
   const int ranks = world.ranks();
   CAPTURE(ranks);
   CAPTURE(static_cast<int>(c.operation));
@@ -136,7 +138,9 @@ void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, u
                           c.dtype,
                           c.redop,
                           c.root};
-    world.launch(rank, call, shape);
+    PacketShape own = shape;
+    own.warps = std::max(own.warps - std::min(own.warps, static_cast<uint32_t>(rank) * fewer_warps), 1u);
+    world.launch(rank, call, own);
   }
   world.synchronize();
   Bytes first;
@@ -215,6 +219,30 @@ TEST_CASE("packets: two-shot all-reduces have the same bits as the oracle") {
                                 random() % 2 == 0};
         const Case c = random_case(Operation::all_reduce, dtype, redop, count, ranks, random);
         run_case(world, c, shape, number++);
+        if (is_reduced_run()) break;
+      }
+    }
+    world.check_scratch();
+  }
+}
+
+TEST_CASE("packets: warps that take several turns, more of them on some ranks than on others, move the right bits") {
+  const TimeLimit limit(240);
+  std::mt19937_64 random(4);
+  uint64_t number = 0;
+  for (int ranks = 2; ranks <= max_ranks(); ++ranks) {
+    const TestWorld world(ranks);
+    for (const Operation operation : packet_operations()) {
+      for (const ncast_dtype dtype : {NCAST_FLOAT16, NCAST_FLOAT32, NCAST_BFLOAT16, NCAST_UINT8}) {
+        for (const bool lines : {false, true}) {
+          for (const uint64_t odd : {0, 1}) {  // aligned whole words, or not
+            const bool two_shot = operation == Operation::all_reduce && random() % 2 == 0;
+            const uint64_t bytes = (20 << 10) + random() % 2000 * 8;
+            const Case c{operation, dtype, NCAST_SUM, bytes / ncast_dtype_bytes(dtype) + odd, 0, false, odd, 0};
+            const PacketShape shape{two_shot, 1 + static_cast<uint32_t>(random() % 3), 4, lines};
+            run_case(world, c, shape, number++, random() % 2);
+          }
+        }
         if (is_reduced_run()) break;
       }
     }
