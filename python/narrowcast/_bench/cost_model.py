@@ -128,8 +128,8 @@ def load(path: Path) -> str | None:
             # An explanation has the warning only if the model has times for the call.
             answers = [explain(name, 1 << 20, dtype="bfloat16", ranks=2, cost_model=path) for name in operations()]
         except InvalidArgumentError as error:
-            # Do not mention ncast_explain: the user did not ask for an explanation.
-            raise InvalidArgumentError(str(error).removeprefix("ncast_explain: ")) from None
+            # Do not mention the function: the user did not ask for a prediction.
+            raise InvalidArgumentError(str(error).removeprefix("ncast_predictor_create: ")) from None
     return next((answer.costs_warning for answer in answers if answer.costs_warning), None)
 
 
