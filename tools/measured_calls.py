@@ -28,7 +28,7 @@ USUAL_RATIO = 0.6976
 #: The measured commits, oldest first.
 COMMITS = (
     "70fbe887", "25111e02", "d304d6d6", "f6626c87", "9a6c2699", "e977326f", "745d3f21", "06af846a", "c07fbfa4",
-    "cc7c6d1d", "c1a79041", "ca789a36", "41db5ba2",
+    "cc7c6d1d", "c1a79041", "ca789a36", "41db5ba2", "30b44d42",
 )  # fmt: skip
 #: Since this commit, all-reduces by blocks are launched in clusters if their pieces have so many bytes.
 CLUSTERS_COMMIT, CLUSTERED_BYTES = "c07fbfa4", 16 << 20
@@ -36,6 +36,8 @@ CLUSTERS_COMMIT, CLUSTERED_BYTES = "c07fbfa4", 16 << 20
 #: hand have up to three times the instructions. Where ranks send and receive at the same time they are slower, as if
 #: responses took so many bytes for each byte. Fitted to the same files as the descriptions (fit_machine.py).
 WRITTEN_PACKETS_RESPONSE_SHARE = 0.29
+#: Since this commit, those that reduce have as few instructions as generated ones.
+SUMS_COMMIT = "30b44d42"
 
 
 class Case(NamedTuple):
@@ -58,6 +60,12 @@ class Case(NamedTuple):
         ratio = round(min(1, self.ratio), 2)
         return (Path(self.file).parent, self.operation, self.ranks, self.way, self.ctas, self.nbytes, ratio, self.plan)
 
+    @property
+    def has_short_sums(self) -> bool:
+        """Whether the hand-written kernel of a call by packets has no more instructions than a generated one."""
+        reduces = not self.operation.startswith("sendrecv") and describe(self.operation).reduces
+        return reduces and COMMITS.index(self.commit) >= COMMITS.index(SUMS_COMMIT)
+
     def predict(self, machine: dict[str, Any]) -> float:
         """The time of a call in a row of calls, in microseconds."""
         has_parts = not self.operation.startswith("sendrecv") and describe(self.operation).parted
@@ -65,7 +73,7 @@ class Case(NamedTuple):
         described = {**machine, "ctas": self.ctas}
         if COMMITS.index(self.commit) < COMMITS.index(CLUSTERS_COMMIT):
             described.pop("clustered_ctas", None)
-        if self.way == "packets" and not self.plan:
+        if self.way == "packets" and not self.plan and not self.has_short_sums:
             described["link_packets_response_share"] = WRITTEN_PACKETS_RESPONSE_SHARE
         lowered = lowered_plan(self.operation, self.ranks, self.way, self.plan)
         report = lowered.simulate(json.dumps(described), piece_bytes=piece_bytes, ratio=min(1, self.ratio))

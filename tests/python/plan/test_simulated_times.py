@@ -28,8 +28,8 @@ FITTED = {
     "2xh200/2026-11-23_collectives_ctas.json": (36, 36, 0.12),
     "2xh200/2026-11-24_collectives_normal.json": (12, 12, 0.09),
     "4xh200/2026-11-26_two_commits.json": (29, 29, 0.13),
-    "2xh200/2026-11-26_clusters.json": (34, 34, 0.12),
-    "2xh200/2026-11-27_plan_bench.json": (24, 24, 0.07),
+    "2xh200/2026-11-26_clusters.json": (29, 29, 0.1),
+    "2xh200/2026-11-27_plan_bench.json": (15, 15, 0.07),
 }
 HELD_OUT = {
     "2xh100/2026-11-25_collectives_normal.json": (8, 8, 0.05),
@@ -43,7 +43,8 @@ HELD_OUT = {
     "4xh200/2026-11-26_plan_bench_rings.json": (56, 56, 0.15),
     "2xh100/2026-11-27_collectives.json": (10, 10, 0.15),
     "2xh100/2026-11-27_plan_bench.json": (12, 12, 0.09),
-    "2xh200/2026-11-27_collectives.json": (10, 10, 0.09),
+    "2xh200/2026-11-27_collectives.json": (5, 5, 0.09),
+    "2xh200/2026-11-27_collectives_sums.json": (20, 20, 0.1),
     "4xh100/2026-11-27_collectives.json": (10, 10, 0.11),
     "4xh100/2026-11-27_plan_bench.json": (6, 6, 0.14),
     "4xh200/2026-11-27_collectives.json": (38, 38, 0.13),
