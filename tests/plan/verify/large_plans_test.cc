@@ -10,13 +10,13 @@ namespace {
 
 using namespace testing;
 
-// The aim is one second. The plans take 0.07 to 0.24 s on a busy machine with two slow cores.
+// The aim is one second. The plans take 0.07 to 0.24 s on a machine with two slow cores, and more if it is very busy.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr double most_seconds = 5;  // measured: 0.7 to 1.9 s
 #elif !defined(__OPTIMIZE__)
 constexpr double most_seconds = 3;
 #else
-constexpr double most_seconds = 0.6;
+constexpr double most_seconds = 1;
 #endif
 
 double processor_seconds() {
