@@ -33,6 +33,7 @@ struct Exchange {
   bool send_aligned, recv_aligned;  // all pieces begin at multiples of 8
   bool copies_own;                  // moves: copy this rank's piece from send to recv
   bool gathers;                     // reductions: every rank sends its result to the others, as a piece of `recv`
+  uint32_t inverse_ranks;           // n / ranks is the upper half of the product of n and this, for n < 2^29
 
   __device__ const char* send_piece(int rank) const { return send + static_cast<uint32_t>(rank) * send_stride; }
   __device__ char* recv_piece(int rank) const { return recv + static_cast<uint32_t>(rank) * recv_stride; }
@@ -77,6 +78,24 @@ struct Job {
     to = peers.rank + distance - (peers.rank + distance < peers.ranks ? 0 : peers.ranks);
     from = peers.rank - distance + (peers.rank < distance ? peers.ranks : 0);
     place = {number, threadIdx.x % 32};
+  }
+};
+
+// The jobs of a row one after another: job i sends it to the rank i + 1 after this one, and receives it from the rank i
+// before it. So the first job copies the local row, which is also the row that it sends if all ranks get the same piece,
+// and the last job only receives. Between two ranks a warp either sends or receives, and does not wait for both a load
+// and a packet.
+template <typename Packet>
+struct RowJob {
+  int to, from;  // this rank if there is nothing to send, and for the local row
+  channel::UnitPlace<Packet> place;
+
+  __device__ __forceinline__ RowJob(const channel::Peers& peers, const Exchange& exchange, uint32_t number) {
+    const uint32_t row = __umulhi(number, exchange.inverse_ranks);
+    const auto distance = static_cast<int>(number - row * static_cast<uint32_t>(peers.ranks));
+    to = rank_after(peers, distance + 1);
+    from = peers.rank - distance + (peers.rank < distance ? peers.ranks : 0);
+    place = {row, threadIdx.x % 32};
   }
 };
 

@@ -17,6 +17,7 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   Exchange exchange{};
   exchange.send = static_cast<const char*>(call.send);
   exchange.recv = static_cast<char*>(call.recv);
+  exchange.inverse_ranks = static_cast<uint32_t>((uint64_t{1} << 32) / static_cast<uint32_t>(ranks)) + 1;
   exchange.rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
   exchange.buffer_rows =
       channel::with_packet(shape.lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); });
