@@ -81,10 +81,10 @@ struct Job {
   }
 };
 
-// The jobs of a row one after another: job i sends it to the rank i + 1 after this one, and receives it from the rank i
-// before it. So the first job copies the local row, which is also the row that it sends if all ranks get the same piece,
-// and the last job only receives. Between two ranks a warp either sends or receives, and does not wait for both a load
-// and a packet.
+// The jobs of a row one after another: job i sends it to the rank i + 1 after this one, and receives it from the rank
+// i before it. So the first job copies the local row, which is also the row that it sends if all ranks get the same
+// piece, and the last job only receives. Between two ranks a warp either sends or receives, and does not wait for both
+// a load and a packet.
 template <typename Packet>
 struct RowJob {
   int to, from;  // this rank if there is nothing to send, and for the local row

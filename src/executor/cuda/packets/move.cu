@@ -85,9 +85,9 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
 }
 
 // Whether the kernel for whole words runs the call. It takes jobs row by row, which is faster here but not everywhere
-// (docs/design/gpu_collectives.md). The other rank, whose pieces may not be aligned, may run another kernel: between two
-// ranks, both send and receive the rows in their order, so neither waits for a row that comes after one it has yet to
-// send.
+// (docs/design/gpu_collectives.md). The other rank, whose pieces may not be aligned, may run another kernel: between
+// two ranks, both send and receive the rows in their order, so neither waits for a row that comes after one it has yet
+// to send.
 bool is_pair_gather(const channel::Peers& peers, const Exchange& exchange) {
   return peers.ranks == 2 && exchange.to == exchange.from && exchange.send_stride == 0 && has_whole_words(exchange);
 }
