@@ -60,8 +60,8 @@ typedef struct {
   int any_executor;         // ncast_plan_schedule: 1: the merged plan may exceed the limits of generated kernels
 } ncast_plan_simulation;
 
-// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Simulating"). The
-// report is a JSON object:
+// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Simulating").
+// The report is a JSON object:
 //   microseconds                         from the start of a call until the last rank has ended it
 //   repeated_us                          of each of many calls in a row, as benchmarks measure; shorter where ranks can
 //                                        begin the next call before others have ended this one
