@@ -166,8 +166,11 @@ class DeviceBuffer:
         return buffer
 
     def fill(self, byte: int) -> DeviceBuffer:
+        """Sets every byte. Synchronous."""
         if self.count_bytes:
             call("cuMemsetD8_v2", c_uint64(self.pointer), ctypes.c_ubyte(byte), c_size_t(self.count_bytes))
+            # It returns before the GPU has written the bytes, and other streams do not wait for it.
+            call("cuStreamSynchronize", c_void_p(0))
         return self
 
     def write(self, values: npt.NDArray[Any], offset: int = 0) -> DeviceBuffer:
