@@ -20,20 +20,11 @@ constexpr uint64_t lowest_bits(uint32_t chunk_bytes) {
   }
 }
 
-// A word with all bits of a chunk set if the chunk of `word` is not 0.
+// All bits of the chunks whose lowest bit is in `lowest`, which has no other bits.
 template <uint32_t chunk_bytes>
-STORE_INLINE uint64_t chunks_not_zero(uint64_t word) {
-  // Folds the bits of each chunk into its lowest bit. Bits from the next chunk enter at the top only and do not get
-  // there.
-  if constexpr (chunk_bytes >= 8) word |= word >> 32;
-  if constexpr (chunk_bytes >= 4) word |= word >> 16 & (chunk_bytes == 8 ? ~uint64_t{0} : 0x0000ffff0000ffff);
-  if constexpr (chunk_bytes >= 2) word |= word >> 8 & (chunk_bytes == 2 ? 0x00ff00ff00ff00ff : ~uint64_t{0});
-  word |= word >> 4 & 0x0f0f0f0f0f0f0f0f;
-  word |= word >> 2 & 0x3f3f3f3f3f3f3f3f;
-  word |= word >> 1;
-  const uint64_t set = word & lowest_bits(chunk_bytes);
-  if constexpr (chunk_bytes == 8) return uint64_t{0} - set;
-  return (set << (8 * chunk_bytes % 64)) - set;
+STORE_INLINE uint64_t whole_chunks(uint64_t lowest) {
+  if constexpr (chunk_bytes == 8) return uint64_t{0} - lowest;
+  return (lowest << (8 * chunk_bytes % 64)) - lowest;
 }
 
 STORE_INLINE uint64_t ones_below(size_t bytes) { return bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * bytes) - 1; }
@@ -165,7 +156,7 @@ STORE_INLINE bool decode_row(const Model& model, uint32_t header, const uint8_t*
     const uint64_t mask = load8(masks + at, bytes);
     const uint64_t included = Bits::deposit(chunks.peek(), lowest_bits(chunk_bytes) & ones_below(bytes));
     chunks.skip(bytes / chunk_bytes);
-    const uint64_t constant = chunks_not_zero<chunk_bytes>(included) & mask;
+    const uint64_t constant = whole_chunks<chunk_bytes>(included) & mask;
     const uint64_t select = ~constant & ones_below(bytes);
     const uint64_t word = Bits::deposit(fields.peek(), select) | (load8(values + at, bytes) & constant);
     fields.skip(static_cast<size_t>(__builtin_popcountll(select)));
