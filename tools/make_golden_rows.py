@@ -9,6 +9,7 @@ The library encodes the rows of kind `encoded` to the same bytes. Rows of kind `
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,12 @@ class Model:
         fields = (version, self.dtype, self.coder, self.stages, self.elems, self.low_bits, self.high_bits, self.chunk)
         head = struct.pack("<BBBBIBBBBIQQ", *fields, reserved, len(self.masks), self.low, self.high)
         return head + b"".join(mask + values for mask, values in self.masks)
+
+    def trimmed(self, low: int = -1, high: int = -1) -> bytes:
+        """The trimmed bits of a row, or bits in their place."""
+        bits = 8 * self.value_bytes
+        low, high = low & ((1 << self.low_bits) - 1), high & ((1 << self.high_bits) - 1)
+        return (low | high << (bits - self.high_bits)).to_bytes(self.value_bytes, "little") * self.elems
 
     def elements(self, row: bytes) -> list[int]:
         return [
@@ -100,17 +107,22 @@ def invariant(model: Model, row: bytes, cluster: int | None = None) -> bytes:
 def stream(model: Model, row: bytes, cluster: int) -> Bits:
     size = model.chunk
     chunks = [
-        tuple(int.from_bytes(data[at : at + size], "little") for data in (row, *model.masks[cluster]))
+        tuple(int.from_bytes(data[at : at + size], "little") for data in (row, *model.masks[cluster], model.trimmed()))
         for at in range(0, len(row), size)
     ]
     bits = Bits()
     bits.put(0, 3)
     bits.put(cluster, (len(model.masks) - 1).bit_length())
-    for chunk, mask, values in chunks:
+    if model.stages & ZEROS:
+        for chunk, *_ in chunks:
+            bits.put(int(chunk != 0), 1)
+        chunks = [each for each in chunks if each[0]]
+    for chunk, mask, values, _ in chunks:
         bits.put(int(chunk & mask == values), 1)
-    for chunk, mask, values in chunks:
+    for chunk, mask, values, trimmed in chunks:
+        omitted = mask if chunk & mask == values else trimmed
         for bit in range(8 * size):
-            if chunk & mask != values or not mask >> bit & 1:
+            if not omitted >> bit & 1:
                 bits.put(chunk >> bit & 1, 1)
     return bits
 
@@ -307,6 +319,32 @@ def add_invariant(vectors: Vectors, random: Random) -> None:
             vectors.add("decodes", f"{name}_foreign", model.build(), invariant(model, bytes(row), 0), bytes(row))
 
 
+def add_staged_invariant(vectors: Vectors, random: Random) -> None:
+    def noise(count: int) -> bytes:
+        return bytes(random.below(256) for _ in range(count))
+
+    stages = ((1, 1, ZEROS, "zeros"), (2, 3, TRIM, "trim"), (4, 2, ZEROS | TRIM, "zeros_trim"), (8, 1, ZEROS, "zeros"))
+    for chunk, clusters, stage, name in stages:
+        trim = (3, 9, 5, 257) if stage & TRIM else (0, 0, 0, 0)
+        plan = Model(*INTEGERS["uint32"], 16, INVARIANT, stage, *trim, chunk=chunk)
+        trimmed, constant = plan.trimmed(), plan.trimmed(plan.low, plan.high)
+        masks = []
+        for _ in range(clusters):
+            mask = bytes(a & b | t for a, b, t in zip(noise(64), noise(64), trimmed, strict=True))
+            kept = zip(mask, noise(64), trimmed, constant, strict=True)
+            masks.append((mask, bytes(m & v & ~t | c for m, v, t, c in kept)))
+        model = dataclasses.replace(plan, masks=tuple(masks))
+        mask, values = masks[-1]
+        row = bytearray(v | other & ~m for m, v, other in zip(mask, values, noise(64), strict=True))
+        for at in (13, 38):  # chunks that have other bits
+            row[at] = row[at] & trimmed[at] | ~row[at] & ~trimmed[at] & 0xFF
+        if stage & ZEROS:
+            row[16:32] = bytes(16)
+        vectors.add(
+            "encoded", f"invariant_{name}_{chunk}_{clusters}", model.build(), invariant(model, bytes(row)), bytes(row)
+        )
+
+
 def add_invalid(vectors: Vectors, random: Random) -> None:
     kind = TYPES["bfloat16"]
     model, row = Model(kind.dtype, 2, 100, WINDOW), ordinary(kind, 100, random)
@@ -343,10 +381,8 @@ def add_invalid(vectors: Vectors, random: Random) -> None:
     reject("model_value_type", Model(12, 2, 100, PLAIN).build())
     reject("model_coder", Model(kind.dtype, 2, 100, 4).build())
     reject("model_stages", Model(kind.dtype, 2, 100, PLAIN, 4).build())
-    reject(
-        "model_stage_before_invariant",
-        Model(kind.dtype, 2, 1, INVARIANT, TRIM, chunk=1, masks=((b"12", bytes(2)),)).build(),
-    )
+    bare = Model(kind.dtype, 2, 1, INVARIANT, TRIM, low_bits=3, chunk=1, masks=((b"\1\0", bytes(2)),))
+    reject("model_mask_without_trim", bare.build())
     reject("model_window_of_integers", Model(*INTEGERS["int32"], 100, WINDOW).build())
     reject("model_window_after_other_trim", Model(kind.dtype, 2, 100, WINDOW, TRIM, low_bits=8).build())
     reject("model_trim_of_33_bits", Model(*INTEGERS["int32"], 100, PLAIN, TRIM, low_bits=16, high_bits=17).build())
@@ -368,6 +404,7 @@ def main() -> None:
     add_window(vectors, random)
     add_invariant(vectors, random)
     add_invalid(vectors, random)
+    add_staged_invariant(vectors, random)
     manifest = "# Made by tools/make_golden_rows.py from version 1 of docs/format/rows.md\n"
     manifest += "# encoded NAME | decodes NAME | invalid NAME | invalid_model NAME\n"
     vectors.files["manifest.txt"] = (manifest + "\n".join(vectors.lines) + "\n").encode()

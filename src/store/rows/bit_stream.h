@@ -62,8 +62,9 @@ class FastBitReader {
   size_t at_;
 };
 
-// Payloads of rows that do not shrink are up to 9/8 as long as the row before the coder notices.
-inline constexpr size_t stream_buffer_bytes = header_bytes + max_row_bytes + max_row_bytes / 8 + 64;
+// Payloads of rows that do not shrink are up to 10/8 as long as the row before the coder notices: a byte can have a bit
+// in a zero map and a participation bit.
+inline constexpr size_t stream_buffer_bytes = header_bytes + max_row_bytes + max_row_bytes / 4 + 64;
 
 // Copies a payload to a buffer of stream_buffer_bytes, with zeros behind it, so that no read leaves it. Returns its
 // bits.

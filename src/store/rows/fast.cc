@@ -32,7 +32,7 @@ RowCoder fast_coder(const Model& model, InstructionSet set) {
   switch (model.coder) {
     case Coder::PLAIN: return fast_plain(set);
     case Coder::WINDOW: return fast_window(set);
-    case Coder::INVARIANT: return fast_invariant(set);
+    case Coder::INVARIANT: return fast_invariant(model, set);
     case Coder::RAW: break;
   }
   return reference;  // stores every row raw

@@ -15,7 +15,7 @@ std::span<const InstructionSet> instruction_sets();
 
 RowCoder fast_plain(InstructionSet set);
 RowCoder fast_window(InstructionSet set);
-RowCoder fast_invariant(InstructionSet set);
+RowCoder fast_invariant(const Model& model, InstructionSet set);
 
 // The coder of a model that is not `raw`.
 RowCoder fast_coder(const Model& model, InstructionSet set);

@@ -71,8 +71,9 @@ void fit_trim(const Sample& sample, Model& model) {
     count_agreement(sample, model.has_zeros, static_cast<Elem>(majority), *agreement);
   });
 
-  // Rows that do not agree are stored raw.
-  const auto map_bits = model.has_zeros ? model.shape.elems : 0;
+  // Rows that do not agree are stored raw. `invariant` has a map of chunks and saves more than the trim: with the bits
+  // of a map, rows would seem to be cheaper raw, and so a trim that suits none of them.
+  const auto map_bits = model.has_zeros && model.coder != Coder::INVARIANT ? model.shape.elems : 0;
   uint64_t least = ~uint64_t{0};
   for (int low = 0; low <= bits; ++low) {
     if (model.coder == Coder::WINDOW && !window_allows(model.shape.dtype, low)) continue;

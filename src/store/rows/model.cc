@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "codec/window/format.h"
+#include "store/rows/low_ones.h"
 
 namespace narrowcast::store {
 namespace {
@@ -52,6 +53,12 @@ std::string problem_of_masks(const Model& model) {
     return "masks of another size";
   for (size_t i = 0; i < model.masks.size(); ++i)
     if ((model.values[i] & ~model.masks[i]) != 0) return "values outside the masks";
+  const TrimPattern trim = model.trim_pattern();
+  for (size_t i = 0; i < model.masks.size(); ++i) {
+    const auto bits = static_cast<uint8_t>(trim.bits >> i % row_bytes % 8 * 8);
+    const auto values = static_cast<uint8_t>(trim.values >> i % row_bytes % 8 * 8);
+    if ((model.masks[i] & bits) != bits || (model.values[i] & bits) != values) return "masks without the trimmed bits";
+  }
   return "";
 }
 
@@ -66,6 +73,18 @@ void find_whole_masks(Model& model) {
 
 const char* name_of(Coder coder) { return rows[static_cast<size_t>(coder)].name; }
 bool allows_stages(Coder coder) { return rows[static_cast<size_t>(coder)].stages; }
+
+TrimPattern Model::trim_pattern() const {
+  const auto in_elem = [&](uint64_t low, uint64_t high) {
+    return low | (trim.high_bits == 0 ? 0 : high << (elem_bits() - trim.high_bits));
+  };
+  TrimPattern pattern{in_elem(low_ones(trim.low_bits), low_ones(trim.high_bits)), in_elem(trim.low, trim.high)};
+  for (int bits = elem_bits(); bits < 64; bits *= 2) {
+    pattern.bits |= pattern.bits << bits;
+    pattern.values |= pattern.values << bits;
+  }
+  return pattern;
+}
 
 int Model::cluster_bits() const { return clusters < 2 ? 0 : static_cast<int>(std::bit_width(clusters - 1)); }
 
@@ -87,7 +106,7 @@ std::string problem_of(const Model& model) {
            number(max_row_bytes) + " bytes are possible)";
   if (static_cast<size_t>(model.coder) >= std::size(rows))
     return "coder " + number(static_cast<uint64_t>(model.coder)) + " is unknown";
-  if ((model.has_zeros || model.has_trim) && !allows_stages(model.coder))
+  if (model.has_stages() && !allows_stages(model.coder))
     return std::string("no stage can precede ") + name_of(model.coder);
   if (model.coder == Coder::WINDOW && !window_allows(model.shape.dtype, 0))
     return std::string("window does not support ") + ncast_dtype_name(model.shape.dtype);

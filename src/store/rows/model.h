@@ -26,6 +26,12 @@ struct Trim {
   bool operator==(const Trim&) const = default;
 };
 
+// The trimmed bits in eight bytes of a row, little-endian, which begin at a multiple of 8.
+struct TrimPattern {
+  uint64_t bits = 0;    // 1: trimmed
+  uint64_t values = 0;  // of these bits; 0 elsewhere
+};
+
 struct Model {
   RowShape shape{};
   Coder coder = Coder::RAW;
@@ -36,7 +42,7 @@ struct Model {
   // Only for `invariant`. Masks and values have one row for each cluster, as long as a row of the table.
   uint32_t chunk_bytes = 0;
   uint32_t clusters = 0;
-  std::vector<uint8_t> masks;   // 1: the bit is equal in most rows
+  std::vector<uint8_t> masks;   // 1: the bit is equal in most rows; contain the trimmed bits
   std::vector<uint8_t> values;  // these bits; 0 where the mask is 0
   // What find_whole_masks() has found; empty: unknown. Not serialised.
   std::vector<uint8_t> has_whole_mask;  // of each cluster: 1 if all bits of its mask are 1
@@ -44,6 +50,8 @@ struct Model {
   int elem_bytes() const { return static_cast<int>(ncast_dtype_bytes(shape.dtype)); }
   int elem_bits() const { return 8 * elem_bytes(); }
   int coded_bits() const { return elem_bits() - trim.low_bits - trim.high_bits; }
+  bool has_stages() const { return has_zeros || has_trim; }
+  TrimPattern trim_pattern() const;
   uint64_t chunks() const { return shape.row_bytes() / chunk_bytes; }
   int cluster_bits() const;
   bool is_whole(uint32_t cluster) const { return cluster < has_whole_mask.size() && has_whole_mask[cluster] != 0; }

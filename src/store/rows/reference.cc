@@ -2,6 +2,7 @@
 // it shares their constants but none of their code.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "store/rows/row_coder.h"
@@ -17,6 +18,7 @@ class BitWriter {
   void put(uint64_t value, int count) {
     for (int bit = 0; bit < count; ++bit) bits_.push_back((value >> bit & 1) != 0);
   }
+  void append(const BitWriter& other) { bits_.insert(bits_.end(), other.bits_.begin(), other.bits_.end()); }
   size_t size() const { return bits_.size(); }
   std::vector<uint8_t> bytes() const {
     std::vector<uint8_t> bytes(aligned4((bits_.size() + 7) / 8));
@@ -158,56 +160,84 @@ bool decode_window(const Model& model, uint32_t header, const uint8_t* body, siz
   return true;
 }
 
-// Calls visit(mask, values, offset) for each chunk.
+// What a cluster has for a chunk.
+struct ClusterChunk {
+  uint64_t offset;
+  uint64_t mask, values;
+  uint64_t trimmed;  // bits that the trim removes
+};
+
+// Calls visit(chunk) for each chunk.
 template <typename Visit>
 void for_each_chunk(const Model& model, uint32_t cluster, Visit visit) {
   const uint64_t row_bytes = model.shape.row_bytes();
   const int bytes = static_cast<int>(model.chunk_bytes);
   for (uint64_t offset = 0; offset < row_bytes; offset += model.chunk_bytes) {
     const uint64_t at = cluster * row_bytes + offset;
-    visit(load(&model.masks[at], bytes), load(&model.values[at], bytes), offset);
+    uint64_t trimmed = 0;
+    for (int bit = 0; bit < 8 * bytes; ++bit) {
+      const int of_elem = static_cast<int>((8 * offset + static_cast<uint64_t>(bit)) % (8 * model.elem_bytes()));
+      if (of_elem < model.trim.low_bits || of_elem >= model.elem_bits() - model.trim.high_bits)
+        trimmed |= uint64_t{1} << bit;
+    }
+    visit(ClusterChunk{offset, load(&model.masks[at], bytes), load(&model.values[at], bytes), trimmed});
   }
 }
 
-BitWriter encode_cluster(const Model& model, uint32_t cluster, const uint8_t* row) {
+// Nothing if a chunk does not follow the trim.
+std::optional<BitWriter> encode_cluster(const Model& model, uint32_t cluster, const uint8_t* row) {
   const int chunk_bytes = static_cast<int>(model.chunk_bytes);
+  std::vector<bool> present, participates;
+  BitWriter fields(0);
+  bool follows = true;
+  for_each_chunk(model, cluster, [&](const ClusterChunk& chunk) {
+    const uint64_t bits = load(row + chunk.offset, chunk_bytes);
+    present.push_back(!model.has_zeros || bits != 0);
+    if (!present.back()) return;
+    participates.push_back((bits & chunk.mask) == chunk.values);
+    const uint64_t omitted = participates.back() ? chunk.mask : chunk.trimmed;
+    follows = follows && (bits & chunk.trimmed) == (chunk.values & chunk.trimmed);
+    for (int bit = 0; bit < 8 * chunk_bytes; ++bit)
+      if ((omitted >> bit & 1) == 0) fields.put(bits >> bit & 1, 1);
+  });
+  if (!follows) return std::nullopt;
   BitWriter writer(first_coder_bit);
   writer.put(cluster, model.cluster_bits());
-  for_each_chunk(model, cluster, [&](uint64_t mask, uint64_t values, uint64_t offset) {
-    writer.put((load(row + offset, chunk_bytes) & mask) == values ? 1 : 0, 1);
-  });
-  for_each_chunk(model, cluster, [&](uint64_t mask, uint64_t values, uint64_t offset) {
-    const uint64_t chunk = load(row + offset, chunk_bytes);
-    const bool participates = (chunk & mask) == values;
-    for (int bit = 0; bit < 8 * chunk_bytes; ++bit)
-      if (!participates || (mask >> bit & 1) == 0) writer.put(chunk >> bit & 1, 1);
-  });
+  if (model.has_zeros)
+    for (const bool bit : present) writer.put(bit ? 1 : 0, 1);
+  for (const bool bit : participates) writer.put(bit ? 1 : 0, 1);
+  writer.append(fields);
   return writer;
 }
 
 std::vector<uint8_t> encode_invariant(const Model& model, const uint8_t* row) {
-  BitWriter best = encode_cluster(model, 0, row);
-  for (uint32_t cluster = 1; cluster < model.clusters; ++cluster) {
-    BitWriter other = encode_cluster(model, cluster, row);
-    if (other.size() < best.size()) best = std::move(other);
+  std::optional<BitWriter> best;
+  for (uint32_t cluster = 0; cluster < model.clusters; ++cluster) {
+    std::optional<BitWriter> found = encode_cluster(model, cluster, row);
+    if (found && (!best || found->size() < best->size())) best = std::move(found);
   }
-  return best.bytes();
+  return best ? best->bytes() : std::vector<uint8_t>();
 }
 
 bool decode_invariant(const Model& model, BitReader reader, uint8_t* row) {
   const int chunk_bytes = static_cast<int>(model.chunk_bytes);
   const uint64_t cluster = reader.get(model.cluster_bits());
   if (cluster >= model.clusters) return false;
-  std::vector<bool> participates(model.chunks());
-  for (size_t i = 0; i < participates.size(); ++i) participates[i] = reader.get(1) != 0;
+  std::vector<bool> present(model.chunks(), true), participates(model.chunks(), false);
+  if (model.has_zeros)
+    for (size_t i = 0; i < present.size(); ++i) present[i] = reader.get(1) != 0;
+  for (size_t i = 0; i < present.size(); ++i)
+    if (present[i]) participates[i] = reader.get(1) != 0;
   std::vector<uint8_t> decoded(model.shape.row_bytes());
   size_t index = 0;
-  for_each_chunk(model, static_cast<uint32_t>(cluster), [&](uint64_t mask, uint64_t values, uint64_t offset) {
-    const bool constant = participates[index++];
-    uint64_t chunk = constant ? values : 0;
+  for_each_chunk(model, static_cast<uint32_t>(cluster), [&](const ClusterChunk& chunk) {
+    const size_t i = index++;
+    if (!present[i]) return;
+    const uint64_t omitted = participates[i] ? chunk.mask : chunk.trimmed;
+    uint64_t bits = chunk.values & omitted;
     for (int bit = 0; bit < 8 * chunk_bytes; ++bit)
-      if (!constant || (mask >> bit & 1) == 0) chunk |= reader.get(1) << bit;
-    std::memcpy(&decoded[offset], &chunk, static_cast<size_t>(chunk_bytes));
+      if ((omitted >> bit & 1) == 0) bits |= reader.get(1) << bit;
+    std::memcpy(&decoded[chunk.offset], &bits, static_cast<size_t>(chunk_bytes));
   });
   if (!reader.ok()) return false;
   std::copy(decoded.begin(), decoded.end(), row);

@@ -72,6 +72,7 @@ TEST_CASE("encoders with emulated AVX-512 write the reference's bytes") {
         // Most of these rows do not follow the model.
         Table others = make_table(dtype, elems, 2, (kind + 1) % table_kinds.size(), seed + 1000);
         for (const std::string& codec : codecs_of(table.shape)) {
+          if (codec.find("+invariant") != codec.npos) continue;  // its encoder has no AVX-512
           INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ", elems, " values, ", codec, ", seed ", seed);
           const store::RowModel model = fit(table, codec).model;
           const Model& fitted = model.model();

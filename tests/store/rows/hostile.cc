@@ -110,6 +110,20 @@ TEST_CASE("a model of empty rows with many clusters is rejected at once") {
   CHECK(problem == "the model has 32 bytes, which do not fit its fields");
 }
 
+TEST_CASE("a model whose masks lack trimmed bits is rejected") {
+  Table table = make_table(NCAST_INT32, 16, 8, 3, 1);
+  Bytes good;
+  fit(table, "trim+invariant:chunk=1,clusters=2").model.serialise(good);
+  REQUIRE(good[9] > 0);  // high bits
+  for (const size_t at : {32 + 3, 32 + 64 + 3}) {
+    Bytes bytes = good;
+    bytes[at] ^= 0x80;
+    std::string problem;
+    CHECK_FALSE(RowModel::parse(bytes, &problem).has_value());
+    CHECK((problem == "masks without the trimmed bits" || problem == "values outside the masks"));
+  }
+}
+
 TEST_CASE("messages about models say what is wrong") {
   Table table = make_table(NCAST_BFLOAT16, 64, 4, 0, 1);
   Bytes good;

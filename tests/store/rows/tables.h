@@ -84,13 +84,19 @@ inline Table make_table(ncast_dtype dtype, uint64_t elems, uint64_t rows, size_t
   return table;
 }
 
-// Codecs that can encode rows of the shape.
+// Codecs that can encode rows of the shape. Stages in front of `invariant` take turns, by the length of the row.
 inline std::vector<std::string> codecs_of(const store::RowShape& shape) {
   std::vector<std::string> codecs = {
       "raw", "plain", "zeros", "trim", "zeros+trim", "invariant:chunk=1,clusters=1", "invariant:chunk=1,clusters=3"};
-  for (const int chunk : {2, 4, 8})
-    if (shape.row_bytes() % static_cast<uint64_t>(chunk) == 0)
-      codecs.push_back("invariant:chunk=" + std::to_string(chunk) + ",clusters=4");
+  constexpr std::array stages = {"zeros+", "trim+", "zeros+trim+"};
+  const std::string stage = stages[shape.elems % 3];
+  codecs.push_back(stage + "invariant:chunk=1,clusters=2");
+  for (const uint64_t chunk : {2u, 4u, 8u}) {
+    if (shape.row_bytes() % chunk != 0) continue;
+    const std::string coder = "invariant:chunk=" + std::to_string(chunk) + ",clusters=4";
+    codecs.push_back(coder);
+    if (chunk == uint64_t{2} << shape.elems % 9 / 3) codecs.push_back(stage + coder);
+  }
   if (mantissa_bits(shape.dtype) != 0)
     for (const char* codec : {"window", "trim+window", "zeros+window", "zeros+trim+window"}) codecs.emplace_back(codec);
   return codecs;
