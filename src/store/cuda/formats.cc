@@ -34,6 +34,8 @@ TableFormat format_of(const Model& model) {
       format.coder.cluster_bits = static_cast<uint32_t>(model.cluster_bits());
       format.coder.masks = model.masks.data();
       format.coder.values = model.values.data();
+      format.coder.trimmed_bits = model.trim_pattern().bits;
+      format.coder.trimmed_values = model.trim_pattern().values;
       break;
   }
   return format;

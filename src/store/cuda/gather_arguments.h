@@ -16,6 +16,7 @@ struct RowFormat {
   uint32_t elem_bytes;
   uint32_t row_bytes;
   // The stages in front of the coder. An element is part << shift | fill, where part is what the coder decodes.
+  // `invariant` undoes them itself.
   uint32_t has_zeros;
   uint32_t has_trim;
   uint32_t shift;
@@ -32,6 +33,8 @@ struct CoderFormat {
   uint32_t cluster_bits;  // invariant
   const void* masks;      // invariant: as long as a row, one for each cluster; in device memory
   const void* values;
+  uint64_t trimmed_bits;    // invariant: in eight bytes, the bits that the trim removes
+  uint64_t trimmed_values;  // their values
 };
 
 // Where the payloads of a table are. The memory of the host is mapped.

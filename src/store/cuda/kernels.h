@@ -25,7 +25,7 @@ struct GatherKernel {
 
 GatherKernel raw_kernel();
 GatherKernel plain_kernel(uint32_t elem_bytes);
-GatherKernel invariant_kernel(uint32_t chunk_bytes);
+GatherKernel invariant_kernel(uint32_t chunk_bytes, bool has_stages);
 // low_bits: of a value, removed by the trim.
 GatherKernel window_kernel(ncast_dtype dtype, uint32_t low_bits);
 

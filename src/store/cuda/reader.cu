@@ -26,7 +26,7 @@ GatherKernel kernel_of(const Model& model) {
   switch (model.coder) {
     case Coder::RAW: return raw_kernel();
     case Coder::PLAIN: return plain_kernel(static_cast<uint32_t>(model.elem_bytes()));
-    case Coder::INVARIANT: return invariant_kernel(model.chunk_bytes);
+    case Coder::INVARIANT: return invariant_kernel(model.chunk_bytes, model.has_stages());
     case Coder::WINDOW: return window_kernel(model.shape.dtype, static_cast<uint32_t>(model.trim.low_bits));
   }
   return {};

@@ -12,7 +12,7 @@ namespace narrowcast::store::cuda {
 class Alone {
  public:
   static constexpr bool is_alone = true, has_lane_rows = false, has_fixed_lanes = false;
-  static constexpr bool has_stages = true;   // rows may have the stages trim and zeros
+  static constexpr bool has_stages = true;   // rows may have the stages trim and zeros, which the kernel undoes
   static constexpr uint32_t tile_lanes = 0;  // of the shape
   __device__ Alone(uint32_t, uint32_t*) {}
   __device__ static uint32_t warps() { return 1; }
@@ -25,6 +25,13 @@ class Alone {
     __syncwarp();
     return __all_sync(device::all_lanes, condition);
   }
+};
+
+// A team of one warp whose coder undoes the stages itself.
+class WithoutStages : public Alone {
+ public:
+  static constexpr bool has_stages = false;
+  using Alone::Alone;
 };
 
 // A team of one warp whose lanes have a row each: of 64 bytes, in slots of 64 bytes at multiples of 64.

@@ -235,6 +235,16 @@ TEST_CASE("readers gather and fetch rows without their invariant bits") {
     }
 }
 
+TEST_CASE("readers gather and fetch rows with stages and invariant bits") {
+  std::mt19937_64 random(53);
+  for (const uint32_t chunk : {1u, 2u, 4u, 8u})
+    for (const auto& [dtype, trim, has_zeros] : invariant_stages) {
+      const Model model = staged_invariant_model(invariant_model(1000, chunk, 3, random), dtype, trim, has_zeros);
+      check_sample(RowModel(std::make_shared<Model>(model)).text(), model, staged_invariant_rows(model, 60, random),
+                   random() % 2 == 0);
+    }
+}
+
 TEST_CASE("large slices are read by the kernel and by the copy engine") {
   std::mt19937_64 random(47);
   // The copy engine moves 32 MiB or more, and 512 KiB of short rows.

@@ -129,6 +129,49 @@ inline std::vector<Bytes> invariant_rows(const Model& model, size_t count, std::
   }
   return rows;
 }
+// The same model with stages in front of the coder.
+inline Model staged_invariant_model(Model model, ncast_dtype dtype, const Trim& trim, bool has_zeros) {
+  model.shape = {dtype, model.shape.row_bytes() / ncast_dtype_bytes(dtype)};
+  model.has_zeros = has_zeros;
+  model.has_trim = trim != Trim{};
+  model.trim = trim;
+  const TrimPattern pattern = model.trim_pattern();
+  for (size_t i = 0; i < model.masks.size(); ++i) {
+    const size_t shift = i % model.shape.row_bytes() % 8 * 8;
+    const auto bits = static_cast<uint8_t>(pattern.bits >> shift);
+    model.masks[i] |= bits;
+    model.values[i] = static_cast<uint8_t>((model.values[i] & ~bits) | static_cast<uint8_t>(pattern.values >> shift));
+  }
+  return model;
+}
+// Its rows: most chunks are 0 if there is a zero map, and few of the others do not follow the trim.
+inline std::vector<Bytes> staged_invariant_rows(const Model& model, size_t count, std::mt19937_64& random) {
+  std::vector<Bytes> rows = invariant_rows(model, count, random);
+  const TrimPattern pattern = model.trim_pattern();
+  for (Bytes& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const size_t shift = i % 8 * 8;
+      row[i] =
+          static_cast<uint8_t>((row[i] & ~(pattern.bits >> shift)) | static_cast<uint8_t>(pattern.values >> shift));
+    }
+    if (random() % 8 == 0) row[random() % row.size()] ^= 0xff;
+    for (size_t i = 0; model.has_zeros && i < row.size(); i += model.chunk_bytes)
+      if (random() % 5 != 0) std::memset(&row[i], 0, model.chunk_bytes);
+  }
+  return rows;
+}
+// Stages in front of `invariant`, with elements shorter and longer than chunks.
+struct InvariantStages {
+  ncast_dtype dtype;
+  Trim trim;
+  bool has_zeros;
+};
+inline const std::vector<InvariantStages> invariant_stages = {
+    {NCAST_FLOAT32, {}, true},
+    {NCAST_INT8, {1, 2, 1, 3}, true},
+    {NCAST_FLOAT16, {5, 1, 0x15, 0}, false},
+    {NCAST_INT64, {9, 33, 0x101, 5}, true},
+};
 // Replaces a row with one that does not shrink.
 inline void make_random(Bytes& row, std::mt19937_64& random) {
   for (uint8_t& byte : row) byte = static_cast<uint8_t>(random());

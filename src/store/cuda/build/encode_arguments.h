@@ -11,6 +11,7 @@ struct EncodeFormat {
   uint32_t row_bytes;
   uint32_t has_zeros;
   // The trim: an element has `values` in the bits `constant`, and its coded bits are element >> low_bits & coded.
+  // invariant: `constant` and `values` are of eight bytes of a row.
   uint64_t constant;
   uint64_t values;
   uint64_t coded;
@@ -33,7 +34,7 @@ struct EncodeArguments {
   uint32_t payload_pitch;  // at least RowModel::bound(), a multiple of 16
   char* payloads;
   uint32_t* lengths;  // of the payloads, in bytes
-  // With the stage `zeros`, for each warp: elements that are present, then the zero map.
+  // With the stage `zeros`, unless the coder is `invariant`, for each warp: present elements, then the zero map.
   char* scratch;
   uint32_t scratch_pitch;  // a multiple of 16
   uint32_t map_offset;     // a multiple of 8

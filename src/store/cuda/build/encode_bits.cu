@@ -16,6 +16,16 @@ EncodeKernel kernel() {
   return kernel_of<Row>(encode<Row>);
 }
 
+template <bool has_stages>
+EncodeKernel invariant_encoder_of(uint32_t chunk_bytes) {
+  switch (chunk_bytes) {
+    case 1: return kernel<EncodeInvariant<uint8_t, has_stages>>();
+    case 2: return kernel<EncodeInvariant<uint16_t, has_stages>>();
+    case 4: return kernel<EncodeInvariant<uint32_t, has_stages>>();
+    default: return kernel<EncodeInvariant<uint64_t, has_stages>>();
+  }
+}
+
 }  // namespace
 
 EncodeKernel plain_encoder(uint32_t elem_bytes) {
@@ -27,13 +37,8 @@ EncodeKernel plain_encoder(uint32_t elem_bytes) {
   }
 }
 
-EncodeKernel invariant_encoder(uint32_t chunk_bytes) {
-  switch (chunk_bytes) {
-    case 1: return kernel<EncodeInvariant<uint8_t>>();
-    case 2: return kernel<EncodeInvariant<uint16_t>>();
-    case 4: return kernel<EncodeInvariant<uint32_t>>();
-    default: return kernel<EncodeInvariant<uint64_t>>();
-  }
+EncodeKernel invariant_encoder(uint32_t chunk_bytes, bool has_stages) {
+  return has_stages ? invariant_encoder_of<true>(chunk_bytes) : invariant_encoder_of<false>(chunk_bytes);
 }
 
 }  // namespace narrowcast::store::cuda

@@ -55,7 +55,8 @@ struct EncodePlain {
   }
 };
 
-template <typename Chunk>
+// has_stages: rows have the stages zeros or trim.
+template <typename Chunk, bool has_stages = false>
 struct EncodeInvariant {
   using Elem = Chunk;
   using Lanes = RowLanes<32>;
@@ -65,42 +66,40 @@ struct EncodeInvariant {
   __device__ static uint32_t encode(const EncodeFormat& format, const Chunk* row, uint32_t* payload, Chunk*, uint32_t*,
                                     Shared& shared, bool) {
     const uint32_t lane = device::lane_id(), chunks = format.chunks;
+    uint64_t bits = first_coder_bit + format.cluster_bits + uint64_t{chunks} * (1 + chunk_bits);
+    if constexpr (has_stages) {
+      const Coded coded = apply_stages(format, row);
+      if (!coded.follows_trim) return 0;
+      bits = first_coder_bit + format.cluster_bits + (format.has_zeros ? chunks : 0) + coded.bits;
+    }
     uint32_t cluster = 0, most_saved = 0;
     for (uint32_t candidate = 0; candidate < format.clusters; ++candidate) {
       const uint32_t saved = saved_bits(format, row, candidate);
       if (saved > most_saved) most_saved = saved, cluster = candidate;
     }
-    const uint64_t bits = first_coder_bit + format.cluster_bits + uint64_t{chunks} * (1 + chunk_bits) - most_saved;
-    const uint32_t bytes = stream_bytes(bits, format.row_bytes);
+    const uint32_t bytes = stream_bytes(bits - most_saved, format.row_bytes);
     if (bytes == 0) return 0;
 
     BitEmitter emitter(shared, payload, first_coder_bit);
     emitter.put(lane == 0 ? cluster : 0, lane == 0 ? format.cluster_bits : 0);
     const Chunk* const masks = masks_of(format, cluster);
     const Chunk* const values = values_of(format, cluster);
-    const uint32_t rounds = (chunks + 31) / 32;
-    // The ballot of a round is the participation bits of 32 chunks.
-    for (uint32_t first = 0; first < rounds; first += 32) {
-      uint32_t own = 0;
-      const uint32_t here = min(rounds - first, 32u);
-      for (uint32_t round = 0; round < here; ++round) {
-        const uint32_t chunk = 32 * (first + round) + lane;
-        const bool participates = chunk < chunks && static_cast<Chunk>(row[chunk] & masks[chunk]) == values[chunk];
-        const uint32_t participating = __ballot_sync(device::all_lanes, participates);
-        if (round == lane) own = participating;
-      }
-      const uint32_t at = 32 * (first + lane);
-      emitter.put(own, at < chunks ? min(chunks - at, 32u) : 0);
+    const auto participates = [&](uint32_t chunk) {
+      return static_cast<Chunk>(row[chunk] & masks[chunk]) == values[chunk];
+    };
+    if (has_stages && format.has_zeros) {
+      put_bits<false>(emitter, row, chunks, [&](uint32_t chunk) { return row[chunk] != 0; });
+      put_bits<true>(emitter, row, chunks, participates);
+    } else {
+      put_bits<false>(emitter, row, chunks, participates);
     }
     for (uint32_t first = 0; first < chunks; first += 32) {
       const uint32_t chunk = first + lane;
       uint64_t field = 0;
       uint32_t count = 0;
-      if (chunk < chunks) {
-        const Chunk mask = masks[chunk], value = row[chunk];
-        const bool participates = static_cast<Chunk>(value & mask) == values[chunk];
-        const uint64_t select = participates ? static_cast<Chunk>(~mask) : static_cast<Chunk>(~Chunk{0});
-        field = selected(value, select);
+      if (chunk < chunks && is_present(format, row[chunk])) {
+        const uint64_t select = static_cast<Chunk>(~(participates(chunk) ? masks[chunk] : trimmed_bits(format, chunk)));
+        field = selected(row[chunk], select);
         count = __popcll(select);
       }
       emitter.put(field, count);
@@ -116,6 +115,30 @@ struct EncodeInvariant {
   __device__ static const Chunk* values_of(const EncodeFormat& format, uint32_t cluster) {
     return static_cast<const Chunk*>(format.cluster_values) + size_t{cluster} * format.chunks;
   }
+  // Bits of a chunk that the trim removes.
+  __device__ static Chunk trimmed_bits(const EncodeFormat& format, uint32_t chunk) {
+    return has_stages ? static_cast<Chunk>(format.constant >> chunk * chunk_bits % 64) : Chunk{0};
+  }
+  __device__ static bool is_present(const EncodeFormat& format, Chunk chunk) {
+    return !has_stages || !format.has_zeros || chunk != 0;
+  }
+  // The participation bits and fields that the stages leave, if no chunk participates.
+  struct Coded {
+    bool follows_trim;
+    uint32_t bits;
+  };
+  __device__ static Coded apply_stages(const EncodeFormat& format, const Chunk* row) {
+    bool differs = false;
+    uint32_t bits = 0;
+    for (uint32_t chunk = device::lane_id(); chunk < format.chunks; chunk += 32) {
+      if (!is_present(format, row[chunk])) continue;
+      const Chunk trimmed = trimmed_bits(format, chunk);
+      const auto values = static_cast<Chunk>(format.values >> chunk * chunk_bits % 64);
+      differs = differs || static_cast<Chunk>(row[chunk] & trimmed) != values;
+      bits += 1 + chunk_bits - __popcll(trimmed);
+    }
+    return {!__any_sync(device::all_lanes, differs), __reduce_add_sync(device::all_lanes, bits)};
+  }
   // The bits of the row that a cluster saves.
   __device__ static uint32_t saved_bits(const EncodeFormat& format, const Chunk* row, uint32_t cluster) {
     const Chunk* const masks = masks_of(format, cluster);
@@ -123,9 +146,35 @@ struct EncodeInvariant {
     uint32_t saved = 0;
     for (uint32_t chunk = device::lane_id(); chunk < format.chunks; chunk += 32) {
       const Chunk mask = masks[chunk];
-      if (static_cast<Chunk>(row[chunk] & mask) == values[chunk]) saved += __popcll(mask);
+      if (is_present(format, row[chunk]) && static_cast<Chunk>(row[chunk] & mask) == values[chunk])
+        saved += __popcll(static_cast<Chunk>(mask & ~trimmed_bits(format, chunk)));
     }
     return __reduce_add_sync(device::all_lanes, saved);
+  }
+  // Appends a bit for each chunk, or for each that is not 0.
+  template <bool without_zeros, typename Bit>
+  __device__ static void put_bits(BitEmitter& emitter, const Chunk* row, uint32_t chunks, Bit bit) {
+    const uint32_t lane = device::lane_id(), rounds = (chunks + 31) / 32;
+    // The ballot of a round is the bits of 32 chunks.
+    for (uint32_t first = 0; first < rounds; first += 32) {
+      uint32_t own = 0, own_chunks = 0;
+      const uint32_t here = min(rounds - first, 32u);
+      for (uint32_t round = 0; round < here; ++round) {
+        const uint32_t chunk = 32 * (first + round) + lane;
+        const bool exists = chunk < chunks;
+        const uint32_t ones = __ballot_sync(device::all_lanes, exists && bit(chunk));
+        if (round == lane) own = ones;
+        if constexpr (without_zeros) {
+          const uint32_t present = __ballot_sync(device::all_lanes, exists && row[chunk] != 0);
+          if (round == lane) own_chunks = present;
+        }
+      }
+      const uint32_t at = 32 * (first + lane);
+      if constexpr (without_zeros)
+        emitter.put(selected(own, own_chunks), __popc(own_chunks));
+      else
+        emitter.put(own, at < chunks ? min(chunks - at, 32u) : 0);
+    }
   }
   // Moves the bits where `select` has ones to the bottom, one run of ones at a time.
   __device__ static uint64_t selected(uint64_t bits, uint64_t select) {

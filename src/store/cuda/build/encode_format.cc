@@ -27,6 +27,8 @@ EncodeFormat encode_format_of(const Model& model) {
     format.cluster_bits = static_cast<uint32_t>(model.cluster_bits());
     format.masks = model.masks.data();
     format.cluster_values = model.values.data();
+    format.constant = model.trim_pattern().bits;
+    format.values = model.trim_pattern().values;
   }
   return format;
 }

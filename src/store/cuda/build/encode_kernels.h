@@ -23,7 +23,7 @@ EncodeKernel kernel_of(void (*function)(EncodeArguments)) {
   return {function, rows * sizeof(typename Row::Shared), rows};
 }
 EncodeKernel plain_encoder(uint32_t elem_bytes);
-EncodeKernel invariant_encoder(uint32_t chunk_bytes);
+EncodeKernel invariant_encoder(uint32_t chunk_bytes, bool has_stages);
 EncodeKernel window_encoder(const Model& model);
 
 cudaError_t launch_encode(const EncodeKernel& kernel, const EncodeArguments& arguments, uint32_t ctas,

@@ -53,7 +53,7 @@ EncodeKernel kernel_of(const Model& model) {
   switch (model.coder) {
     case Coder::RAW: break;
     case Coder::PLAIN: return plain_encoder(static_cast<uint32_t>(model.elem_bytes()));
-    case Coder::INVARIANT: return invariant_encoder(model.chunk_bytes);
+    case Coder::INVARIANT: return invariant_encoder(model.chunk_bytes, model.has_stages());
     case Coder::WINDOW: return window_encoder(model);
   }
   return {};
@@ -173,7 +173,7 @@ cudaError_t PiecePipeline::allocate(const Model& model) {
   const uint64_t tiles = (chunk_rows_ + rows_per_tile - 1) / rows_per_tile;
   RETURN_CUDA_ERROR(allocate(&place_.tile_units, tiles * sizeof(uint32_t)));
   RETURN_CUDA_ERROR(allocate(&place_.piece_units, sizeof(uint32_t)));
-  if (model.has_zeros) {
+  if (model.has_zeros && model.coder != Coder::INVARIANT) {
     encode_.map_offset = static_cast<uint32_t>(rounded_up(row_bytes_, 8));
     encode_.scratch_pitch =
         static_cast<uint32_t>(rounded_up(encode_.map_offset + (uint64_t{encode_.format.elems} + 31) / 32 * 4, 16));
