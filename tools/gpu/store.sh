@@ -36,13 +36,16 @@ bench() {
 }
 
 measure() {
-  local bits
+  local bits codec
   for bits in bf16 fp32; do
     bench "blocks_$bits" --tensor "weights_$bits" --layout blocks --row-bytes 8K --table 4608M --rows 32768
     bench "rows_$bits" --tensor "weights_$bits" --row-bytes 512,2K --table 4608M
   done
   bench short_rows --tensor weights_bf16 --row-bytes 64,128,256 --table 8G --rows 1000000
   bench words --tensor words --dtype float32 --row-bytes 5732 --table 4608M --sms 4,10
+  for codec in invariant zeros+invariant trim+invariant zeros+trim+invariant; do
+    bench "counts_$codec" --tensor counts --dtype int32 --codec "$codec" --row-bytes 64,256,1K,4K --table 4608M
+  done
   bench random --tensor random --row-bytes 2K --table 4608M
   bench cache --tensor weights_bf16 --row-bytes 512 --table 4608M --rows 262144 --zipf 1.05 --cache 10
 }

@@ -19,10 +19,11 @@ SLICES = Path(__file__).parents[1] / "data" / "llama_slices.safetensors"
 
 _PACKAGED = {"weights": "weights", "gradients": "grads", "kv": "kv", "partials": "tp_partial"}
 _SUFFIXES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
-SYNTHETIC = ("normal", "words", "random")
+SYNTHETIC = ("normal", "words", "counts", "random")
 NAMES = (*_PACKAGED, *SYNTHETIC)
 _SYNTHETIC_ELEMS = 1 << 20
 _WORDS = 1 / 28  # share of the words that a document has
+_COUNTED = 1 / 5  # share of the counts that are not 0
 _FILE_BYTES = 256 << 20
 
 
@@ -43,23 +44,30 @@ def packaged() -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
     return tensors(SLICES)
 
 
+def _synthetic(name: str, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    if name == "normal":
+        return rng.standard_normal(_SYNTHETIC_ELEMS)
+    if name == "words":
+        return 1.0 * (rng.random(_SYNTHETIC_ELEMS) < _WORDS)
+    return 1.0 * rng.geometric(0.5, _SYNTHETIC_ELEMS) * (rng.random(_SYNTHETIC_ELEMS) < _COUNTED)
+
+
 @functools.cache
 def sample(name: str, dtype: str) -> npt.NDArray[Any]:
     """Values of a type, as bits. Do not modify them.
 
-    name: a packaged tensor ("weights", ...), "normal", "words" (zeros and few ones, as in a bag of words), "random"
-        (any bits), or a file, whose first tensor of the type is used, up to 256 MiB. Raises ValueError if there is
-        none.
+    name: a packaged tensor ("weights", ...), "normal", "words" (zeros and few ones, as in a bag of words), "counts"
+        (zeros and small numbers, half of them 1, a quarter 2, ...), "random" (any bits), or a file, whose first tensor
+        of the type is used, up to 256 MiB. Raises ValueError if there is none.
     """
     kind = value_type(dtype)
     rng = np.random.default_rng(0)
     if name == "random":
         return rng.integers(0, 256, _SYNTHETIC_ELEMS * kind.bytes, np.uint8).view(kind.numpy)
-    if name in ("normal", "words"):
-        is_normal = name == "normal"
-        values = rng.standard_normal(_SYNTHETIC_ELEMS) if is_normal else 1.0 * (rng.random(_SYNTHETIC_ELEMS) < _WORDS)
+    if name in SYNTHETIC:
+        values = _synthetic(name, rng)
         if not kind.is_float:
-            return ((64 if is_normal else 1) * values).astype(kind.numpy)
+            return ((64 if name == "normal" else 1) * values).astype(kind.numpy)
         return oracle.narrow(values if kind.name == "float64" else values.astype(np.float32), kind)
     if name in _PACKAGED:
         tensor = f"{_PACKAGED[name]}_{_SUFFIXES.get(dtype, dtype)}"

@@ -137,6 +137,16 @@ def test_the_benchmark_has_a_bag_of_words(cli_here, dtype):
     assert row["ratio"] < 0.08
 
 
+def test_the_benchmark_has_counts(cli_here):
+    sizes = ["--table", "1M", "--rows", "50", "--row-bytes", "1K", "-n", "1", "--threads", "1"]
+    chosen = ["--tensor", "counts", "--dtype", "int32", "--codec", "zeros+trim+invariant"]
+    result = cli_here("store", "bench", *chosen, *sizes, "--json")
+    (row,) = json.loads(result.stdout)["rows"]
+    assert (row["tensor"], row["exact"]) == ("counts", True)
+    assert row["codec"].startswith("zeros+trim+invariant:chunk=")
+    assert row["ratio"] < 0.08
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -144,7 +154,7 @@ def test_the_benchmark_has_a_bag_of_words(cli_here, dtype):
         (["--tensor", "random", "--dtype", "zip"], "zip"),
         (["--device", "tpu"], "'tpu' is not a device"),
         (["--layout", "zip"], "'zip' is not a layout (known: auto, stride, packed, blocks)"),
-        (["--tensor", "weights_bf16", "--dtype", "float32"], "--dtype is for files, and for normal, words, random"),
+        (["--tensor", "weights_bf16", "--dtype", "float32"], "--dtype is for files, and for normal, words, counts, random"),
         (["--device", "cuda", "--sms", "0"], "--sms must be positive"),
         (["--device", "cuda", "--sms", "a"], "--sms a is not a list of numbers"),
         (["--device", "cuda", "--threads", "1"], "--threads is for --device host"),
