@@ -44,7 +44,7 @@ def packaged() -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
     return tensors(SLICES)
 
 
-def _synthetic(name: str, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+def _synthetic(name: str, rng: np.random.Generator) -> npt.NDArray[np.floating[Any]]:
     if name == "normal":
         return rng.standard_normal(_SYNTHETIC_ELEMS)
     if name == "words":

@@ -154,7 +154,10 @@ def test_the_benchmark_has_counts(cli_here):
         (["--tensor", "random", "--dtype", "zip"], "zip"),
         (["--device", "tpu"], "'tpu' is not a device"),
         (["--layout", "zip"], "'zip' is not a layout (known: auto, stride, packed, blocks)"),
-        (["--tensor", "weights_bf16", "--dtype", "float32"], "--dtype is for files, and for normal, words, counts, random"),
+        (
+            ["--tensor", "weights_bf16", "--dtype", "float32"],
+            "--dtype is for files, and for normal, words, counts, random",
+        ),
         (["--device", "cuda", "--sms", "0"], "--sms must be positive"),
         (["--device", "cuda", "--sms", "a"], "--sms a is not a list of numbers"),
         (["--device", "cuda", "--threads", "1"], "--threads is for --device host"),
