@@ -28,7 +28,7 @@ USUAL_RATIO = 0.6976
 #: The measured commits, oldest first.
 COMMITS = (
     "70fbe887", "25111e02", "d304d6d6", "f6626c87", "9a6c2699", "e977326f", "745d3f21", "06af846a", "c07fbfa4",
-    "cc7c6d1d", "c1a79041", "ca789a36", "41db5ba2", "30b44d42",
+    "cc7c6d1d", "c1a79041", "ca789a36", "41db5ba2", "30b44d42", "b86cbcab",
 )  # fmt: skip
 #: Since this commit, all-reduces by blocks are launched in clusters if their pieces have so many bytes.
 CLUSTERS_COMMIT, CLUSTERED_BYTES = "c07fbfa4", 16 << 20
@@ -38,6 +38,8 @@ CLUSTERS_COMMIT, CLUSTERED_BYTES = "c07fbfa4", 16 << 20
 WRITTEN_PACKETS_RESPONSE_SHARE = 0.29
 #: Since this commit, those that reduce have as few instructions as generated ones.
 SUMS_COMMIT = "30b44d42"
+#: Since this commit, all-gathers of so many bytes between two ranks take their rows as generated ones do.
+GATHERS_COMMIT, GATHERED_BYTES = "b86cbcab", 2 << 20
 
 
 class Case(NamedTuple):
@@ -61,8 +63,10 @@ class Case(NamedTuple):
         return (Path(self.file).parent, self.operation, self.ranks, self.way, self.ctas, self.nbytes, ratio, self.plan)
 
     @property
-    def has_short_sums(self) -> bool:
+    def is_like_generated(self) -> bool:
         """Whether the hand-written kernel of a call by packets has no more instructions than a generated one."""
+        if self.operation == "all_gather" and self.ranks == 2 and self.nbytes >= GATHERED_BYTES:
+            return COMMITS.index(self.commit) >= COMMITS.index(GATHERS_COMMIT)
         reduces = not self.operation.startswith("sendrecv") and describe(self.operation).reduces
         return reduces and COMMITS.index(self.commit) >= COMMITS.index(SUMS_COMMIT)
 
@@ -73,7 +77,7 @@ class Case(NamedTuple):
         described = {**machine, "ctas": self.ctas}
         if COMMITS.index(self.commit) < COMMITS.index(CLUSTERS_COMMIT):
             described.pop("clustered_ctas", None)
-        if self.way == "packets" and not self.plan and not self.has_short_sums:
+        if self.way == "packets" and not self.plan and not self.is_like_generated:
             described["link_packets_response_share"] = WRITTEN_PACKETS_RESPONSE_SHARE
         lowered = lowered_plan(self.operation, self.ranks, self.way, self.plan)
         report = lowered.simulate(json.dumps(described), piece_bytes=piece_bytes, ratio=min(1, self.ratio))

@@ -103,6 +103,18 @@ def test_measurements_are_superseded_by_later_ones_of_the_same_call() -> None:
         assert measured_calls.current([case, other]) == [case, other]
 
 
+def test_long_gathers_by_packets_between_two_ranks_have_become_faster() -> None:
+    first, last = measured_calls.COMMITS[0], measured_calls.COMMITS[-1]
+    gather = measured_calls.Case("2xh200/a.json", first, "all_gather", 2, "packets", 64, 2 << 20, 16 / 15, 6.3)
+
+    def is_faster(case: measured_calls.Case) -> bool:
+        return case._replace(commit=last).predict(MACHINE) < case.predict(MACHINE)
+
+    assert is_faster(gather)
+    for other in (gather._replace(nbytes=1 << 20), gather._replace(ranks=4), gather._replace(operation="all_to_all")):
+        assert not is_faster(other)
+
+
 def test_the_shipped_descriptions_are_the_fitted_one() -> None:
     for name in plan.machines():
         machine = json.loads((ROOT / "python" / "narrowcast" / "data" / "machines" / f"{name}.json").read_text())
