@@ -14,6 +14,7 @@ set(device_headers
   channel/packet/warp_packets.cuh
   channel/port/fifo.h
   channel/port/request.h
+  codec/window/block.cuh
   codec/window/escapes.cuh
   codec/window/kernel.cuh
   codec/window/packing.cuh
