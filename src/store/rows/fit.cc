@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <span>
 
 #include "nlohmann/json.hpp"
 #include "store/rows/codec_text.h"
@@ -17,17 +18,23 @@ namespace {
 // What `auto` tries, the cheapest to decode first.
 constexpr const char* candidates[] = {
     "raw", "trim", "window", "trim+window", "zeros+trim", "zeros+trim+window", "invariant:clusters=1", "invariant"};
+// The best of these follows if its stages can save bits and its payloads are at most this much larger than the least,
+// also with several clusters if they save more. Some rows show which is the best, as evaluating each on all takes long.
+constexpr const char* staged_candidates[] = {"trim+invariant:clusters=1", "zeros+invariant:clusters=1",
+                                             "zeros+trim+invariant:clusters=1"};
+constexpr double staged_limit = 1.1;
+constexpr uint64_t compared_rows = 512;
 // `auto` takes the first candidate that is at most this much larger than the smallest.
 constexpr double tolerance = 1.005;
 constexpr uint64_t least_halved_rows = 64;
 
-// The rows with even or odd numbers.
-Sample half_of(const Sample& sample, uint64_t first) {
-  Sample half{sample.row_bytes, 0, {}};
-  half.rows.reserve(sample.rows.size() / 2 + sample.row_bytes);
-  for (uint64_t row = first; row < sample.count; row += 2, ++half.count)
-    half.rows.insert(half.rows.end(), sample.row(row), sample.row(row) + sample.row_bytes);
-  return half;
+// Every `step`th row.
+Sample part_of(const Sample& sample, uint64_t first, uint64_t step) {
+  Sample part{sample.row_bytes, 0, {}};
+  part.rows.reserve((sample.count / step + 1) * sample.row_bytes);
+  for (uint64_t row = first; row < sample.count; row += step, ++part.count)
+    part.rows.insert(part.rows.end(), sample.row(row), sample.row(row) + sample.row_bytes);
+  return part;
 }
 
 // Why a codec cannot encode rows of this shape, or "".
@@ -40,18 +47,24 @@ std::string problem_of(const RowShape& shape, const RowCodec& codec) {
   return "";
 }
 
-Model fit_model(const RowShape& shape, const RowCodec& codec, const Sample& sample, int threads) {
+// A model without what only the coder needs.
+Model fit_stages(const RowShape& shape, const RowCodec& codec, const Sample& sample) {
   Model model;
   model.shape = shape;
   model.coder = codec.coder;
   model.has_zeros = codec.has_zeros;
   model.has_trim = codec.has_trim;
   if (model.has_trim) fit_trim(sample, model);
-  if (model.coder == Coder::INVARIANT) fit_invariant(sample, codec.chunk_bytes, codec.clusters, threads, model);
   return model;
 }
 
+RowModel fit_coder(Model model, const RowCodec& codec, const Sample& sample, int threads) {
+  if (model.coder == Coder::INVARIANT) fit_invariant(sample, codec.chunk_bytes, codec.clusters, threads, model);
+  return RowModel(std::make_shared<const Model>(std::move(model)));
+}
+
 struct Candidate {
+  RowCodec codec;
   RowModel model;
   std::vector<uint32_t> payload_bytes;
   double average;  // payload bytes
@@ -60,8 +73,8 @@ struct Candidate {
   double score;
 };
 
-Candidate evaluate(const Sample& sample, RowModel model, FitOptions::Layout layout) {
-  Candidate candidate{std::move(model), {}, 0, 0, 0, 0};
+Candidate evaluate(const Sample& sample, const RowCodec& codec, RowModel model, FitOptions::Layout layout) {
+  Candidate candidate{codec, std::move(model), {}, 0, 0, 0, 0};
   std::vector<uint8_t> payload(candidate.model.bound());
   candidate.payload_bytes.reserve(sample.count);
   uint64_t total = 0;
@@ -87,7 +100,7 @@ Candidate evaluate(const Sample& sample, RowModel model, FitOptions::Layout layo
 
 // What the model of a codec needs for the table if it is fitted to the whole sample, from what one that was fitted to
 // half of it needs for the rows of this half and of the other. A model that is fitted to twice as many rows suits them
-// half as much better than it suits others. `seen` is the part of the table that is in the sample.
+// half as much better than it suits others.
 Candidate predict(Candidate fitted, const Candidate& other, double seen) {
   // seen x (3/4 fitted + 1/4 other) + (1 - seen) x (1/4 fitted + 3/4 other)
   const double weight = 0.25 + seen / 2;
@@ -99,6 +112,99 @@ Candidate predict(Candidate fitted, const Candidate& other, double seen) {
   mix(fitted.packed, other.packed);
   mix(fitted.score, other.score);
   return fitted;
+}
+
+// Fits codecs to a sample, and says what they need for the table.
+class Trials {
+ public:
+  // is_choice: there are several codecs.
+  Trials(const RowShape& shape, const Sample& sample, const FitOptions& options, bool is_choice)
+      : shape_(shape), sample_(sample), options_(options) {
+    if (options.table_rows != 0)
+      seen_ = std::min(1.0, static_cast<double>(sample.count) / static_cast<double>(options.table_rows));
+    // Models suit the rows that they are fitted to better than others: masks of many clusters above all. There are no
+    // others if the sample is the table.
+    is_halved_ = is_choice && sample.count >= least_halved_rows && seen_ < 1;
+    if (is_halved_) halves_ = {part_of(sample, 0, 2), part_of(sample, 1, 2)};
+  }
+
+  const std::vector<Candidate>& fitted() const { return fitted_; }
+
+  // Fits codecs at the same time.
+  void add(const std::vector<RowCodec>& codecs) {
+    std::vector<std::unique_ptr<Candidate>> found(codecs.size());
+    threads::for_each(codecs.size(), threads::count_of(options_.threads), [&](size_t i) {
+      found[i] = std::make_unique<Candidate>(expected(codecs[i], fit_to(fitted_rows(), codecs[i])));
+    });
+    for (std::unique_ptr<Candidate>& one : found) fitted_.push_back(std::move(*one));
+  }
+  // Adds the best of these codecs with one cluster, and the same with more if it is better, unless the candidates are
+  // much better.
+  void add_best(const std::vector<RowCodec>& codecs) {
+    const Sample& others = is_halved_ ? halves_[1] : sample_;
+    const Sample compared = part_of(others, 0, others.count / compared_rows + 1);
+    std::vector<std::unique_ptr<Candidate>> found(codecs.size());
+    const auto compare = [&](const RowCodec& codec) {
+      return std::make_unique<Candidate>(evaluate(compared, codec, fit_to(fitted_rows(), codec), options_.layout));
+    };
+    threads::for_each(codecs.size(), threads::count_of(options_.threads), [&](size_t i) {
+      if (codecs[i].has_trim && fit_stages(shape_, codecs[i], compared).trim == Trim{}) return;  // the same without it
+      found[i] = compare(codecs[i]);
+    });
+    std::unique_ptr<Candidate> best;
+    for (std::unique_ptr<Candidate>& one : found)
+      if (one != nullptr && (best == nullptr || one->average * tolerance < best->average)) best = std::move(one);
+    const double least = std::ranges::min(fitted_, {}, &Candidate::average).average;
+    if (best == nullptr || best->average > least * staged_limit) return;
+    RowCodec several = best->codec;
+    several.chunk_bytes = best->model.model().chunk_bytes;
+    several.clusters = tried_clusters;
+    const std::unique_ptr<Candidate> clustered = compare(several);
+    fitted_.push_back(expected(best->codec, best->model));
+    if (clustered->average < best->average) fitted_.push_back(expected(clustered->codec, clustered->model));
+  }
+
+  // The candidate fitted to the whole sample.
+  Candidate finish(const Candidate& chosen) const {
+    return is_halved_ ? evaluate(sample_, chosen.codec, fit_to(sample_, chosen.codec), options_.layout) : chosen;
+  }
+
+ private:
+  const Sample& fitted_rows() const { return is_halved_ ? halves_[0] : sample_; }
+  RowModel fit_to(const Sample& sample, const RowCodec& codec) const {
+    return fit_coder(fit_stages(shape_, codec, sample), codec, sample, options_.threads);
+  }
+  Candidate expected(const RowCodec& codec, const RowModel& fitted) const {
+    Candidate candidate = evaluate(fitted_rows(), codec, fitted, options_.layout);
+    if (!is_halved_) return candidate;
+    return predict(std::move(candidate), evaluate(halves_[1], codec, fitted, options_.layout), seen_);
+  }
+
+  const RowShape& shape_;
+  const Sample& sample_;
+  const FitOptions& options_;
+  double seen_ = 0;  // the part of the table that is in the sample
+  bool is_halved_ = false;
+  std::array<Sample, 2> halves_{};
+  std::vector<Candidate> fitted_;
+};
+
+// What `auto` compares.
+void try_all(const RowShape& shape, const Sample& sample, bool is_packed, Trials& trials) {
+  const auto parsed = [&](std::span<const char* const> codecs) {
+    std::vector<RowCodec> found;
+    std::string problem;
+    for (const std::string_view codec : codecs) {
+      // Rows without header words have no payloads to pack; `plain` alone stores raw rows with one.
+      const std::optional<RowCodec> one = parse_row_codec(codec == "raw" && is_packed ? "plain" : codec, &problem);
+      if (one && problem_of(shape, *one).empty()) found.push_back(*one);
+    }
+    return found;
+  };
+  trials.add(parsed(candidates));
+  std::vector<RowCodec> staged = parsed(staged_candidates);
+  if (!zero_map_can_save(sample)) std::erase_if(staged, [](const RowCodec& codec) { return codec.has_zeros; });
+  trials.add_best(staged);
 }
 
 std::string reason_for(const std::vector<Candidate>& fitted, const Candidate& chosen, double least, double row_bytes) {
@@ -152,60 +258,26 @@ std::optional<RowFit> fit_rows(const RowShape& shape, const Sample& sample, std:
   if (problem->empty() && sample.count == 0) *problem = "a codec cannot be fitted to a table without rows";
   if (!problem->empty()) return std::nullopt;
 
-  std::vector<RowCodec> wanted;
+  Trials trials(shape, sample, options, codec == "auto");
+  const bool is_packed = options.layout == FitOptions::Layout::packed;
   if (codec == "auto") {
-    for (const char* candidate : candidates) {
-      // Rows without header words have no payloads to pack; `plain` alone stores raw rows with one.
-      const bool is_raw = candidate == std::string_view("raw"), packed = options.layout == FitOptions::Layout::packed;
-      const std::optional<RowCodec> parsed = parse_row_codec(is_raw && packed ? "plain" : candidate, problem);
-      if (parsed && problem_of(shape, *parsed).empty()) wanted.push_back(*parsed);
-    }
+    try_all(shape, sample, is_packed, trials);
   } else {
     const std::optional<RowCodec> parsed = parse_row_codec(codec, problem);
     if (!parsed) return std::nullopt;
     *problem = problem_of(shape, *parsed);
-    if (problem->empty() && parsed->coder == Coder::RAW && options.layout == FitOptions::Layout::packed)
+    if (problem->empty() && parsed->coder == Coder::RAW && is_packed)
       *problem = "the layout packed needs payloads, and raw rows are none: the codec plain stores such rows";
     if (!problem->empty()) return std::nullopt;
-    wanted.push_back(*parsed);
+    trials.add({*parsed});
   }
 
-  const double seen = options.table_rows == 0
-                          ? 0
-                          : std::min(1.0, static_cast<double>(sample.count) / static_cast<double>(options.table_rows));
-  // Models suit the rows that they are fitted to better than others: masks of many clusters above all. There are no
-  // others if the sample is the table.
-  const bool halved = wanted.size() > 1 && sample.count >= least_halved_rows && seen < 1;
-  const std::array<Sample, 2> halves =
-      halved ? std::array{half_of(sample, 0), half_of(sample, 1)} : std::array<Sample, 2>{};
-  std::vector<std::unique_ptr<Candidate>> found(wanted.size());
-  threads::for_each(wanted.size(), threads::count_of(options.threads), [&](size_t i) {
-    const auto fit_to = [&](const Sample& some) {
-      return RowModel(std::make_shared<const Model>(fit_model(shape, wanted[i], some, options.threads)));
-    };
-    if (!halved) {
-      found[i] = std::make_unique<Candidate>(evaluate(sample, fit_to(sample), options.layout));
-      return;
-    }
-    const RowModel model = fit_to(halves[0]);
-    found[i] = std::make_unique<Candidate>(
-        predict(evaluate(halves[0], model, options.layout), evaluate(halves[1], model, options.layout), seen));
-  });
-  std::vector<Candidate> fitted;
-  fitted.reserve(found.size());
-  for (const std::unique_ptr<Candidate>& one : found) fitted.push_back(std::move(*one));
-  double least = fitted.front().score;
-  for (const Candidate& candidate : fitted) least = std::min(least, candidate.score);
-  const auto chosen = std::find_if(fitted.begin(), fitted.end(),
-                                   [&](const Candidate& candidate) { return candidate.score <= least * tolerance; });
+  const std::vector<Candidate>& fitted = trials.fitted();
+  const double least = std::ranges::min(fitted, {}, &Candidate::score).score;
+  const auto chosen =
+      std::ranges::find_if(fitted, [&](const Candidate& one) { return one.score <= least * tolerance; });
   const std::string reason = reason_for(fitted, *chosen, least, static_cast<double>(sample.row_bytes));
-  const RowCodec& codec_chosen = wanted[static_cast<size_t>(chosen - fitted.begin())];
-  Candidate result =
-      halved
-          ? evaluate(sample,
-                     RowModel(std::make_shared<const Model>(fit_model(shape, codec_chosen, sample, options.threads))),
-                     options.layout)
-          : *chosen;
+  Candidate result = trials.finish(*chosen);
   return RowFit{std::move(result.model), std::move(result.payload_bytes), report_of(fitted, *chosen, sample, reason)};
 }
 

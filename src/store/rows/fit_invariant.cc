@@ -20,13 +20,19 @@ using RowNumbers = std::vector<uint32_t>;
 // Rows that the fit looks at, and rounds of assigning rows to clusters. More of either gains less than 0.1%.
 constexpr uint64_t most_rows = 1024;
 constexpr int rounds = 4;
-constexpr uint32_t tried_clusters = 8;
 // Encoders try all clusters for every row, which is worth a part of the bits.
 constexpr double least_gain = 1.0 / 256;
 
 // A thread fits the chunks of one block of a row at a time, and assigns some rows.
 constexpr uint64_t block_bytes = 64;
 constexpr size_t task_rows = 64;
+
+RowNumbers fitted_rows(const Sample& sample) {
+  const uint64_t count = std::min(sample.count, most_rows);
+  RowNumbers rows(count);
+  for (uint64_t i = 0; i < count; ++i) rows[i] = static_cast<uint32_t>(i * sample.count / count);
+  return rows;
+}
 
 // The masks and values of one cluster.
 struct Masks {
@@ -296,11 +302,9 @@ Fit fit_clusters(const Sample& sample, const Stages& stages, const StagedRows& r
 }  // namespace
 
 void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters, int threads, Model& model) {
-  const uint64_t count = std::min(sample.count, most_rows);
-  RowNumbers rows, others;
-  rows.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) rows.push_back(static_cast<uint32_t>(i * sample.count / count));
-  if (sample.count >= 2 * count)
+  const RowNumbers rows = fitted_rows(sample);
+  RowNumbers others;
+  if (sample.count >= 2 * rows.size())
     for (const uint32_t row : rows) others.push_back(row + 1);
 
   const Stages stages{model.has_zeros, model.trim_pattern()};
@@ -329,6 +333,22 @@ void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters
     model.values.insert(model.values.end(), masks.values.begin(), masks.values.end());
   }
   find_whole_masks(model);
+}
+
+// Without the map, a chunk of zeros takes at most a participation bit and its own bits.
+bool zero_map_can_save(const Sample& sample) {
+  const RowNumbers rows = fitted_rows(sample);
+  for (const uint32_t chunk : {4u, 8u, 2u, 1u}) {
+    if (sample.row_bytes % chunk != 0) continue;
+    uint64_t zeros = 0;
+    with_elem(static_cast<int>(chunk), [&]<typename Chunk>() {
+      for (const uint32_t row : rows)
+        for (uint64_t at = 0; at < sample.row_bytes; at += chunk)
+          zeros += load<Chunk>(sample.row(row) + at) == 0 ? 1 : 0;
+    });
+    if (zeros * (1 + 8 * chunk) >= rows.size() * (sample.row_bytes / chunk)) return true;
+  }
+  return false;
 }
 
 }  // namespace narrowcast::store

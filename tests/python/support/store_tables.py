@@ -20,6 +20,9 @@ CODECS = [
     "zeros+trim+window",
     "invariant:clusters=1",
     "invariant",
+    "trim+invariant",
+    "zeros+invariant",
+    "zeros+trim+invariant",
 ]
 
 
