@@ -57,7 +57,11 @@ class ListScheduler {
   StepGraph::Schedule run(const std::vector<uint32_t>& groups) {
     for (uint32_t count : groups) workers_.emplace_back(std::max<uint32_t>(1, count));
     for (const std::vector<Worker>& workers : workers_) result_.busy_us.emplace_back(workers.size());
-    if (rules_.divides_evenly) divide_evenly();
+    if (!rules_.assignments.empty()) {
+      result_.assignments = rules_.assignments;
+    } else if (rules_.divides_evenly) {
+      divide_evenly();
+    }
     while (!events_.empty()) {
       const double now = events_.first_time();
       std::set<uint32_t> changed;  // ranks

@@ -1,6 +1,7 @@
 #include "plan/schedule/schedule.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "plan/schedule/best.h"
 #include "plan/schedule/counts.h"
 #include "plan/schedule/divided.h"
+#include "plan/schedule/improve.h"
 #include "plan/schedule/search.h"
 #include "plan/schedule/split.h"
 #include "plan/schedule/whole_groups.h"
@@ -29,15 +31,16 @@ simulate::Options with_timeline(simulate::Options simulation) {
 // Searches list schedules of a plan that consists of so many replicas of the given one. Returns how many steps are
 // scheduled; 0: the plan cannot be divided or simulated.
 uint64_t search_lists(const Plan& plan, uint32_t replicas, const simulate::Prediction& prediction, CountSearch* counts,
-                      Best* best) {
+                      Nearest* nearest, Best* best) {
   std::optional<Plan> parts = split(plan, prediction, false);
   if (!parts) return 0;
-  const Divided divided(std::move(*parts), best->machine(), best->simulation(), replicas);
-  ListSearch search(divided, prediction, replicas, counts, best);
-  if (replicas == 1 && best->is_one_batch()) best->set_least_groups(divided.least_groups(best->side().microseconds));
+  const auto divided =
+      std::make_shared<const Divided>(std::move(*parts), best->machine(), best->simulation(), replicas);
+  ListSearch search(divided, prediction, replicas, counts, nearest, best);
+  if (replicas == 1 && best->is_one_batch()) best->set_least_groups(divided->least_groups(best->side().microseconds));
   if (replicas <= few_instances) search.bisect();
   search.vary();
-  return steps_of(divided.simulated());
+  return steps_of(divided->simulated());
 }
 
 // The plan with a step for each chunk of its steps, in as many groups as possible.
@@ -63,7 +66,8 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
     if (ncast_status status = limit_groups(lowered, times, options.max_groups, &best)) return status;
   }
   CountSearch counts(best.limit_us(), best.max_groups());
-  uint64_t scheduled_steps = search_lists(lowered, 1, prediction, &counts, &best);
+  Nearest nearest;
+  uint64_t scheduled_steps = search_lists(lowered, 1, prediction, &counts, &nearest, &best);
   if (scheduled_steps == 0) {
     merge_whole_groups(lowered, times, &best);
     return NCAST_OK;
@@ -81,8 +85,9 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
     if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps) break;
     if (!best.has_few_rings(replicated)) break;
     if (simulate::simulate(replicated, machine, simulation, &prediction) != NCAST_OK) break;
-    scheduled_steps = search_lists(replicated, instances, prediction, &counts, &best);
+    scheduled_steps = search_lists(replicated, instances, prediction, &counts, &nearest, &best);
   }
+  improve(nearest, &best);
   return NCAST_OK;
 }
 

@@ -25,7 +25,6 @@ constexpr double too_idle = 2 * most_idle;
 // enough with the first intervals, the others can make the difference: without them, a tree would remain idle for
 // 22.3%.
 constexpr double first_intervals[] = {0.2, 0.3}, other_intervals[] = {0.1, 0.15, 0.25, 0.35, 0.4};
-constexpr double almost_busy = most_idle + 0.05;
 
 // Few instances spare full links (Rules::full_link). The transfers of more instances do not coincide, as these are
 // staggered, and their order must not change.
@@ -33,9 +32,9 @@ constexpr double full_link = 1;
 
 }  // namespace
 
-ListSearch::ListSearch(const Divided& divided, const simulate::Prediction& alone, uint32_t replicas,
-                       CountSearch* counts, Best* best)
-    : divided_(divided), replicas_(replicas), counts_(counts), best_(best) {
+ListSearch::ListSearch(std::shared_ptr<const Divided> divided, const simulate::Prediction& alone, uint32_t replicas,
+                       CountSearch* counts, Nearest* nearest, Best* best)
+    : divided_(std::move(divided)), replicas_(replicas), counts_(counts), nearest_(nearest), best_(best) {
   for (const simulate::Activity& activity : alone.groups) {
     busy_us_.resize(std::max<size_t>(busy_us_.size(), activity.rank + 1));
     busy_us_[activity.rank] += activity.busy_us;
@@ -80,7 +79,7 @@ void ListSearch::vary() {
     // The work of the ranks depends on how many groups share links. These trials show it for few and for many.
     for (uint32_t each = 1; each <= std::min(8u, best_->max_groups()); each *= 2) {
       const std::vector<uint32_t> groups(busy_us_.size(), each);
-      counts_->add(divided_.trial_of(groups, divided_.graph().schedule(groups, rules.back())));
+      counts_->add(divided_->trial_of(groups, divided_->graph().schedule(groups, rules.back())));
     }
   }
   const auto is_short = [&](const Trial& trial) { return trial.microseconds <= best_->limit_us(); };
@@ -113,46 +112,48 @@ ListSearch::Outcome ListSearch::try_counts(const std::vector<uint32_t>& groups, 
   const int rounds = replicas_ > few_instances ? 2 : 3;
   const double limit_us = best_->limit_us();
   Outcome outcome;
-  if (best_->is_one_batch() && divided_.graph().least_us(groups) > limit_us) return outcome;
+  if (best_->is_one_batch() && divided_->graph().least_us(groups) > limit_us) return outcome;
   const auto rank_of = [&](const Trial& one) {
     return std::pair(one.microseconds > limit_us ? one.microseconds : 0, one.most_idle);
   };
   for (const bool evenly : {false, true})
     for (Rules rules : all_rules) {
       rules.divides_evenly = evenly;
-      StepGraph graph = divided_.graph();
+      StepGraph graph = divided_->graph();
       for (int round = 0; round < rounds; ++round) {
         const StepGraph::Schedule schedule = graph.schedule(groups, rules);
         scheduled_steps_ += schedule.durations.size();
-        graph.set_durations(schedule.durations);
-        Trial trial = divided_.trial_of(groups, schedule);
+        Trial trial = divided_->trial_of(groups, schedule);
         if (best_->is_one_batch() && trial.microseconds <= limit_us) {
           outcome.is_found = true;
           best_->add_groups(trial.used);
+          if (trial.most_idle < nearest_->trial.most_idle) *nearest_ = {divided_, graph, rules, trial};
         }
-        if (!best_->is_one_batch() || is_promising(trial)) outcome.is_found |= consider(schedule);
+        graph.set_durations(schedule.durations);
+        if (!best_->is_one_batch() || is_promising(trial, *best_))
+          outcome.is_found |= consider(*divided_, schedule, best_);
         if (!outcome.trial || rank_of(trial) < rank_of(*outcome.trial)) outcome.trial = std::move(trial);
       }
     }
   return outcome;
 }
 
-// Whether a schedule seems to be better. Those of one micro-batch take as long as in the simulation, but for rounding.
-bool ListSearch::is_promising(const Trial& trial) const {
+// Those of one micro-batch take as long as in the simulation, but for rounding.
+bool is_promising(const Trial& trial, const Best& best) {
   constexpr double inaccuracy = 1e-3;
   const Side side{trial.used, trial.microseconds, trial.most_idle - inaccuracy, 0};
-  return trial.microseconds <= best_->limit_us() * (1 + inaccuracy) && best_->is_better(side);
+  return trial.microseconds <= best.limit_us() * (1 + inaccuracy) && best.is_better(side);
 }
 
 // All ranks are simulated only if the plan seems to be better.
-bool ListSearch::consider(const StepGraph::Schedule& schedule) {
-  if (divided_.is_symmetric()) {
-    const Plan part = merge(divided_.simulated(), schedule.order, schedule.assignments);
-    const std::optional<Side> side = best_->predict(part, best_->limit_us(), &divided_.orbits());
-    if (!side || side->microseconds > best_->limit_us()) return false;
-    if (!best_->is_better(*side)) return true;
+bool consider(const Divided& divided, const StepGraph::Schedule& schedule, Best* best) {
+  if (divided.is_symmetric()) {
+    const Plan part = merge(divided.simulated(), schedule.order, schedule.assignments);
+    const std::optional<Side> side = best->predict(part, best->limit_us(), &divided.orbits());
+    if (!side || side->microseconds > best->limit_us()) return false;
+    if (!best->is_better(*side)) return true;
   }
-  return best_->consider(divided_.merged(schedule));
+  return best->consider(divided.merged(schedule));
 }
 
 }  // namespace narrowcast::plan::schedule

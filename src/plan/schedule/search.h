@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "plan/schedule/best.h"
 #include "plan/schedule/counts.h"
 #include "plan/schedule/divided.h"
+#include "plan/schedule/step_graph.h"
 
 namespace narrowcast::plan::schedule {
 
@@ -16,12 +18,28 @@ namespace narrowcast::plan::schedule {
 // one after another: then pipelines are short, compared with the work.
 inline constexpr uint32_t few_instances = 4;
 
+// More is tried with schedules whose groups are almost busy enough: none is idle for more than this share of the time.
+inline constexpr double almost_busy = most_idle + 0.05;
+
+// The schedule of one micro-batch with the least idle groups that is not slower than the limit, and how to make it.
+struct Nearest {
+  std::shared_ptr<const Divided> divided = nullptr;
+  std::optional<StepGraph> graph = std::nullopt;  // with the durations that it was made with
+  StepGraph::Rules rules = {};
+  Trial trial = {};
+};
+
+// Whether a schedule seems to be better than the best plan.
+bool is_promising(const Trial& trial, const Best& best);
+// Takes the plan of a schedule if it is better. Returns whether it is not slower than the limit.
+bool consider(const Divided& divided, const StepGraph::Schedule& schedule, Best* best);
+
 // Schedules a divided plan for different numbers of groups, and takes what is better than `best`.
-// alone: the plan in as many groups as divided.simulated() has, as predicted.
+// nearest: outlives the search. alone: the plan in as many groups as divided.simulated() has, as predicted.
 class ListSearch {
  public:
-  ListSearch(const Divided& divided, const simulate::Prediction& alone, uint32_t replicas, CountSearch* counts,
-             Best* best);
+  ListSearch(std::shared_ptr<const Divided> divided, const simulate::Prediction& alone, uint32_t replicas,
+             CountSearch* counts, Nearest* nearest, Best* best);
 
   // Looks for the largest share of the time that the ranks' work can take in schedules that are not slower than the
   // limit: each rank then has as few groups as its work needs.
@@ -35,13 +53,12 @@ class ListSearch {
     std::optional<Trial> trial;  // with the least idle groups of the schedules that are not slower, or the shortest
   };
   Outcome try_counts(const std::vector<uint32_t>& groups, const std::vector<StepGraph::Rules>& all_rules);
-  bool is_promising(const Trial& predicted) const;
-  bool consider(const StepGraph::Schedule& schedule);
 
-  const Divided& divided_;
+  std::shared_ptr<const Divided> divided_;
   std::vector<double> busy_us_;  // by rank, of its groups
   uint32_t replicas_;
   CountSearch* counts_;
+  Nearest* nearest_;
   Best* best_;
   uint64_t scheduled_steps_ = 0;
 };

@@ -53,6 +53,8 @@ class StepGraph {
     // While the steps that run use so much of a link on average, as a share of its rate, those that do not need it
     // begin first. 0: links do not matter.
     double full_link = 0;
+    // If not empty, which merged group runs which group, by rank.
+    std::vector<Assignment> assignments = {};
   };
   struct Schedule {
     std::vector<Assignment> assignments;       // by rank
