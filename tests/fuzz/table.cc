@@ -30,7 +30,7 @@ constexpr std::array<Kind, 8> kinds = {{{NCAST_STORE_STRIDE, "window"},
                                         {NCAST_STORE_STRIDE, "zeros+trim"},
                                         {NCAST_STORE_STRIDE, "invariant:chunk=4,clusters=3"},
                                         {NCAST_STORE_PACKED, "zeros+trim+window"},
-                                        {NCAST_STORE_PACKED, "invariant:chunk=4,clusters=1"},
+                                        {NCAST_STORE_PACKED, "zeros+trim+invariant:chunk=4,clusters=2"},
                                         {NCAST_STORE_BLOCKS, "window"},
                                         {NCAST_STORE_BLOCKS, "raw"}}};
 

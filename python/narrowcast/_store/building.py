@@ -42,9 +42,11 @@ def build(
         memory-mapped file) or in GPU memory (torch, CuPy, DLPack, `__cuda_array_interface__`); the path of a
         safetensors file, encoded or not, or of an npy file; or an iterable of blocks of rows in host memory. Only a
         part of it is in memory at a time, so it may be larger than memory.
-    codec: a row codec, such as "window" or "trim+window", or "auto", which compares all of them. They are fitted to a
-        sample: at most 10% of the rows, or 512 if these are more, and 32 MiB, from all parts of the table; of an
-        iterable of blocks, from its first 32 MiB. With layout "blocks", a codec of `narrowcast.codecs()`.
+    codec: a row codec: "raw", or one of "plain", "window" (floating-point values) and "invariant" (bits that most rows
+        share), before which "zeros+", "trim+" or "zeros+trim+" can leave out zeros and constant bits; or "auto", which
+        compares them. They are fitted to a sample: at most 10% of the rows, or 512 if these are more, and 32 MiB, from
+        all parts of the table; of an iterable of blocks, from its first 32 MiB. With layout "blocks", a codec of
+        `narrowcast.codecs()`.
     layout: "stride" (slots of one size; rows can be replaced), "packed" (smaller if sizes vary), "blocks" (for slices;
         read-only), or "auto".
     path: the table file, which is replaced only after everything has been written; None: in memory.

@@ -66,6 +66,19 @@ def test_a_wrong_codec_or_tensor_is_one_line_and_leaves_no_file(built, cli_here,
 
 
 @pytest.mark.parametrize(
+    ("codec", "message"),
+    [
+        ("trim+zeros+invariant", "codec 'trim+zeros+invariant': zeros must be the first stage, once"),
+        ("zeros+raw", "codec 'zeros+raw': no stage can precede raw"),
+        ("zeros+invariant:chunk=3", "codec 'zeros+invariant:chunk=3': chunk is '3', not 1, 2, 4 or 8"),
+        ("zeros+trim+invariant:k=1", "invariant has no parameter 'k' (known: chunk, clusters)"),
+    ],
+)
+def test_what_is_wrong_with_a_row_codec_is_said(built, cli_here, codec, message):
+    assert_one_line(cli_here("store", "build", "rows.npy", "other.ncs", "--codec", codec), 1, message)
+
+
+@pytest.mark.parametrize(
     ("content", "options", "message"),
     [
         (np.zeros((5, 4), ">f4"), ["--dtype", "float32"], "in.npy holds >f4 values, which are big-endian"),

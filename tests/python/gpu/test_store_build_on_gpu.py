@@ -79,6 +79,13 @@ def test_invariant_has_the_bytes_of_the_cpu(chunk, layout, tmp_path):
         check_same(rows, tmp_path, codec=f"invariant:chunk={chunk},clusters={clusters}", layout=layout)
 
 
+@pytest.mark.parametrize("layout", ["stride", "packed"])
+@pytest.mark.parametrize("kind", ["int8", "int32", "int64", "float16"])
+def test_stages_before_invariant_have_the_bytes_of_the_cpu(kind, layout, tmp_path):
+    for codec in ("zeros+invariant", "trim+invariant", "zeros+trim+invariant:clusters=3"):
+        check_same(dense(3001, 100, kind, 0.7), tmp_path, codec=codec, layout=layout)
+
+
 def test_trims_of_float16_and_float32_have_the_bytes_of_the_cpu(tmp_path):
     for kind, width, low in (("float16", 2, 3), ("float32", 4, 8), ("float32", 4, 16), ("float64", 8, 24)):
         rows = dense(3001, 96, kind)

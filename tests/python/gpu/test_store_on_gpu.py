@@ -40,7 +40,7 @@ def opened(rows, tmp_path, host="pinned", **options):
 
 
 @pytest.mark.parametrize("layout", ["stride", "packed"])
-@pytest.mark.parametrize("codec", ["window", "raw", "zeros+trim+window", "invariant"])
+@pytest.mark.parametrize("codec", ["window", "raw", "zeros+trim+window", "invariant", "zeros+invariant"])
 def test_gather_is_indexing(rows, tmp_path, host, codec, layout, stream):
     if codec == "raw" and layout == "packed":
         codec = "plain"  # raw rows are not packed

@@ -69,6 +69,29 @@ def test_appended_rows_follow_the_others(rows, layout):
         assert len(made) == ROWS
 
 
+@pytest.mark.parametrize("codec", ["zeros+invariant", "trim+invariant", "zeros+trim+invariant"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_with_stages_before_invariant_can_be_changed(codec, layout, tmp_path):
+    """Some of the new rows do not follow the trim, and some do not shrink."""
+    values, others = table("int32", shape=(32,)), table("int64", shape=(16,), seed=1).view(np.int32)
+    path = tmp_path / "table"
+    store.build(values, codec, layout, path, host=None)
+    expected = np.concatenate([values, others[:20]])
+    expected[10:20] = others[50:60]
+    for host in ("pinned", "shared"):
+        with store.open(path, host, capacity=ROWS + 20, spare=64) as made:
+            assert made.codec.startswith(codec + ":chunk=")
+            assert same(made[:], values)
+            made.update(np.arange(10, 20), others[50:60])
+            made.append(others[:20])
+            assert same(made[:], expected)
+            assert same(made.gather([ROWS + 3, 12, 0]), expected[[ROWS + 3, 12, 0]])
+            made.save(tmp_path / "saved")
+        with store.open(tmp_path / "saved", "mmap") as made:
+            assert same(made[:], expected)
+            assert made.verify().good
+
+
 def test_readers_see_the_old_or_the_new_row(rows):
     """Every row has one value throughout; a mix would have two."""
     values = np.repeat(np.arange(64, dtype=np.float32)[:, None], 200, axis=1)

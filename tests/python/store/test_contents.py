@@ -13,7 +13,16 @@ from narrowcast.files import encode_file
 from narrowcast.types import VALUE_TYPES
 from store_tables import LAYOUTS, ROWS, same, table, write_safetensors
 
-CODECS = ["auto", "raw", "window", "zeros+trim", "zeros+trim+window", "trim+window", "invariant"]
+CODECS = [
+    "auto",
+    "raw",
+    "window",
+    "zeros+trim",
+    "zeros+trim+window",
+    "trim+window",
+    "invariant",
+    "zeros+trim+invariant",
+]
 
 
 @pytest.mark.parametrize("kind", [one.name for one in VALUE_TYPES])

@@ -32,6 +32,14 @@ TEST_CASE("the plain row of the specification is what six elements encode to, wi
   require_example(*model, {5, 0, 0, 7, 0, 4}, whole(hexdump("rows.md", "rows_plain")));
 }
 
+TEST_CASE("the row of the specification with stages in front of invariant is what six elements encode to") {
+  std::string problem;
+  const auto model = store::RowModel::parse(whole(hexdump("rows.md", "rows_invariant_model")), &problem);
+  REQUIRE_MESSAGE(model.has_value(), problem);
+  CHECK(model->text() == "zeros+trim+invariant:chunk=1,clusters=1");
+  require_example(*model, {5, 0, 0, 7, 0, 12}, whole(hexdump("rows.md", "rows_invariant")));
+}
+
 TEST_CASE("the window row of the specification is what 33 elements encode to") {
   Table table;
   table.shape = {NCAST_BFLOAT16, 33};

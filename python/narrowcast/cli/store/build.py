@@ -18,7 +18,7 @@ def build(
     source: Annotated[Path, typer.Argument(metavar="IN", help="safetensors (encoded or not) or npy.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="Replaced only after everything has been written.")],
     tensor: Annotated[str | None, typer.Option(help="The tensor of a safetensors file with several.")] = None,
-    codec: Annotated[str, typer.Option(help="A row codec, such as window or trim+window.")] = "auto",
+    codec: Annotated[str, typer.Option(help="A row codec, such as window or zeros+trim+invariant.")] = "auto",
     layout: Annotated[str, typer.Option(help=f"One of {', '.join(STORE_LAYOUTS)}.")] = "auto",
     dtype: DtypeOption = None,
     capacity: Annotated[int | None, typer.Option(min=0, help="Rows to reserve space for, to append to.")] = None,
