@@ -44,6 +44,11 @@ CASES = [  # value type, bytes of a row, share of zeros, codec, layout
     ("float32", 2048, 0.8, "invariant", "stride"),
     ("float32", 512, 0.8, "zeros+trim+window", "stride"),
     ("float32", 2048, 0.95, "zeros+trim+window", "packed"),
+    ("int32", 2048, 0.8, "invariant", "stride"),
+    ("int32", 2048, 0.8, "zeros+invariant", "stride"),
+    ("int32", 2048, 0.8, "trim+invariant", "stride"),
+    ("int32", 2048, 0.8, "zeros+trim+invariant", "stride"),
+    ("int32", 512, 0.8, "zeros+trim+invariant", "stride"),
 ]
 GATHERED_ROWS = 100_000
 
@@ -51,10 +56,13 @@ Table = npt.NDArray[Any]
 
 
 def table(kind: str, row_bytes: int, zeros: float, size: int) -> Table:
-    """Normally distributed rows, of which a sixteenth is different."""
+    """Normally distributed rows, or of small counts, of which a sixteenth is different."""
     rng = np.random.default_rng(1)
-    rows = size // 16 // row_bytes
-    values = rng.standard_normal((rows, row_bytes // (2 if kind == "bfloat16" else 4)), np.float32) * np.float32(0.02)
+    shape = size // 16 // row_bytes, row_bytes // (2 if kind == "bfloat16" else 4)
+    if kind == "int32":
+        values = rng.geometric(0.5, shape).astype(np.int32)
+    else:
+        values = rng.standard_normal(shape, np.float32) * np.float32(0.02)
     values[rng.random(values.shape) < zeros] = 0
     if kind == "bfloat16":
         values = (values.view(np.uint32) >> 16).astype(np.uint16)
@@ -128,6 +136,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=256, help="size of a table")
     parser.add_argument("--threads", default="1", help="numbers of threads, separated by commas")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--codec", default="", help="only codecs whose name contains this")
     parser.add_argument("--cpu-time", action="store_true", help="measure CPU time; for one thread")
     arguments = parser.parse_args()
     if arguments.cpu_time:
@@ -146,6 +155,8 @@ def main() -> None:
     }
     threads = [int(one) for one in arguments.threads.split(",")]
     for case in CASES:
+        if arguments.codec not in case[3]:
+            continue
         results["tables"].append(measure(case, arguments.mib << 20, threads, arguments.runs))
         print(json.dumps(results["tables"][-1]), file=sys.stderr, flush=True)
         if arguments.output:
