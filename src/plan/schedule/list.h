@@ -9,11 +9,17 @@
 
 namespace narrowcast::plan::schedule {
 
-// first: by rank and group, the node of the first step; those of the others follow. groups: the number of merged
-// groups, by rank. interval_us: between the first steps of staggered replicas.
-StepGraph::Schedule schedule_list(const std::vector<Node>& nodes, const std::vector<std::vector<uint32_t>>& first,
-                                  const simulate::Programs& programs, const std::vector<uint32_t>& groups,
-                                  const StepGraph::Rules& rules, uint32_t replicas, double launch_us,
-                                  double interval_us);
+// The steps of a plan, and what they take of a machine.
+struct ListedSteps {
+  const std::vector<Node>& nodes;
+  const std::vector<std::vector<uint32_t>>& first;  // by rank and group, the node of the first step; the others follow
+  const simulate::Programs& programs;
+  double launch_us;   // before any step
+  uint32_t replicas;  // that the plan consists of
+};
+
+// groups: the number of merged groups, by rank. interval_us: between the first steps of staggered replicas.
+StepGraph::Schedule schedule_list(const ListedSteps& steps, const std::vector<uint32_t>& groups,
+                                  const StepGraph::Rules& rules, double interval_us);
 
 }  // namespace narrowcast::plan::schedule

@@ -153,7 +153,7 @@ void StepGraph::set_turns(const Plan& plan) {
 
 StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, const Rules& rules) const {
   const double interval_us = rules.interval * least_us(groups) / replicas_;
-  return schedule_list(nodes_, first_, model_->programs, groups, rules, replicas_, model_->launch_us, interval_us);
+  return schedule_list({nodes_, first_, model_->programs, model_->launch_us, replicas_}, groups, rules, interval_us);
 }
 
 }  // namespace narrowcast::plan::schedule

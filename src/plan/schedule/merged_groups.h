@@ -1,0 +1,95 @@
+// The merged groups of a rank while its steps are scheduled, and the steps that could begin.
+#pragma once
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "plan/schedule/merge.h"
+
+namespace narrowcast::plan::schedule {
+
+// A step that could begin if a merged group is free. The least one begins first.
+struct ReadyStep {
+  int64_t priority;  // by Rules::priority
+  uint32_t turn, distance, node;
+  uint32_t group;  // of the plan; never decides, as nodes differ
+  auto operator<=>(const ReadyStep&) const = default;
+};
+
+class MergedGroups {
+ public:
+  struct Work {  // of a group of the plan
+    double load_us = 0;
+    uint32_t steps = 0;
+  };
+
+  // work: by group of the plan. count: of merged groups. All are free, and a group of the plan gets the least loaded
+  // one that is free when its first step begins.
+  MergedGroups(std::vector<Work> work, uint32_t count)
+      : work_(std::move(work)), assignment_(work_.size(), none), merged_(count) {}
+
+  // Before any step: which merged group each group gets.
+  void assign(const Assignment& assignment) { assignment_ = assignment; }
+  // The same, so that the groups of several steps are divided evenly. The others can go anywhere later.
+  void divide_evenly();
+
+  const Assignment& assignment() const { return assignment_; }
+
+  void add(const ReadyStep& step);
+  // Occupies a free merged group with the first of its steps that could begin and are eligible, and returns the node of
+  // this step. Empty if no free one has such a step.
+  template <typename IsEligible>
+  std::optional<uint32_t> begin_first(IsEligible is_eligible);
+  // After the step of a group of the plan: frees the merged group.
+  void end(uint32_t group) { merged_[assignment_[group]].is_free = true; }
+
+ private:
+  static constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
+  using Ready = std::set<ReadyStep>;
+  struct Merged {
+    bool is_free = true;
+    double load_us = 0;  // of all steps of the groups that were assigned to it here
+    Ready ready;         // steps of these groups
+  };
+
+  std::vector<Work> work_;
+  Assignment assignment_;
+  std::vector<Merged> merged_;
+  Ready unassigned_;  // steps of groups without a merged one
+};
+
+template <typename IsEligible>
+std::optional<uint32_t> MergedGroups::begin_first(IsEligible is_eligible) {
+  Merged* least = nullptr;   // loaded, of the free ones
+  Merged* chosen = nullptr;  // that has the first step
+  Ready::iterator first;
+  const auto has_earlier = [&](Ready& ready) {
+    const auto found = std::ranges::find_if(ready, is_eligible);
+    if (found == ready.end() || (chosen != nullptr && *first < *found)) return false;
+    first = found;
+    return true;
+  };
+  for (Merged& merged : merged_) {
+    if (!merged.is_free) continue;
+    if (least == nullptr || merged.load_us < least->load_us) least = &merged;
+    if (has_earlier(merged.ready)) chosen = &merged;
+  }
+  if (least == nullptr) return std::nullopt;
+  if (has_earlier(unassigned_)) {
+    least->load_us += work_[first->group].load_us;
+    assignment_[first->group] = static_cast<uint32_t>(least - merged_.data());
+    first = least->ready.insert(unassigned_.extract(first)).position;
+    chosen = least;
+  }
+  if (chosen == nullptr) return std::nullopt;
+  chosen->is_free = false;
+  return chosen->ready.extract(first).value().node;
+}
+
+}  // namespace narrowcast::plan::schedule
