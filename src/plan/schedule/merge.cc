@@ -1,9 +1,11 @@
 #include "plan/schedule/merge.h"
 
 #include <algorithm>
-#include <map>
+#include <ranges>
 #include <tuple>
 #include <utility>
+
+#include "plan/schedule/awaited.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
@@ -15,12 +17,12 @@ bool can_merge(const Plan& plan, const Group& group) {
          });
 }
 
-// In which a group is busy.
+// A time in which a group is busy.
 struct Window {
   double begin, end;
 };
 
-// The time in which both are busy. The windows of each are sorted and do not overlap.
+// For how long two groups are busy at the same time. The windows of each are sorted and do not overlap.
 double overlap(const std::vector<Window>& a, const std::vector<Window>& b) {
   double total = 0;
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -37,6 +39,7 @@ std::vector<Window> windows_of(const GroupTimes& group) {
   return windows;
 }
 
+// Adds windows to sorted ones, and joins those that overlap.
 void add(const std::vector<Window>& added, std::vector<Window>* windows) {
   windows->insert(windows->end(), added.begin(), added.end());
   std::ranges::sort(*windows, {}, &Window::begin);
@@ -52,8 +55,8 @@ void add(const std::vector<Window>& added, std::vector<Window>* windows) {
 
 double first_begin(const GroupTimes& group) { return group.begin.empty() ? 0 : group.begin.front(); }
 
-// An assignment under construction. Groups that cannot merge have the first numbers; the others, in `order`, are to be
-// placed in bins, which have the numbers after these.
+// An assignment under construction. Groups that cannot merge get the first numbers. Callers place the others in bins,
+// whose numbers follow these.
 struct Numbering {
   explicit Numbering(const std::vector<GroupTimes>& groups) : assignment(groups.size()) {
     for (uint32_t i = 0; i < groups.size(); ++i) {
@@ -67,28 +70,35 @@ struct Numbering {
 
   Assignment assignment;
   uint32_t fixed = 0;           // number of groups that cannot merge
-  std::vector<uint32_t> order;  // the groups that can, for callers to sort
+  std::vector<uint32_t> order;  // the groups that can, in the order in which callers place them
 };
 
-// Where each old step of a rank is: its merged group, and its place there.
+// By merged group of a rank: its steps, by their ids in the given plan, in the order of their times.
+using Orders = std::vector<std::vector<StepId>>;
+
+Orders orders_of(const Rank& rank, const std::vector<GroupTimes>& times, const Assignment& assignment) {
+  Orders orders(*std::ranges::max_element(assignment) + 1);
+  for (uint32_t group = 0; group < rank.groups.size(); ++group)
+    for (uint32_t step = 0; step < rank.groups[group].steps.size(); ++step)
+      orders[assignment[group]].push_back({group, step});
+  // Steps of a group keep their order, because their times do not decrease.
+  const auto by_time = [&](const StepId& id) { return std::tuple(times[id.group].begin[id.step], id.group, id.step); };
+  for (std::vector<StepId>& order : orders) std::ranges::sort(order, {}, by_time);
+  return orders;
+}
+
+// By group and step of the given plan: the merged group of the rank that has the step, and its place there.
 using Places = std::vector<std::vector<StepId>>;
 
-Places places_of(const Rank& rank, const std::vector<GroupTimes>& times, const Assignment& assignment,
-                 std::vector<std::vector<StepId>>* orders) {
-  orders->assign(*std::ranges::max_element(assignment) + 1, {});
-  Places places(rank.groups.size());
-  for (uint32_t group = 0; group < rank.groups.size(); ++group) {
-    places[group].resize(rank.groups[group].steps.size());
-    for (uint32_t step = 0; step < places[group].size(); ++step) (*orders)[assignment[group]].push_back({group, step});
-  }
-  for (uint32_t merged = 0; merged < orders->size(); ++merged) {
-    std::vector<StepId>& order = (*orders)[merged];
-    // Steps of a group keep their order, because their times do not decrease.
-    std::ranges::sort(order, {},
-                      [&](const StepId& id) { return std::tuple(times[id.group].begin[id.step], id.group, id.step); });
-    for (uint32_t place = 0; place < order.size(); ++place)
-      places[order[place].group][order[place].step] = {merged, place};
-  }
+Places places_of(const Rank& rank, const Orders& orders) {
+  Places places;
+  places.reserve(rank.groups.size());
+  for (const Group& group : rank.groups) places.emplace_back(group.steps.size());
+  for (uint32_t merged = 0; merged < orders.size(); ++merged)
+    for (uint32_t place = 0; place < orders[merged].size(); ++place) {
+      const StepId id = orders[merged][place];
+      places[id.group][id.step] = {merged, place};
+    }
   return places;
 }
 
@@ -100,22 +110,14 @@ Rank merge_rank(const Rank& rank, const std::vector<GroupTimes>& times, const As
     std::vector<uint32_t>& members = result.barriers.emplace_back();
     for (uint32_t group : groups) members.push_back(assignment[group]);
   }
-  std::vector<std::vector<StepId>> orders;
-  const Places places = places_of(rank, times, assignment, &orders);
-  for (const std::vector<StepId>& order : orders) {
+  const Orders orders = orders_of(rank, times, assignment);
+  const Places places = places_of(rank, orders);
+  const auto place_of = [&](const StepId& id) { return places[id.group][id.step]; };
+  for (uint32_t merged = 0; merged < orders.size(); ++merged) {
     Group& group = result.groups.emplace_back();
-    for (const StepId& id : order) {
+    for (const StepId& id : orders[merged]) {
       Step step = rank.groups[id.group].steps[id.step];
-      std::map<uint32_t, uint32_t> last;  // by merged group, of the steps that this one waits for
-      for (const StepId& awaited : step.after) {
-        const StepId place = places[awaited.group][awaited.step];
-        // Its own group has already run it.
-        if (place.group == assignment[id.group]) continue;
-        uint32_t& number = last.try_emplace(place.group, place.step).first->second;
-        number = std::max(number, place.step);
-      }
-      step.after.clear();
-      for (const auto& [awaited, number] : last) step.after.push_back({awaited, number});
+      step.after = last_of_each_group(std::views::transform(step.after, place_of), merged);
       group.steps.push_back(std::move(step));
     }
   }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "plan/schedule/awaited.h"
 #include "plan/schedule/sets.h"
 #include "plan/verify/program.h"
 
@@ -77,7 +79,8 @@ class RankSplit {
         result.emplace_back();
       }
       Step step = steps_[i];
-      step.after = last_of_each_group(awaited_[i], places, group);
+      const auto place_of = [&](uint32_t awaited) { return places[awaited]; };
+      step.after = last_of_each_group(std::views::transform(awaited_[i], place_of), group);
       places.push_back({group, static_cast<uint32_t>(result[group].steps.size())});
       result[group].steps.push_back(std::move(step));
     }
@@ -91,21 +94,6 @@ class RankSplit {
       for (Operand& operand : *operands)
         if (operand.has_location()) operand.chunk += chunk;
     return step;
-  }
-
-  static std::vector<StepId> last_of_each_group(const std::vector<uint32_t>& awaited, const std::vector<StepId>& places,
-                                                uint32_t own) {
-    std::map<uint32_t, uint32_t> last;
-    for (uint32_t other : awaited) {
-      const StepId place = places[other];
-      if (place.group == own) continue;
-      uint32_t& step = last.try_emplace(place.group, place.step).first->second;
-      step = std::max(step, place.step);
-    }
-    std::vector<StepId> result;
-    result.reserve(last.size());
-    for (const auto& [group, step] : last) result.push_back({group, step});
-    return result;
   }
 
   std::vector<Step> steps_;
