@@ -1,4 +1,4 @@
-// ncast_plan_simulate, and ncast_plan_schedule without the limits of an executor.
+// ncast_plan_simulate, and the part of ncast_plan_schedule that all executors share.
 #include "plan/schedule/api.h"
 
 #include <cmath>
@@ -36,7 +36,7 @@ ncast_status read_arguments(const char* function, const char* machine_json, cons
   return plan::simulate::read_machine({machine_json, std::strlen(machine_json)}, machine);
 }
 
-// The simulation follows indices, so it needs a plan that is proved.
+// Simulations use the indices of a plan without checking them, and assume that it completes.
 ncast_status check_proof(const char* function, const ncast_plan* plan) {
   if (ncast_status status = plan::check_plan(function, plan)) return status;
   const plan::verify::Report& report = plan->report();
@@ -113,10 +113,11 @@ ncast_status plan::schedule::schedule_plan(const ncast_plan* lowered, const char
     ncast_plan_simulation values;
     if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
     plan::schedule::Result result;
-    // One micro-batch: the warps of a group run different micro-batches, and hide each other's waits.
     plan::schedule::Options options{options_of(values), values.max_groups};
     if (values.max_instances != 0) options.max_instances = values.max_instances;
     if (values.any_executor == 0) options.kernels = kernels;
+    // With more micro-batches, the warps of a group execute different ones and hide each other's waits, so that fewer
+    // groups can merge without taking longer.
     if (values.batches == 0) options.simulation.max_batches = 1;
     if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
     if (ncast_status status = make_text(function, report, [&] {
