@@ -1,10 +1,11 @@
 #include "select/options.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <optional>
+#include <string_view>
 #include <utility>
 
+#include "environment/communicator_variables.h"
 #include "select/block_shape.h"
 #include "status/error.h"
 
@@ -17,28 +18,30 @@ const char* variable(const char* name) {
   return text == nullptr ? "" : text;
 }
 
-// Non-numeric and non-positive values are ignored.
-uint32_t max_ctas_of_environment() {
-  const long wanted = std::strtol(variable("NARROWCAST_MAX_CTAS"), nullptr, 10);
-  return wanted < 1 ? most_block_ctas : static_cast<uint32_t>(std::min<long>(wanted, most_block_ctas));
+static_assert(environment::most_ctas == most_block_ctas);
+
+// Sets *value if the variable is set.
+template <typename Value>
+ncast_status read(const char* name, std::optional<Value> (*parse)(std::string_view), const char* values, Value* value) {
+  const char* const text = variable(name);
+  if (*text == '\0') return NCAST_OK;
+  const std::optional<Value> parsed = parse(text);
+  if (!parsed) return fail(NCAST_INVALID_ARGUMENT, "%s is '%s', not %s", name, text, values);
+  *value = *parsed;
+  return NCAST_OK;
 }
 
-ncast_status transport_of_environment(ForcedTransport* transport) {
-  static constexpr std::pair<const char*, ForcedTransport> paths[] = {
-      {"", ForcedTransport::none},
+constexpr const char* path_values = "packets, packets:one_shot, packets:two_shot or blocks";
+std::optional<ForcedTransport> transport_of(std::string_view text) {
+  static constexpr std::pair<std::string_view, ForcedTransport> paths[] = {
       {"packets", ForcedTransport::packets},
       {"packets:one_shot", ForcedTransport::one_shot},
       {"packets:two_shot", ForcedTransport::two_shot},
       {"blocks", ForcedTransport::blocks},
   };
-  const char* const text = variable("NARROWCAST_PATH");
-  for (const auto& [name, forced] : paths) {
-    if (std::strcmp(text, name) != 0) continue;
-    *transport = forced;
-    return NCAST_OK;
-  }
-  return fail(NCAST_INVALID_ARGUMENT,
-              "NARROWCAST_PATH is '%s', not packets, packets:one_shot, packets:two_shot or blocks", text);
+  for (const auto& [name, forced] : paths)
+    if (name == text) return forced;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -48,12 +51,20 @@ ncast_status Options::of(const ncast_comm_config& config, Options* options) {
   if (config.max_ctas > most_block_ctas)
     return fail(NCAST_INVALID_ARGUMENT, "max_ctas is %u, not 0 to %u", config.max_ctas, most_block_ctas);
   if (config.p2p < -1 || config.p2p > 1) return fail(NCAST_INVALID_ARGUMENT, "p2p is %d, not -1, 0 or 1", config.p2p);
-  options->max_ctas = config.max_ctas != 0 ? config.max_ctas : max_ctas_of_environment();
-  options->over_host = config.p2p != -1 ? config.p2p == 0 : std::strcmp(variable("NARROWCAST_P2P"), "0") == 0;
+  options->max_ctas = config.max_ctas != 0 ? config.max_ctas : most_block_ctas;
+  bool p2p = config.p2p != 0;
+  // A variable that the configuration overrides is not read: the drop-in has warned about an invalid one.
+  if (config.max_ctas == 0)
+    if (ncast_status status =
+            read("NARROWCAST_MAX_CTAS", environment::max_ctas_of, environment::max_ctas_values, &options->max_ctas))
+      return status;
+  if (config.p2p == -1)
+    if (ncast_status status = read("NARROWCAST_P2P", environment::p2p_of, environment::p2p_values, &p2p)) return status;
+  options->over_host = !p2p;
   const bool given = config.cost_model != nullptr;
   options->cost_model = given ? config.cost_model : variable("NARROWCAST_COST_MODEL");
   options->cost_model_from = given ? "cost_model" : "NARROWCAST_COST_MODEL";
-  return transport_of_environment(&options->transport);
+  return read("NARROWCAST_PATH", transport_of, path_values, &options->transport);
 }
 
 ncast_status Options::load_costs(CostModel* costs) const {

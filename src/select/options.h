@@ -17,7 +17,7 @@ struct Options {
   std::string cost_model;       // the path of a file; empty: the built-in model
   std::string cost_model_from;  // the setting that names it
 
-  // Errors: INVALID_ARGUMENT.
+  // Errors: INVALID_ARGUMENT, also for an invalid variable; the message says which values are valid.
   static ncast_status of(const ncast_comm_config& config, Options* options);
   ncast_status load_costs(CostModel* costs) const;
 };

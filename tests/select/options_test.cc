@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "narrowcast/explain.h"
@@ -108,10 +110,22 @@ TEST_CASE("a configuration overrides the environment") {
   CHECK(given.cost_model.empty());
 }
 
-TEST_CASE("NARROWCAST_MAX_CTAS is ignored unless it is a number from 1 to 64") {
-  for (const auto& [text, ctas] : {std::pair{"1", 1u}, {"64", 64u}, {"65", 64u}, {"0", 64u}, {"-3", 64u}, {"x", 64u}}) {
+TEST_CASE("the values of variables") {
+  for (const auto& [text, ctas] : {std::pair{"1", 1u}, {"64", 64u}, {"", 64u}}) {
     const Environment set("NARROWCAST_MAX_CTAS", text);
     CHECK(options_of(open_config()).max_ctas == ctas);
+  }
+  for (const auto& [text, over_host] : {std::pair{"0", true}, {"1", false}, {"", false}}) {
+    const Environment set("NARROWCAST_P2P", text);
+    CHECK(options_of(open_config()).over_host == over_host);
+  }
+  for (const auto& [text, transport] : {std::pair{"", ForcedTransport::none},
+                                        {"packets", ForcedTransport::packets},
+                                        {"packets:one_shot", ForcedTransport::one_shot},
+                                        {"packets:two_shot", ForcedTransport::two_shot},
+                                        {"blocks", ForcedTransport::blocks}}) {
+    const Environment set("NARROWCAST_PATH", text);
+    CHECK(options_of(open_config()).transport == transport);
   }
 }
 
@@ -130,9 +144,32 @@ TEST_CASE("invalid options are rejected") {
   config = open_config();
   config.p2p = 2;
   rejected(config, "p2p is 2, not -1, 0 or 1");
+  const std::tuple<const char*, const char*, std::vector<const char*>> variables[] = {
+      {"NARROWCAST_MAX_CTAS", "a number from 1 to 64", {"0", "65", "-3", "x", "8x", " 8", "4294967297"}},
+      {"NARROWCAST_P2P", "0 or 1", {"2", "no", "0 ", "true"}},
+      {"NARROWCAST_PATH", "packets, packets:one_shot, packets:two_shot or blocks", {"tubes", "packets:"}},
+  };
+  for (const auto& [name, valid, values] : variables) {
+    for (const char* const value : values) {
+      const Environment set(name, value);
+      rejected(open_config(), (std::string(name) + " is '" + value + "', not " + valid).c_str());
+    }
+  }
   {
-    const Environment set("NARROWCAST_PATH", "tubes");
-    rejected(open_config(), "NARROWCAST_PATH is 'tubes', not packets, packets:one_shot, packets:two_shot or blocks");
+    const Environment ctas("NARROWCAST_MAX_CTAS", "many"), p2p("NARROWCAST_P2P", "perhaps");
+    config = open_config();
+    config.max_ctas = 9;
+    config.p2p = 0;
+    CHECK(options_of(config).max_ctas == 9);  // a variable that is overridden is not read
+    CHECK(options_of(config).over_host);
+    ncast_unique_id id;
+    CHECK(ncast_get_unique_id(&id) == NCAST_OK);
+    config = open_config();
+    config.backend = NCAST_BACKEND_HOST;
+    ncast_comm* comm = nullptr;
+    CHECK(ncast_comm_create(&comm, 1, &id, 0, &config) == NCAST_INVALID_ARGUMENT);
+    CHECK(std::string(ncast_last_error()) ==
+          "ncast_comm_create: NARROWCAST_MAX_CTAS is 'many', not a number from 1 to 64");
   }
   config.struct_bytes = 8;
   ncast_predictor* predictor = nullptr;

@@ -12,7 +12,7 @@ from .._native.settings import ATTACHES, DEBUG_LEVELS, TAKES
 from ..errors import LibraryNotFoundError
 from ..types import REDUCTIONS, VALUE_TYPES
 
-_PATHS = ("packets", "blocks")
+_PATHS = ("packets", "packets:one_shot", "packets:two_shot", "blocks")
 _MAX_CTAS = 64
 _FLAGS = ("1", "true", "all", "0", "false")
 
@@ -91,6 +91,7 @@ _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     "PATH": (_one_of(_PATHS), _alternatives(_PATHS)),
     "SCRATCH_BYTES": (_is_whole, "a whole number of bytes"),
     "STATS_SECONDS": (_is_seconds, "a number of seconds"),
+    "TRACEBACK": (_one_of("01"), "0 or 1"),
     "TAKE": (_one_of(TAKES), _alternatives(TAKES)),
     "VERIFY": (_one_of(_FLAGS), "1 or 0"),
 }

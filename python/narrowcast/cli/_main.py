@@ -122,7 +122,7 @@ def _run(arguments: list[str] | None) -> int:
         # BadUse, and errors of typer, whose class depends on its version.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             return _fail(error.format_message(), int(error.exit_code))
-        if os.environ.get("NARROWCAST_TRACEBACK"):
+        if os.environ.get("NARROWCAST_TRACEBACK") == "1":
             raise
         return _fail(f"internal error, {type(error).__name__}: {error} (NARROWCAST_TRACEBACK=1 prints a traceback)")
     return int(result or 0)

@@ -23,6 +23,8 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (ranks > channel::max_ranks) {
     return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, channel::max_ranks);
   }
+  select::Options options;
+  if (ncast_status status = select::Options::of(config, &options)) return status;
   StagingShape shape;
   return choose_shape(ranks, config, &shape);
 }

@@ -62,8 +62,8 @@ ncast_comm_config config_from_settings(const Engine& narrowcast) {
   config.backend = backend.id;
   config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
   config.max_ctas = settings().max_ctas;
-  if (const std::optional<bool>& p2p = settings().p2p; p2p) config.p2p = *p2p ? 1 : 0;
-  if (!settings().cost_model.empty()) config.cost_model = settings().cost_model.c_str();
+  config.p2p = settings().p2p ? 1 : 0;
+  config.cost_model = settings().cost_model.c_str();
   return config;
 }
 

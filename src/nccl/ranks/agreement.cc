@@ -78,8 +78,7 @@ Offer own_offer(const Communicator& comm) {
   const auto names_one = [](const auto& rule) { return !rule.communicator.empty(); };
   if (std::ranges::any_of(settings().rules, names_one) || std::ranges::any_of(settings().plan_rules, names_one))
     offer.settings ^= std::hash<std::string>()(comm.config.name);
-  const uint32_t set_max_ctas = settings().max_ctas != 0 ? settings().max_ctas : max_ctas_limit;
-  offer.max_ctas = static_cast<uint8_t>(std::min(set_max_ctas, comm.config.max_ctas));
+  offer.max_ctas = static_cast<uint8_t>(std::min(settings().max_ctas, comm.config.max_ctas));
   offer.zero_ctas = comm.config.zero_ctas;
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
   return offer;

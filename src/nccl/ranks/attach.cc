@@ -20,7 +20,7 @@ constexpr double create_timeout_seconds = 60;
 ncast_comm_config engine_config(const Communicator& comm) {
   ncast_comm_config config = config_from_settings(*engine());
   config.device = comm.device;
-  if (comm.max_ctas.load() < max_ctas_limit) config.max_ctas = comm.max_ctas.load();
+  config.max_ctas = comm.max_ctas.load();
   config.timeout_seconds = 0;  // unlimited, as in NCCL
   config.create_timeout_seconds = create_timeout_seconds;
   return config;

@@ -44,13 +44,13 @@ struct Communicator {
   bool attaches_at_creation = false;     // NARROWCAST_ATTACH=init applies to it
   std::atomic<bool> has_windows{false};  // symmetric windows are registered; the same on all ranks
 
-  std::mutex preparing;                            // held by the thread on whose call the ranks agree or attach
-  bool agreed = false;                             // the ranks have compared their settings
-  uint64_t id = 0;                                 // after agreeing: the same on all ranks
-  int local_ranks = 1;                             // after agreeing: ranks in this process
-  std::atomic<uint32_t> max_ctas{max_ctas_limit};  // after agreeing: the minimum over all ranks
-  std::unique_ptr<PairHandshake> handshake;        // for two ranks, until their first common call; under `preparing`
-  std::atomic<bool> handshake_pending{false};      // until that call is prepared
+  std::mutex preparing;                                    // held by the thread on whose call the ranks agree or attach
+  bool agreed = false;                                     // the ranks have compared their settings
+  uint64_t id = 0;                                         // after agreeing: the same on all ranks
+  int local_ranks = 1;                                     // after agreeing: ranks in this process
+  std::atomic<uint32_t> max_ctas{environment::most_ctas};  // after agreeing: the minimum over all ranks
+  std::unique_ptr<PairHandshake> handshake;    // for two ranks, until their first common call; under `preparing`
+  std::atomic<bool> handshake_pending{false};  // until that call is prepared
   std::atomic<ncast_comm*> engine_comm{nullptr};
   std::vector<ncast_loaded_plan*> plans;  // that calls on engine_comm may run
   std::atomic<bool> captured{false};      // a CUDA graph may hold calls on engine_comm

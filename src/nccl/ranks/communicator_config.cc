@@ -12,7 +12,7 @@ namespace narrowcast::nccl {
 namespace {
 
 // The limit for NCCL_CTA_POLICY_EFFICIENCY, which requests few CTAs at a reasonable speed.
-constexpr uint32_t efficiency_ctas = max_ctas_limit / 2;
+constexpr uint32_t efficiency_ctas = environment::most_ctas / 2;
 
 // A field of the configuration; `otherwise` if the caller's structure ends before the field, or is invalid.
 template <typename Field>
@@ -52,7 +52,7 @@ CommunicatorConfig read_config(const Config* config, const CommunicatorConfig* p
   const char* const env_max_ctas = environment("NCCL_MAX_CTAS");
   const int max_ctas = env_max_ctas != nullptr ? number_of<int>(env_max_ctas).value_or(0)
                                                : read_field(config, &Config::max_ctas, config_undefined);
-  if (max_ctas > 0) result.max_ctas = std::min(static_cast<uint32_t>(max_ctas), max_ctas_limit);
+  if (max_ctas > 0) result.max_ctas = std::min(static_cast<uint32_t>(max_ctas), environment::most_ctas);
 
   const int policy = cta_policy_of_environment().value_or(read_field(config, &Config::cta_policy, config_undefined));
   if (policy >= 0) {

@@ -56,7 +56,6 @@ void apply_codec(std::string_view value, const std::string& source, Settings* se
 }
 
 void apply_off(std::string_view value, const std::string& source, Settings* settings) {
-  if (value.empty()) return;
   settings->off_everything = false;
   std::ranges::fill(settings->off, false);
   if (const auto flag = flag_of(value)) {
@@ -127,6 +126,7 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     *flag = given.value_or(*flag);
   };
   if (!contains(keys, key)) return false;
+  if (value.empty()) return true;  // the same as an unset one
   if (key == "off") {
     apply_off(value, source, settings);
   } else if (key == "codec") {
@@ -151,23 +151,18 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
       warn_invalid("a number of seconds");
     else
       settings->stats_seconds = seconds;
-  } else if (value.empty()) {
-    // An empty value is the same as an unset one.
   } else if (key == "scratch_bytes") {
     const auto bytes = number_of<uint64_t>(value);
     if (!bytes) warn_invalid("a whole number of bytes, or 0 for the default");
     settings->scratch_bytes = bytes.value_or(settings->scratch_bytes);
   } else if (key == "max_ctas") {
-    const auto ctas = number_of<uint32_t>(value).value_or(0);
-    if (ctas < 1 || ctas > max_ctas_limit)
-      warn_invalid("a number from 1 to 64");
-    else
-      settings->max_ctas = ctas;
+    const auto ctas = environment::max_ctas_of(value);
+    if (!ctas) warn_invalid(environment::max_ctas_values);
+    settings->max_ctas = ctas.value_or(settings->max_ctas);
   } else if (key == "p2p") {
-    if (value != "0" && value != "1")
-      warn_invalid("0 or 1");
-    else
-      settings->p2p = value == "1";
+    const auto p2p = environment::p2p_of(value);
+    if (!p2p) warn_invalid(environment::p2p_values);
+    settings->p2p = p2p.value_or(settings->p2p);
   } else if (key == "cost_model") {
     settings->cost_model = value;
   } else if (key == "plans") {
@@ -207,7 +202,7 @@ uint64_t digest(const Settings& settings) {
   mix(settings.attach == Attach::init);
   mix(settings.verify);
   mix(settings.scratch_bytes);
-  mix_optional(settings.p2p);
+  mix(settings.p2p);
   mix_text(settings.cost_model);
   const auto mix_conditions = [&](const Conditions& conditions) {
     mix(conditions.min_bytes);

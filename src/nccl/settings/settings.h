@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "environment/communicator_variables.h"
 #include "narrowcast/comm.h"
 #include "nccl/abi/operations.h"
 #include "nccl/report/log.h"
@@ -52,8 +53,6 @@ struct PlanFile {
   std::vector<PlanRule> rules;  // one or more
 };
 
-inline constexpr uint32_t max_ctas_limit = 64;  // of a call on the engine
-
 struct Settings {
   bool off_everything = false;
   bool off[operation_count] = {};
@@ -65,11 +64,11 @@ struct Settings {
   bool nvtx = true;
   std::string stats;         // a path; %p: process id, %r: rank in the first communicator
   double stats_seconds = 0;  // between writes; 0: only at exit
-  // For ncast_comm_config. Unset values are left to the engine.
+  // For ncast_comm_config. The engine reads no variable of these settings.
   uint64_t scratch_bytes = 0;
-  uint32_t max_ctas = 0;
-  std::optional<bool> p2p;
-  std::string cost_model;
+  uint32_t max_ctas = environment::most_ctas;
+  bool p2p = true;
+  std::string cost_model;  // empty: the built-in one
   std::optional<Level> debug;
   std::string nccl_library, nccl_library_from;  // the path, and the setting's source for messages
   std::vector<Rule> rules;                      // the first that matches applies

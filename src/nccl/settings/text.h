@@ -2,13 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "codec/text.h"
+#include "environment/communicator_variables.h"
 #include "nccl/settings/settings.h"
 
 namespace narrowcast::nccl {
@@ -58,13 +58,7 @@ inline std::string variable_of(std::string_view key) {
   return result;
 }
 
-template <typename Number>
-std::optional<Number> number_of(std::string_view text) {
-  Number number = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
-}
+using environment::number_of;
 
 template <typename List>
 bool contains(const List& list, std::string_view text) {
@@ -73,7 +67,7 @@ bool contains(const List& list, std::string_view text) {
 
 inline std::optional<bool> flag_of(std::string_view text) {
   if (text == "1" || text == "true" || text == "all") return true;
-  if (text.empty() || text == "0" || text == "false") return false;
+  if (text == "0" || text == "false") return false;
   return std::nullopt;
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("maxCTAs and CTAPolicy limit the CTAs of the engine") {
   const Config few = config_with(8, config_undefined, "tensor"), many = config_with(100, config_undefined);
   CHECK(read_config(&few, nullptr).max_ctas == 8);
   CHECK(read_config(&few, nullptr).name == "tensor");
-  CHECK(read_config(&many, nullptr).max_ctas == max_ctas_limit);
+  CHECK(read_config(&many, nullptr).max_ctas == narrowcast::environment::most_ctas);
   const Config efficient = config_with(config_undefined, cta_policy_efficiency);
   CHECK(read_config(&efficient, nullptr).max_ctas == 32);
   CHECK_FALSE(read_config(&efficient, nullptr).zero_ctas);

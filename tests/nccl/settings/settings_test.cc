@@ -4,6 +4,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -95,6 +99,50 @@ TEST_CASE("unknown settings are rejected") {
   for (const std::string_view key : keys) CHECK(apply_setting(key, "1", "test", &settings));
 }
 
+// By variable, from the tables of the guide, whose first columns are the variable and its default.
+std::map<std::string, std::string> documented_defaults() {
+  std::ifstream file(NARROWCAST_TEST_DATA "/../docs/guide/settings.md");
+  std::map<std::string, std::string> defaults;
+  for (std::string line; std::getline(file, line);) {
+    std::smatch row;
+    if (std::regex_match(line, row, std::regex("\\| `(NARROWCAST_[A-Z0-9_]+)` \\| (?:`(.*?)` )?\\| .*")))
+      CHECK_MESSAGE(defaults.emplace(row[1], row[2]).second, std::string(row[1]));
+  }
+  return defaults;
+}
+
+TEST_CASE("the guide has every setting with its default") {
+  const std::map<std::string, std::string> documented = documented_defaults();
+  std::set<std::string> known;
+  for (const std::string_view key : environment_only) known.insert(variable_of(key));
+  for (const std::string_view key : keys) known.insert(variable_of(key));
+  std::set<std::string> names;
+  for (const auto& [name, value] : documented) names.insert(name);
+  CHECK(names == known);
+  const Settings unset;
+  for (const std::string_view key : keys) {
+    const std::string& value = documented.at(variable_of(key));
+    CAPTURE(key);
+    CAPTURE(value);
+    Settings settings;
+    CHECK(apply_setting(key, value, "test", &settings));
+    if (key == "codec") {
+      CHECK(settings.codec[0] == NCAST_CODEC_AUTO);
+    } else if (key == "take") {
+      CHECK(settings.take == TakeMode::automatic);
+    } else if (key == "debug") {
+      CHECK(settings.debug == Level::warn);
+    } else {
+      CHECK(digest(settings) == digest(unset));
+      CHECK(settings.max_ctas == unset.max_ctas);
+      CHECK(settings.nvtx == unset.nvtx);
+      CHECK(settings.off_everything == unset.off_everything);
+      CHECK(settings.stats_seconds == unset.stats_seconds);
+      CHECK((settings.stats + settings.plans + settings.nccl_library).empty());
+    }
+  }
+}
+
 TEST_CASE("invalid values are ignored") {
   Settings settings;
   CHECK(apply_setting("codec", "zip,all_gather=zip,gather_all=raw", "test", &settings));
@@ -107,7 +155,8 @@ TEST_CASE("invalid values are ignored") {
   CHECK(apply_setting("debug", "loud", "test", &settings));
   for (const char* ctas : {"many", "0", "65", "-3"}) CHECK(apply_setting("max_ctas", ctas, "test", &settings));
   for (const char* value : {"no", "false", "2"}) CHECK(apply_setting("p2p", value, "test", &settings));
-  CHECK(settings.max_ctas == 0);
+  CHECK(settings.max_ctas == 64);
+  CHECK(settings.p2p);
   CHECK(digest(settings) == digest(Settings()));
   CHECK(settings.stats_seconds == 0);
   CHECK_FALSE(settings.debug);
@@ -118,7 +167,7 @@ TEST_CASE("later values replace earlier ones unless they are invalid or empty") 
   const Settings before = settings;
   for (const auto& [key, value] : {std::pair{"take", "perhaps"}, {"scratch_bytes", "many"}, {"debug", "loud"}})
     apply_setting(key, value, "test", &settings);
-  for (const char* key : {"scratch_bytes", "debug", "nccl_library"}) apply_setting(key, "", "test", &settings);
+  for (const std::string_view key : keys) apply_setting(key, "", "test", &settings);
   CHECK(settings.fallback_take == TakeMode::never);
   CHECK(settings.debug == before.debug);
   CHECK(settings.nccl_library == "/first");

@@ -300,3 +300,18 @@ def test_malformed_headers_are_faults_of_the_file(cli_here, slices, tmp_path):
     (tmp_path / "a.npy").write_bytes(whole.replace(b"'<f4'", b"exit("))
     assert_one_line(cli_here("encode", "cut", "out"), 1, "cut is a truncated safetensors file: tensor ")
     assert_one_line(cli_here("encode", "a.npy", "out"), 1, "a.npy is not a valid npy file: its header cannot be parsed")
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "1"])
+def test_only_1_asks_for_tracebacks(cli_here, monkeypatch, value):
+    def demo() -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("narrowcast.cli.demo.demo", demo)
+    if value is not None:
+        monkeypatch.setenv("NARROWCAST_TRACEBACK", value)
+    if value == "1":
+        with pytest.raises(KeyError):
+            cli_here("demo")
+    else:
+        assert_one_line(cli_here("demo"), 1, "narrowcast: internal error, KeyError: 'lost' (NARROWCAST_TRACEBACK=1 ")

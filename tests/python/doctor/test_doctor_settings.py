@@ -69,11 +69,12 @@ def examined(**variables):
         ("NVTX", ["0", "true"], ["off"]),
         ("OFF", ["0", "send, recv"], ["sends", "yes"]),
         ("P2P", ["1"], ["off", "01"]),
-        ("PATH", ["packets", "blocks"], ["packet"]),
+        ("PATH", ["packets", "packets:one_shot", "packets:two_shot", "blocks"], ["packet", "packets:"]),
         ("SCRATCH_BYTES", ["0", "67108864"], ["64M", "-1"]),
         ("SOCKET_IFNAME", ["eth"], []),
         ("STATS_SECONDS", ["0", "0.5"], ["-1", "soon", "nan"]),
         ("TAKE", ["auto", "always"], ["perhaps"]),
+        ("TRACEBACK", ["0", "1"], ["yes"]),
         ("VERIFY", ["1"], ["twice"]),
     ],
 )

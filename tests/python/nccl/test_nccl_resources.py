@@ -26,9 +26,13 @@ def limits(tmp_path):
     return read
 
 
-def test_without_limits_the_library_chooses_the_ctas(on_ranks, limits):
+@pytest.mark.parametrize("variable", [None, "65", "many"])
+def test_without_a_valid_limit_calls_may_use_all_ctas(on_ranks, limits, monkeypatch, variable):
+    if variable is not None:
+        monkeypatch.setenv("NARROWCAST_MAX_CTAS", variable)
+        monkeypatch.setenv("NARROWCAST_P2P", "perhaps")
     assert on_ranks("limited") == [True] * 3
-    assert limits() == [0] * 3
+    assert limits() == [64] * 3
 
 
 @pytest.mark.parametrize("split", SPLITS)

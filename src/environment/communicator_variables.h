@@ -1,0 +1,38 @@
+// The values of the environment variables of communicators. The library reads these variables; the drop-in reads them
+// too, and settings of the same names in its file. docs/guide/settings.md describes them.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+namespace narrowcast::environment {
+
+// A number without spaces or other characters around it.
+template <typename Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// NARROWCAST_MAX_CTAS.
+inline constexpr uint32_t most_ctas = 64;  // also the default
+inline constexpr const char* max_ctas_values = "a number from 1 to 64";
+inline std::optional<uint32_t> max_ctas_of(std::string_view text) {
+  const std::optional<uint32_t> ctas = number_of<uint32_t>(text);
+  return ctas && *ctas >= 1 && *ctas <= most_ctas ? ctas : std::nullopt;
+}
+
+// NARROWCAST_P2P: whether GPUs may access each other's memory. By default they may.
+inline constexpr const char* p2p_values = "0 or 1";
+inline std::optional<bool> p2p_of(std::string_view text) {
+  if (text == "0") return false;
+  if (text == "1") return true;
+  return std::nullopt;
+}
+
+}  // namespace narrowcast::environment
