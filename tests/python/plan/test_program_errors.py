@@ -29,6 +29,8 @@ def line_of(function, text: str) -> int:
         (("all_reduce", 0), "ranks must be 1 to 1024, not 0"),
         (("all_reduce", 1025), "ranks must be 1 to 1024, not 1025"),
         (("broadcast", 2, {"root": 2}), "root 2"),
+        (("all_reduce", 2, {"root": 1}), "all_reduce has no root, so root cannot be 1"),
+        (("all_gather", 2, {"root": 2}), "all_gather has no root, so root cannot be 2"),
         (("all_reduce", 2, {"chunks": 0}), "chunks must be positive"),
         (("all_reduce", 2, {"instances": 0}), "instances must be positive"),
         (("all_reduce", 2, {"depth": -1}), "depth must be positive"),

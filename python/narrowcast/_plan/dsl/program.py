@@ -32,7 +32,7 @@ class Program(Plan):
     chunks: into how many chunks a piece is divided. The input and output of an all-reduce are one piece; the output of
     an all-gather has a piece for each rank.
     name: for people.
-    root: of operations with a root.
+    root: of operations with a root; for others 0.
     instances: how often the plan is replicated, each time for a part of every chunk.
     in_place: whether input and output are the same memory, "no", "yes" or "either"; None: "either" if that is proved,
     else "no".
@@ -73,6 +73,7 @@ class Program(Plan):
         chunks, instances, depth = whole("chunks", chunks), whole("instances", instances), whole("depth", depth)
         min_bytes, max_bytes = whole("min_bytes", min_bytes), whole("max_bytes", max_bytes)
         _require(1 <= ranks <= MAX_RANKS, f"ranks must be 1 to {MAX_RANKS}, not {ranks}")
+        _require(described.has_root or root == 0, f"{operation} has no root, so root cannot be {root}")
         _require(0 <= root < ranks, f"root {root} is not one of {ranks} ranks")
         for text, number in {"chunks": chunks, "instances": instances, "depth": depth}.items():
             _require(number > 0, f"{text} must be positive, not {number}")
