@@ -10,10 +10,10 @@ set(runtime_sources
   channel/port/copy_engines.cu
   channel/port/port_channel.cu
   codec/frame/cuda/api.cu
+  device/device_guard.cu
   executor/cuda/backend.cu
   executor/cuda/channels.cu
   executor/cuda/communicator.cu
-  executor/cuda/device_guard.cu
   executor/cuda/generated/launch_plan.cu
   executor/cuda/generated/loaded_kernels.cu
   executor/cuda/generated/plans.cu
@@ -34,6 +34,7 @@ set(runtime_sources
 list(TRANSFORM runtime_sources PREPEND ${PROJECT_SOURCE_DIR}/src/)
 set(runtime_tests
   codec/conformance.cu
+  device/device_guard.cu
   executor/cuda/bounded_codecs.cu
   executor/cuda/mismatch.cu
   executor/cuda/packets.cu

@@ -27,7 +27,7 @@ ncast_status Communicator::set_last_error(ncast_status status) {
 
 ncast_status Communicator::allocate_shared(size_t bytes, char** own) {
   const std::lock_guard lock(sharing_);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   if (ncast_status status = check_error()) return status;
   std::unique_ptr<channel::PeerMemory> memory;
   const size_t mapped = (bytes + mapping_bytes - 1) / mapping_bytes * mapping_bytes;
@@ -46,7 +46,7 @@ ncast_status Communicator::find_shared(const void* own, size_t* index) const {
 
 ncast_status Communicator::free_shared(const void* own) {
   const std::lock_guard lock(sharing_);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   size_t index = 0;
   if (ncast_status status = find_shared(own, &index)) return status;
   for (const Ports& ports : ports_)

@@ -39,7 +39,7 @@ ncast_status Communicator::create(const bootstrap::TcpAddress& address, const bo
     if (const cudaError_t error = cudaGetDevice(&comm->device_); error != cudaSuccess)
       return failed("finding the GPU", error);
   }
-  const DeviceGuard device_guard(comm->device_);
+  const device::DeviceGuard device_guard(comm->device_);
   if (ncast_status status = comm->join(address, secret, config)) {
     const std::string message = ncast_last_error();
     if (comm->rendezvous_ != nullptr) comm->rendezvous_->publish_failure(status, message.c_str());
@@ -182,7 +182,7 @@ ncast_status Communicator::set_up() {
 
 // Keeps what abort() needs.
 void Communicator::leave_ranks() {
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
   proxy_.reset();
   if (kernels_may_run_) {
@@ -199,7 +199,7 @@ void Communicator::leave_ranks() {
 }
 
 Communicator::~Communicator() {
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   leave_ranks();  // not called yet if creation failed
   rendezvous_.reset();
   for (const SideStream& side : side_streams_) {
@@ -232,7 +232,7 @@ void Communicator::stop_kernels() {
   __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);  // first: the copy may wait for kernels that this stops
   if (scratch_ == nullptr) return;                          // no kernel has been launched yet
   for (uint32_t& copy : control_->stop_copies) __atomic_store_n(&copy, 1u, __ATOMIC_RELAXED);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   copy_stop();
 }
 
@@ -269,7 +269,7 @@ bool Communicator::has_error() const {
 
 bool Communicator::announced_other_call(int peer) const {
   if (scratch_ == nullptr) return false;
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   const auto* const state = reinterpret_cast<const channel::PacketState*>(scratch_->of(rank()));
   // The announcement may still be in flight.
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -335,7 +335,7 @@ cudaError_t Communicator::copy_synchronously(void* to, const void* from, size_t 
 }
 
 Counters Communicator::counters() const {
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   std::array<ByteCounters, NCAST_OPERATIONS> sent = {};
   copy_synchronously(sent.data(), state_->byte_counters, sizeof sent);
   Counters counters;
@@ -351,7 +351,7 @@ Counters Communicator::counters() const {
 
 ncast_status Communicator::wait_until_idle() {
   if (!last_eager_call_.any && !last_captured_call_.any) return NCAST_OK;
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   // Poll first, because cudaDeviceSynchronize cannot be interrupted. An abort ends the kernels.
   for (auto asked = bootstrap::Clock::now(); last_eager_call_.any;) {
     if (cudaEventQuery(last_eager_call_.event) != cudaErrorNotReady) break;

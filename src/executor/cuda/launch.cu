@@ -81,7 +81,7 @@ void Communicator::plan_direct_writes(BlockCall* call) const {
 
 ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   const std::lock_guard lock(launching_);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   std::vector<DecidedCall> decided;
   decided.reserve(calls.size());
   std::vector<const DecidedCall*> transfers, collectives;

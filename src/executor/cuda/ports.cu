@@ -39,7 +39,7 @@ ncast_status Communicator::create_ports(uint32_t ports, const std::vector<const 
   if (ncast_status status = allocate_shared(channel::CopyEngines::semaphore_bytes(ranks(), ports), &made.semaphores))
     return status;
   const std::lock_guard lock(sharing_);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   ncast_status status = agree_on_ports(ports, indices);
   if (status == NCAST_OK) status = set_up_ports(ports, indices, &made);
   if (status == NCAST_OK) status = rendezvous_->barrier();
@@ -108,7 +108,7 @@ ncast_status Communicator::destroy_ports(const ncast_ports& ports) {
   bool is_complete = false;
   {
     const std::lock_guard lock(sharing_);
-    const DeviceGuard device_guard(device_);
+    const device::DeviceGuard device_guard(device_);
     const auto found = std::ranges::find_if(
         ports_, [&](const Ports& made) { return made.channel->kernel_ports().fifo == kernel_ports.fifo; });
     if (found == ports_.end()) return fail(NCAST_INVALID_ARGUMENT, "the ports do not belong to this communicator");

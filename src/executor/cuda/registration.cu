@@ -26,7 +26,7 @@ ncast_status Communicator::set_region(uint32_t region, const channel::Registered
 
 ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t* region) {
   const std::lock_guard lock(sharing_);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   if (ncast_status status = check_error()) return status;
   if (topology_.place == channel::PeerMemory::Place::host)
     return fail(NCAST_UNSUPPORTED, "the GPUs of the ranks cannot access each other's memory");
@@ -54,7 +54,7 @@ ncast_status Communicator::check_region(uint32_t region) const {
 
 ncast_status Communicator::deregister_memory(uint32_t region) {
   const std::lock_guard lock(sharing_);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   if (ncast_status status = check_region(region)) return status;
   std::unique_ptr<channel::RegisteredMemory> registered;
   {

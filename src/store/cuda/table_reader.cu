@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "device/device_guard.h"
 #include "narrowcast/codec.h"
 #include "status/error.h"
 #include "store/cuda/cuda_errors.h"
-#include "store/cuda/device_scope.h"
 #include "store/cuda/registered_memory.h"
 #include "store/cuda/table_reader.h"
 #include "store/file/header.h"
@@ -84,7 +84,7 @@ ncast_status TableReader::open_frames(const ReaderOptions& options) {
 }
 
 TableReader::~TableReader() {
-  const DeviceScope scope(device_);
+  const device::DeviceGuard device_guard(device_);
   if (rows_ != nullptr || frames_ != nullptr) cudaDeviceSynchronize();
   rows_.reset();
   frames_.reset();
@@ -173,14 +173,14 @@ ncast_status TableReader::read_counters(const char* function, ncast_store_reader
 
 ncast_status TableReader::counters(const char* function, ncast_store_reader_counters* counters, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  const DeviceScope scope(device_);
+  const device::DeviceGuard device_guard(device_);
   return read_counters(function, counters, stream);
 }
 
 ncast_status TableReader::check(cudaStream_t stream) {
   const char* const function = "ncast_store_reader_check";
   const std::lock_guard lock(mutex_);
-  const DeviceScope scope(device_);
+  const device::DeviceGuard device_guard(device_);
   ncast_store_reader_counters now = {};
   if (const ncast_status status = read_counters(function, &now, stream); status != NCAST_OK) return status;
   const uint64_t bad = now.bad_indices - std::exchange(checked_bad_indices_, now.bad_indices);
@@ -234,7 +234,7 @@ uint64_t TableReader::cache_slot_bytes(CachePolicy policy) {
 ncast_status TableReader::set_cache(const ncast_store_cache_options* options, cudaStream_t stream) {
   const char* const function = "ncast_store_reader_set_cache";
   const std::lock_guard lock(mutex_);
-  const DeviceScope scope(device_);
+  const device::DeviceGuard device_guard(device_);
   if (rows_ == nullptr)
     return fail(NCAST_UNSUPPORTED, "%s: %s has the layout blocks, which is not cached", function, table_.name.c_str());
   if (options == nullptr) return rows_->remove_cache(function, stream);
@@ -254,7 +254,7 @@ ncast_status TableReader::set_cache(const ncast_store_cache_options* options, cu
 
 ncast_status TableReader::cache_info(const char* function, ncast_store_cache_info* info, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  const DeviceScope scope(device_);
+  const device::DeviceGuard device_guard(device_);
   *info = {};
   if (rows_ == nullptr) return NCAST_OK;
   CacheCounters sums = {};

@@ -55,7 +55,7 @@ ncast_status GeneratedPlan::run(const Call& call) {
   if (all_blocks >= UINT32_MAX / 4)
     return fail(NCAST_UNSUPPORTED, "count is %llu, too many for a plan", static_cast<unsigned long long>(call.count));
   const std::lock_guard lock(comm_.launching_);
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   if (ncast_status status = check_buffers(call, piece_bytes)) return status;
   if (call.count == 0) return NCAST_OK;
 

@@ -25,19 +25,19 @@ ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_
 }  // namespace
 
 GeneratedPlan::~GeneratedPlan() {
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   if (own_ != nullptr) cudaFree(own_);
   for (std::shared_ptr<LoadedKernels>& kernels : kernels_) kernels.reset();
 }
 
 ncast_status GeneratedPlan::release() {
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   if (const cudaError_t error = cudaDeviceSynchronize()) return failed("waiting for the plan's calls", error);
   return shared_ == nullptr ? NCAST_OK : comm_.free_shared(std::exchange(shared_, nullptr));
 }
 
 ncast_status GeneratedPlan::load() {
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   lay_out();
   ncast_status status = allocate();
   if (status == NCAST_OK) {
@@ -120,7 +120,7 @@ ncast_status GeneratedPlan::allocate() {
 
 ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::verify::Report& /*proof*/,
                                         ncast_dtype dtype, ncast_redop op, std::unique_ptr<LoadedPlan>* prepared) {
-  const DeviceGuard device_guard(device_);
+  const device::DeviceGuard device_guard(device_);
   int major = 0, minor = 0;
   cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_);

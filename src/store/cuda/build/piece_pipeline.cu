@@ -1,10 +1,10 @@
 #include <algorithm>
 
+#include "device/device_guard.h"
 #include "store/cuda/build/encode_format.h"
 #include "store/cuda/build/encode_rows.cuh"
 #include "store/cuda/build/piece_pipeline.h"
 #include "store/cuda/cuda_errors.h"
-#include "store/cuda/device_scope.h"
 
 namespace narrowcast::store::cuda {
 namespace {
@@ -65,8 +65,8 @@ ncast_status PiecePipeline::failed(cudaError_t error) const { return cuda::faile
 
 ncast_status PiecePipeline::create(int device, std::unique_ptr<PieceEncoder>* encoder) {
   std::unique_ptr<PiecePipeline> created(new PiecePipeline(device));
-  const DeviceScope scope(device);
-  cudaError_t error = scope.error();
+  const device::DeviceGuard device_guard(device);
+  cudaError_t error = device_guard.error();
   if (error == cudaSuccess) error = created->create_streams();
   if (error != cudaSuccess) return created->failed(error);
   *encoder = std::move(created);
@@ -91,7 +91,7 @@ cudaError_t PiecePipeline::create_streams() {
 }
 
 PiecePipeline::~PiecePipeline() {
-  const DeviceScope scope(device_);
+  const device::DeviceGuard device_guard(device_);
   for (const cudaStream_t stream : {in_, work_, out_})
     if (stream != nullptr) {
       cudaStreamSynchronize(stream);
@@ -110,8 +110,8 @@ PiecePipeline::~PiecePipeline() {
 bool PiecePipeline::holds(const RowBlock& rows) const { return rows.count != 0 && device_of(rows) >= 0; }
 
 ncast_status PiecePipeline::copy_to_host(const RowBlock& rows, uint64_t row_bytes, uint8_t* to) {
-  const DeviceScope scope(device_);
-  cudaError_t error = scope.error();
+  const device::DeviceGuard device_guard(device_);
+  cudaError_t error = device_guard.error();
   if (error == cudaSuccess) error = copy_rows(rows, row_bytes, to, in_);
   if (error == cudaSuccess) error = cudaStreamSynchronize(in_);
   return error == cudaSuccess ? NCAST_OK : failed(error);
@@ -148,8 +148,8 @@ ncast_status PiecePipeline::begin(const RowModel& row_model, const PayloadLayout
   chunk_rows_ = std::max<uint64_t>(
       std::min({chunk_bytes / row_bytes_, most_packed_chunk_bytes / packed_bytes, most_chunk_rows}), 1);
   piece_rows_ = std::clamp(raw_piece_bytes / row_bytes_, chunk_rows_ * least_chunks, chunk_rows_ * most_chunks);
-  const DeviceScope scope(device_);
-  cudaError_t error = scope.error();
+  const device::DeviceGuard device_guard(device_);
+  cudaError_t error = device_guard.error();
   if (error == cudaSuccess) error = allocate(model);
   return error == cudaSuccess ? NCAST_OK : failed(error);
 }
@@ -196,8 +196,8 @@ cudaError_t PiecePipeline::allocate(const Model& model) {
 }
 
 ncast_status PiecePipeline::add_memory(uint8_t* memory, uint64_t bytes) {
-  const DeviceScope scope(device_);
-  cudaError_t error = scope.error();
+  const device::DeviceGuard device_guard(device_);
+  cudaError_t error = device_guard.error();
   if (error == cudaSuccess) error = cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
   if (error != cudaSuccess) return failed(error);
   added_memory_.push_back(memory);
@@ -205,8 +205,8 @@ ncast_status PiecePipeline::add_memory(uint8_t* memory, uint64_t bytes) {
 }
 
 ncast_status PiecePipeline::start(const RowBlock& rows, uint8_t* to) {
-  const DeviceScope scope(device_);
-  cudaError_t error = scope.error();
+  const device::DeviceGuard device_guard(device_);
+  cudaError_t error = device_guard.error();
   if (error == cudaSuccess) error = start_piece(rows, to);
   if (error == cudaSuccess) return NCAST_OK;
   // The caller's rows are not used after a call that fails.

@@ -6,20 +6,21 @@
 #include <map>
 #include <mutex>
 
-#include "executor/cuda/device_guard.h"
+#include "device/device_guard.h"
 
-namespace narrowcast::executor::cuda {
+namespace narrowcast::device {
 namespace {
 
 struct Driver {
   PFN_cuDeviceGet_v2000 device_get = nullptr;
   PFN_cuDevicePrimaryCtxRetain_v7000 primary_context_retain = nullptr;
+  PFN_cuCtxGetCurrent_v4000 context_get = nullptr;
   PFN_cuCtxPushCurrent_v4000 context_push = nullptr;
   PFN_cuCtxPopCurrent_v4000 context_pop = nullptr;
 
   bool is_complete() const {
-    return device_get != nullptr && primary_context_retain != nullptr && context_push != nullptr &&
-           context_pop != nullptr;
+    return device_get != nullptr && primary_context_retain != nullptr && context_get != nullptr &&
+           context_push != nullptr && context_pop != nullptr;
   }
 };
 
@@ -36,6 +37,7 @@ const Driver& driver() {
     Driver found;
     find("cuDeviceGet", &found.device_get);
     find("cuDevicePrimaryCtxRetain", &found.primary_context_retain);
+    find("cuCtxGetCurrent", &found.context_get);
     find("cuCtxPushCurrent", &found.context_push);
     find("cuCtxPopCurrent", &found.context_pop);
     return found;
@@ -56,14 +58,20 @@ CUcontext primary_context(int ordinal) {
   return context;
 }
 
+// Without one, the runtime says that GPU 0 is current.
+bool has_current_context() {
+  CUcontext context = nullptr;
+  return driver().is_complete() && driver().context_get(&context) == CUDA_SUCCESS && context != nullptr;
+}
+
 }  // namespace
 
 DeviceGuard::DeviceGuard(int device) {
   int current = -1;
-  if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
+  if (cudaGetDevice(&current) == cudaSuccess && current == device && has_current_context()) return;
   const CUcontext context = primary_context(device);
   pushed_ = context != nullptr && driver().context_push(context) == CUDA_SUCCESS;
-  if (!pushed_) cudaSetDevice(device);  // if this fails too, the next CUDA call reports why
+  if (!pushed_) error_ = cudaSetDevice(device);
 }
 
 DeviceGuard::~DeviceGuard() {
@@ -71,4 +79,4 @@ DeviceGuard::~DeviceGuard() {
   if (pushed_) driver().context_pop(&context);
 }
 
-}  // namespace narrowcast::executor::cuda
+}  // namespace narrowcast::device
