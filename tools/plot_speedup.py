@@ -1,7 +1,7 @@
 """Draws the chart of the README: speed-up over NCCL by message size, one panel for each report.
 
-    tools/plot_speedup.py docs/images/speedup.png bench/results/2xh100/2026-11-26_collectives.json \
-      bench/results/4xh100/2026-11-26_collectives.json
+    tools/plot_speedup.py docs/images/speedup.png bench/results/2xh200/2026-11-27_collectives_weights.json \
+      bench/results/4xh200/2026-11-27_collectives_weights.json
 
 The speed-up is the time of the fastest NCCL variant divided by the time of the codec that `auto` chooses
 (performance_tables.py), both measured in the same run. Needs matplotlib.

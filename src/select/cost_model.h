@@ -55,7 +55,7 @@ struct MeasuredCurve {
 
 class CostModel {
  public:
-  // The built-in model, h100.costs.
+  // The built-in model, h200.costs.
   static const CostModel& shipped();
   // Reads a file. setting: the setting that names the file, for messages. Errors: INVALID_ARGUMENT with file and line.
   static ncast_status load(const std::string& path, const std::string& setting, CostModel* model);

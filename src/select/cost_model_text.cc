@@ -16,7 +16,7 @@
 
 namespace narrowcast::select {
 
-extern const char* const shipped_costs;  // the text of h100.costs (cmake/shipped_costs.cmake)
+extern const char* const shipped_costs;  // the text of h200.costs (cmake/shipped_costs.cmake)
 
 namespace {
 
@@ -168,7 +168,7 @@ ncast_status read_file(const char* path, const char* setting, std::string* text)
 const CostModel& CostModel::shipped() {
   static const CostModel model = [] {
     CostModel made;
-    if (parse(shipped_costs, "h100.costs", &made) != NCAST_OK) throw std::logic_error(ncast_last_error());
+    if (parse(shipped_costs, "h200.costs", &made) != NCAST_OK) throw std::logic_error(ncast_last_error());
     return made;
   }();
   return model;

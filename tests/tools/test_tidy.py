@@ -146,7 +146,7 @@ def test_old_measurements_are_reported(tree: Path) -> None:
             "bench/results/h200/codec.json": "{}",
             "bench/results/h200/2026-01-01_codec.json": f'{{"commit": "{commit}"}}',
             "bench/results/h200/2026-01-01_collectives.json": f'{{"commit": "{commit}"}}',
-            "data/costs/h100.costs": f"narrowcast-costs 1\n# commit {commit}, NCCL\n",
+            "data/costs/h200.costs": f"narrowcast-costs 1\n# commit {commit}, NCCL\n",
             "data/costs/b200.costs": f"# commit {'0' * 40}\n",
             "data/costs/none.costs": "# no stamp\n",
             "src/comm/call.cc": "// 2\n",
@@ -156,7 +156,7 @@ def test_old_measurements_are_reported(tree: Path) -> None:
     git(tree, "commit", "-qm", "second, not in a kernel")
     fresh = check(tree, "--report")
     assert fresh.returncode == 0
-    assert "h100.costs" not in fresh.stdout
+    assert "h200.costs" not in fresh.stdout
     assert "2026-01-01" not in fresh.stdout
     assert f"b200.costs: measured at {'0' * 12}, which is not in this clone" in fresh.stdout
     assert "none.costs: states no commit" in fresh.stdout
@@ -165,6 +165,6 @@ def test_old_measurements_are_reported(tree: Path) -> None:
     git(tree, "commit", "-qam", "third, in a kernel of collectives")
     old = check(tree, "--report")
     assert old.returncode == 0
-    for name in ["bench/results/h200/2026-01-01_collectives.json", "data/costs/h100.costs"]:
+    for name in ["bench/results/h200/2026-01-01_collectives.json", "data/costs/h200.costs"]:
         assert f"{name}: measured at {commit[:12]}; its kernels changed in 1 later commits" in old.stdout
     assert "2026-01-01_codec.json" not in old.stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from nccl_ranks import OPERATIONS, Ranks
 
-COSTS = Path(__file__).parents[3] / "data/costs/h100.costs"
+COSTS = Path(__file__).parents[3] / "data/costs/h200.costs"
 
 
 @pytest.fixture
