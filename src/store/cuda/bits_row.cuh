@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "../../device/warp.cuh"
 #include "../rows/format.h"
@@ -57,6 +58,8 @@ class PlainRow {
 template <typename Chunk, bool has_stages = false>
 class InvariantRow {
   static constexpr uint32_t chunk_bits = 8 * sizeof(Chunk);
+  // Arithmetic with 64 bits takes twice as many instructions.
+  using Word = std::conditional_t<sizeof(Chunk) == 8, uint64_t, uint32_t>;
 
  public:
   using Staged = Chunk;
@@ -91,13 +94,12 @@ class InvariantRow {
     for (uint32_t begin = 0; begin < most; begin += tile_.lanes) {
       const uint32_t i = begin + tile_.lane;
       const bool exists = i < left;
-      const Known known = has_stages ? staged_chunk(first + begin, exists) : chunk(first + i, exists);
-      const uint32_t bits = exists ? chunk_bits - __popcll(known.mask) : 0;
-      const uint32_t up_to = tile_.inclusive_scan(bits);
+      const Parts parts = has_stages ? staged_chunk(first + begin, exists) : chunk(first + i, exists);
+      const uint32_t bits = ones_of(parts.field), up_to = tile_.inclusive_scan(bits);
       if (exists)
         store_part<is_output>(
             to + i * sizeof(Chunk),
-            static_cast<Chunk>(known.value | spread(stream_.read(next_bit_ + up_to - bits, bits), ~known.mask)));
+            static_cast<Chunk>(parts.known | spread(read_word(next_bit_ + up_to - bits), parts.field)));
       next_bit_ += tile_.broadcast(up_to, tile_.lanes - 1);
     }
   }
@@ -105,26 +107,29 @@ class InvariantRow {
   __device__ bool ok() const { return ok_ && next_bit_ <= payload_bits_; }
 
  private:
-  // The bits of a chunk that are not in its field.
-  struct Known {
-    uint64_t mask, value;
+  // Which bits of a chunk are in its field, and the others.
+  struct Parts {
+    Word field, known;
   };
-  __device__ Known chunk(uint32_t number, bool exists) const {
-    // Without participation, no bit of the chunk is known.
-    if (!exists || stream_.read_bit(first_bit_ + number) == 0) return {0, 0};
-    return {masks_[number], values_[number]};
+  __device__ Parts participating(uint32_t number) const {
+    return {static_cast<Chunk>(~masks_[number]), values_[number]};
+  }
+  __device__ Parts chunk(uint32_t number, bool exists) const {
+    if (!exists) return {0, 0};
+    if (stream_.read_bit(first_bit_ + number) == 0) return {static_cast<Chunk>(~Chunk{0}), 0};
+    return participating(number);
   }
   // The same for the lane's chunk of those from `first` on that the tile decodes next. first_bit_: the participation
   // bit of the first of them that is present.
-  __device__ Known staged_chunk(uint32_t first, bool exists) {
+  __device__ Parts staged_chunk(uint32_t first, bool exists) {
     const uint32_t number = first + tile_.lane, all = tile_.lanes == 32 ? ~0u : (1u << tile_.lanes) - 1;
     const uint32_t present = row_.has_zeros != 0 ? stream_.read_word(zeros_bit() + first) & all : all;
     const uint32_t bit = first_bit_ + __popc(present & ((1u << tile_.lane) - 1));
     first_bit_ += __popc(present);
-    if (!exists || (present >> tile_.lane & 1) == 0) return {static_cast<Chunk>(~Chunk{0}), 0};
-    if (stream_.read_bit(bit) != 0) return {masks_[number], values_[number]};
+    if (!exists || (present >> tile_.lane & 1) == 0) return {0, 0};
+    if (stream_.read_bit(bit) != 0) return participating(number);
     const uint32_t shift = number * chunk_bits % 64;
-    return {static_cast<Chunk>(coder_.trimmed_bits >> shift), static_cast<Chunk>(coder_.trimmed_values >> shift)};
+    return {static_cast<Chunk>(~coder_.trimmed_bits >> shift), static_cast<Chunk>(coder_.trimmed_values >> shift)};
   }
   __device__ uint32_t zeros_bit() const { return first_coder_bit + coder_.cluster_bits; }
   // The number of ones in the zero map.
@@ -137,18 +142,25 @@ class InvariantRow {
     return tile_.sum(ones);
   }
 
-  // Puts the low bits of `bits`, from low to high, where the mask has ones, one run of ones at a time.
-  __device__ static uint64_t spread(uint64_t bits, uint64_t mask) {
-    if constexpr (chunk_bits < 64) mask &= (uint64_t{1} << chunk_bits) - 1;
-    uint64_t result = 0;
+  __device__ static uint32_t ones_of(Word bits) {
+    if constexpr (sizeof(Word) == 8) return __popcll(bits);
+    return __popc(static_cast<uint32_t>(bits));
+  }
+  __device__ Word read_word(uint32_t at) const {
+    if constexpr (sizeof(Word) == 8) return stream_.read(at, 64);
+    return stream_.read_word(at);
+  }
+  // Puts the low bits of `bits`, from low to high, where the mask has ones.
+  __device__ static Word spread(Word bits, Word mask) {
+    // Most often these are the lowest bits, or all.
+    if ((mask & (mask + 1)) == 0) return bits & mask;
+    Word result = 0;
     while (mask != 0) {
-      const int begin = __ffsll(static_cast<long long>(mask)) - 1;
-      const uint64_t above = ~(mask >> begin);
-      const int count = above == 0 ? 64 : __ffsll(static_cast<long long>(above)) - 1;
-      const uint64_t ones = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-      result |= (bits & ones) << begin;
-      bits = count == 64 ? 0 : bits >> count;
-      mask &= ~(ones << begin);
+      // One run of ones at a time. A carry passes it.
+      const Word lowest = mask & -mask, carried = mask + lowest, run = mask & ~carried;
+      result |= bits * lowest & run;
+      bits >>= ones_of(run);
+      mask &= carried;
     }
     return result;
   }
