@@ -29,6 +29,7 @@ from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
 from . import _provenance
 from ._common import BadUse, backend_name
+from ._common import output_file as check_output
 from ._sizes import sizes
 from ._tables import Column, Table
 from .bench import report as bench_report
@@ -93,6 +94,7 @@ def tune(
 ) -> None:
     """Measure every candidate of every operation on this machine, and write a cost model."""
     # Fails before the work, not after it.
+    check_output(str(output_file), *map(str, [*(reports or []), *(plans or [])]))
     check_writable(output_file)
     times = Times()
     if reports:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import narrowcast
 import pytest
+from cli_output import assert_one_line
 from narrowcast import errors
 from narrowcast._bench import cost_model
 from narrowcast._bench.cost_model import Curve, Times
@@ -219,6 +220,14 @@ def report(tmp_path, environment=None, **changes):
     variables = {} if environment is None else {"environment": environment}
     path.write_text(json.dumps({"machine": "Some GPU", "commit": "abc", **variables, "runs": runs}))
     return path
+
+
+@pytest.mark.parametrize("option", ["--from", "--plan"])
+def test_an_input_is_not_overwritten(cli_here, tmp_path, option):
+    path = report(tmp_path)
+    content = path.read_bytes()
+    assert_one_line(cli_here("tune", option, path, "-o", path), 2, f"{path} is the input")
+    assert path.read_bytes() == content
 
 
 def test_reports_are_converted_to_a_model(cli_here, tmp_path):
