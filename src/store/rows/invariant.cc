@@ -303,8 +303,7 @@ size_t encode_invariant_avx512(const Model& model, const uint8_t* row, uint8_t* 
 
 RowCoder fast_invariant(const Model& model, InstructionSet set) {
 #if defined(__x86_64__)
-  if (set == InstructionSet::avx512 && !model.has_stages())
-    return {encode_invariant_avx512, avx2::coder_of(model).decode};
+  if (set == InstructionSet::avx512) return {encode_invariant_avx512, avx2::coder_of(model).decode};
   if (set != InstructionSet::baseline) return avx2::coder_of(model);
 #endif
   return baseline::coder_of(model);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
+#include <variant>
 
 #include "store/rows/avx512.h"
 #include "store/rows/bit_stream.h"
@@ -12,6 +14,9 @@
 
 namespace narrowcast::store {
 namespace {
+
+template <uint32_t chunk_bytes>
+constexpr int chunks_in_vector = 64 / static_cast<int>(chunk_bytes);
 
 // The chunks of 64 bytes: one bit for each.
 template <uint32_t chunk_bytes>
@@ -130,14 +135,52 @@ struct Candidate {
   uint64_t saved_bits;
 };
 
+// What the stages do to a row.
+struct StagedChunks {
+  alignas(64) uint8_t present[max_row_bytes / 8 + 64];  // a bit for each chunk, as in the zero map; then zeros
+  uint64_t coded;                                       // in eight bytes, the bits that the trim leaves
+
+  STORE_AVX512_INLINE __m512i coded_bits() const { return _mm512_set1_epi64(static_cast<long long>(coded)); }
+};
+
+// As many bits as a vector has chunks.
 template <uint32_t chunk_bytes>
-constexpr int chunks_in_vector = 64 / static_cast<int>(chunk_bytes);
+inline uint64_t load_chunk_bits(const uint8_t* bits) {
+  uint64_t chunks = 0;
+  std::memcpy(&chunks, bits, chunks_in_vector<chunk_bytes> / 8);
+  return chunks;
+}
+
+// Returns false if the row does not follow the trim.
+template <uint32_t chunk_bytes>
+STORE_AVX512 bool apply_stages_512(const Model& model, const uint8_t* row, size_t row_bytes, StagedChunks& staged) {
+  const TrimPattern trim = model.trim_pattern();
+  const __m512i zero = _mm512_setzero_si512();
+  const __m512i trimmed = _mm512_set1_epi64(static_cast<long long>(trim.bits));
+  const __m512i values = _mm512_set1_epi64(static_cast<long long>(trim.values));
+  staged.coded = ~trim.bits;
+  __m512i differs = zero;
+  uint8_t* bits = staged.present;
+  for (size_t at = 0; at < row_bytes; at += 64, bits += chunks_in_vector<chunk_bytes> / 8) {
+    const int bytes = static_cast<int>(std::min<size_t>(row_bytes - at, 64));
+    const __m512i some = _mm512_maskz_loadu_epi8(low_ones(bytes), row + at);
+    uint64_t chunks = low_ones(bytes / static_cast<int>(chunk_bytes));
+    if (model.has_zeros) chunks &= ~equal_chunks<chunk_bytes>(some, zero);
+    const __m512i other = _mm512_xor_si512(_mm512_and_si512(some, trimmed), values);
+    differs = _mm512_or_si512(differs, some_chunks<chunk_bytes>(chunks, other));
+    std::memcpy(bits, &chunks, chunks_in_vector<chunk_bytes> / 8);
+  }
+  _mm512_storeu_si512(bits, zero);
+  return _mm512_test_epi64_mask(differs, differs) == 0;
+}
 
 // The vector's chunks that participate. Adds the bits that their masks save.
 template <uint32_t chunk_bytes>
-STORE_AVX512_INLINE uint64_t try_chunks(__m512i row, __m512i mask, __m512i values, uint64_t existing, __m512i& saved) {
+STORE_AVX512_INLINE uint64_t try_chunks(__m512i row, __m512i mask, __m512i values, uint64_t existing, __m512i coded,
+                                        __m512i& saved) {
   const uint64_t chunks = equal_chunks<chunk_bytes>(_mm512_and_si512(row, mask), values) & existing;
-  saved = _mm512_add_epi64(saved, _mm512_popcnt_epi64(some_chunks<chunk_bytes>(chunks, mask)));
+  const __m512i saving = _mm512_and_si512(mask, coded);
+  saved = _mm512_add_epi64(saved, _mm512_popcnt_epi64(some_chunks<chunk_bytes>(chunks, saving)));
   return chunks;
 }
 
@@ -166,25 +209,30 @@ STORE_AVX512 void try_whole_mask(const uint8_t* row, const uint8_t* values, size
   found.saved_bits = equal * 8 * chunk_bytes;
 }
 
-template <uint32_t chunk_bytes>
-STORE_AVX512 void try_cluster(const uint8_t* row, const uint8_t* masks, const uint8_t* values, size_t row_bytes,
-                              Candidate& found) {
+// `staged`: unused without stages.
+template <uint32_t chunk_bytes, bool has_stages>
+STORE_AVX512 void try_cluster(const StagedChunks* staged, const uint8_t* row, const uint8_t* masks,
+                              const uint8_t* values, size_t row_bytes, Candidate& found) {
   constexpr size_t bytes_of_bits = chunks_in_vector<chunk_bytes> / 8;
+  const __m512i coded = has_stages ? staged->coded_bits() : _mm512_set1_epi8(-1);
+  const auto present = [&](size_t at, int bytes) {
+    return has_stages ? load_chunk_bits<chunk_bytes>(staged->present + at / chunk_bytes / 8)
+                      : low_ones(bytes / static_cast<int>(chunk_bytes));
+  };
   __m512i saved = _mm512_setzero_si512();
   uint8_t* bits = found.participates;
   size_t at = 0;
   // Whole vectors need no masks, which would cost as much as the rest.
   for (; at + 64 <= row_bytes; at += 64, bits += bytes_of_bits) {
-    const uint64_t chunks =
-        try_chunks<chunk_bytes>(_mm512_loadu_si512(row + at), _mm512_loadu_si512(masks + at),
-                                _mm512_loadu_si512(values + at), low_ones(chunks_in_vector<chunk_bytes>), saved);
+    const uint64_t chunks = try_chunks<chunk_bytes>(_mm512_loadu_si512(row + at), _mm512_loadu_si512(masks + at),
+                                                    _mm512_loadu_si512(values + at), present(at, 64), coded, saved);
     std::memcpy(bits, &chunks, bytes_of_bits);
   }
   if (const int rest = static_cast<int>(row_bytes - at); rest != 0) {
     const __mmask64 bytes = low_ones(rest);
-    const uint64_t chunks = try_chunks<chunk_bytes>(
-        _mm512_maskz_loadu_epi8(bytes, row + at), _mm512_maskz_loadu_epi8(bytes, masks + at),
-        _mm512_maskz_loadu_epi8(bytes, values + at), low_ones(rest / static_cast<int>(chunk_bytes)), saved);
+    const uint64_t chunks =
+        try_chunks<chunk_bytes>(_mm512_maskz_loadu_epi8(bytes, row + at), _mm512_maskz_loadu_epi8(bytes, masks + at),
+                                _mm512_maskz_loadu_epi8(bytes, values + at), present(at, rest), coded, saved);
     std::memcpy(bits, &chunks, bytes_of_bits);
     bits += bytes_of_bits;
   }
@@ -194,59 +242,97 @@ STORE_AVX512 void try_cluster(const uint8_t* row, const uint8_t* masks, const ui
 
 constexpr size_t part_bytes = 512;  // of a row, whose fields are written together
 
-// The bits of each chunk that are constant: those of the mask in chunks that participate.
-template <uint32_t chunk_bytes>
-STORE_AVX512_INLINE __m512i constant_bits(const uint8_t* participates, __m512i mask) {
-  uint64_t chunks = 0;
-  std::memcpy(&chunks, participates, chunks_in_vector<chunk_bytes> / 8);
-  return some_chunks<chunk_bytes>(chunks, mask);
+struct Part {
+  const uint8_t* row;
+  const uint8_t* masks;
+  size_t bytes;
+  const uint8_t* participates;
+  const uint8_t* present;  // unused without stages, as is `coded`
+  uint64_t coded;
+};
+
+// The bits of a vector that are in fields: not those of the mask in chunks that participate.
+template <uint32_t chunk_bytes, bool has_stages>
+STORE_AVX512_INLINE __m512i varying_bits(const Part& part, size_t at, __mmask64 here) {
+  const size_t of_bits = at / chunk_bytes / 8;
+  const __m512i mask = _mm512_maskz_loadu_epi8(here, part.masks + at);
+  const __m512i constant = some_chunks<chunk_bytes>(load_chunk_bits<chunk_bytes>(part.participates + of_bits), mask);
+  if constexpr (has_stages) {
+    const __m512i coded = _mm512_set1_epi64(static_cast<long long>(part.coded));
+    const uint64_t present = load_chunk_bits<chunk_bytes>(part.present + of_bits);
+    return _mm512_andnot_si512(constant, some_chunks<chunk_bytes>(present, coded));
+  } else {
+    return _mm512_andnot_si512(constant, _mm512_maskz_mov_epi8(here, _mm512_set1_epi8(-1)));
+  }
 }
 
 // Writes a part of a row whose chunks are all constant or all varying, as in tables with many zeros. Returns false if
 // others are among them.
-template <uint32_t chunk_bytes>
-STORE_AVX512_INLINE bool put_chunks(const uint8_t* row, const uint8_t* masks, size_t bytes, const uint8_t* participates,
-                                    WideBitWriter& writer) {
+template <uint32_t chunk_bytes, bool has_stages>
+STORE_AVX512_INLINE bool put_chunks(const Part& part, WideBitWriter& writer) {
   uint64_t varying[part_bytes / 64];
   const __m512i zero = _mm512_setzero_si512(), ones = _mm512_set1_epi8(-1);
   uint64_t mixed = 0;
-  for (size_t at = 0; at < bytes; at += 64, participates += chunks_in_vector<chunk_bytes> / 8) {
-    const __m512i constant = constant_bits<chunk_bytes>(participates, _mm512_loadu_si512(masks + at));
-    varying[at / 64] = equal_chunks<chunk_bytes>(constant, zero);
-    mixed |= ~(varying[at / 64] | equal_chunks<chunk_bytes>(constant, ones));
+  for (size_t at = 0; at < part.bytes; at += 64) {
+    const __m512i bits = varying_bits<chunk_bytes, has_stages>(part, at, low_ones(64));
+    varying[at / 64] = equal_chunks<chunk_bytes>(bits, ones);
+    mixed |= ~(varying[at / 64] | equal_chunks<chunk_bytes>(bits, zero));
   }
   if ((mixed & low_ones(chunks_in_vector<chunk_bytes>)) != 0) return false;
-  for (size_t at = 0; at < bytes; at += 64)
-    writer.put_long(join_chunks<chunk_bytes>(varying[at / 64], _mm512_loadu_si512(row + at)),
+  for (size_t at = 0; at < part.bytes; at += 64)
+    writer.put_long(join_chunks<chunk_bytes>(varying[at / 64], _mm512_loadu_si512(part.row + at)),
                     static_cast<uint64_t>(std::popcount(varying[at / 64])) * 8 * chunk_bytes);
   return true;
 }
 
 // Writes a part of a row. Bits: see extract.h.
-template <uint32_t chunk_bytes, typename Bits>
-STORE_AVX512_INLINE void put_fields(const uint8_t* row, const uint8_t* masks, size_t bytes, const uint8_t* participates,
-                                    WideBitWriter& writer) {
+template <uint32_t chunk_bytes, typename Bits, bool has_stages>
+STORE_AVX512_INLINE void put_fields(const Part& part, WideBitWriter& writer) {
   // First all fields, then the stream: where it continues is known late, and CPUs that do not speculate on addresses
   // (for security) load nothing until then.
   alignas(64) uint64_t fields[part_bytes / 8], counts[part_bytes / 8];
-  for (size_t at = 0; at < bytes; at += 64, participates += chunks_in_vector<chunk_bytes> / 8) {
-    const __mmask64 here = low_ones(static_cast<int>(std::min<size_t>(bytes - at, 64)));
-    const __m512i constant = constant_bits<chunk_bytes>(participates, _mm512_maskz_loadu_epi8(here, masks + at));
-    const __m512i varying = _mm512_andnot_si512(constant, _mm512_maskz_mov_epi8(here, _mm512_set1_epi8(-1)));
+  for (size_t at = 0; at < part.bytes; at += 64) {
+    const __mmask64 here = low_ones(static_cast<int>(std::min<size_t>(part.bytes - at, 64)));
+    const __m512i varying = varying_bits<chunk_bytes, has_stages>(part, at, here);
     alignas(64) uint64_t select[8], words[8];
     _mm512_store_si512(select, varying);
-    _mm512_store_si512(words, _mm512_maskz_loadu_epi8(here, row + at));
+    _mm512_store_si512(words, _mm512_maskz_loadu_epi8(here, part.row + at));
     const size_t first = at / 8;
     _mm512_store_si512(counts + first, _mm512_popcnt_epi64(varying));
     for (size_t i = 0; i < 8; ++i) fields[first + i] = Bits::extract(words[i], select[i]);
   }
-  for (size_t first = 0; 8 * first < bytes; first += 8)
+  for (size_t first = 0; 8 * first < part.bytes; first += 8)
     writer.put(_mm512_load_si512(fields + first), _mm512_load_si512(counts + first));
 }
 
-template <uint32_t chunk_bytes, typename Bits>
+// Writes `bits`, one for each of the chunks.
+STORE_AVX512_INLINE void put_bits(const uint8_t* bits, size_t chunks, WideBitWriter& writer) {
+  for (size_t first = 0; first < chunks; first += 512)
+    writer.put_long(_mm512_loadu_si512(bits + first / 8), std::min<size_t>(chunks - first, 512));
+}
+// Only those of the chunks that are present.
+template <typename Bits>
+STORE_AVX512_INLINE void put_present_bits(const uint8_t* bits, const uint8_t* present, size_t chunks,
+                                          WideBitWriter& writer) {
+  for (size_t first = 0; first < chunks; first += 512) {
+    const __m512i of_vector = _mm512_loadu_si512(present + first / 8);
+    alignas(64) uint64_t select[8], words[8];
+    _mm512_store_si512(select, of_vector);
+    _mm512_store_si512(words, _mm512_loadu_si512(bits + first / 8));
+    for (size_t i = 0; i < 8; ++i) words[i] = Bits::extract(words[i], select[i]);
+    writer.put(_mm512_load_si512(words), _mm512_popcnt_epi64(of_vector));
+  }
+}
+
+template <uint32_t chunk_bytes, typename Bits, bool has_stages>
 STORE_AVX512 size_t encode_invariant(const Model& model, const uint8_t* row, uint8_t* payload) {
   const size_t row_bytes = model.shape.row_bytes(), chunks = row_bytes / chunk_bytes;
+  std::conditional_t<has_stages, StagedChunks, std::monostate> stages;
+  const StagedChunks* staged = nullptr;
+  if constexpr (has_stages) {
+    if (!apply_stages_512<chunk_bytes>(model, row, row_bytes, stages)) return 0;
+    staged = &stages;
+  }
   Candidate candidates[2];
   // The cluster whose masks save most bits, the first of equals.
   uint32_t cluster = 0;
@@ -254,23 +340,34 @@ STORE_AVX512 size_t encode_invariant(const Model& model, const uint8_t* row, uin
   for (uint32_t number = 0; number < model.clusters; ++number) {
     Candidate& next = candidates[number == 0 ? 0 : 1 - best];
     const uint8_t* const values = model.values.data() + number * row_bytes;
-    if (model.is_whole(number))
+    if (!has_stages && model.is_whole(number))
       try_whole_mask<chunk_bytes>(row, values, row_bytes, next);
     else
-      try_cluster<chunk_bytes>(row, model.masks.data() + number * row_bytes, values, row_bytes, next);
+      try_cluster<chunk_bytes, has_stages>(staged, row, model.masks.data() + number * row_bytes, values, row_bytes,
+                                           next);
     if (number != 0 && next.saved_bits > candidates[best].saved_bits) cluster = number, best = 1 - best;
   }
 
   alignas(64) uint8_t stream[stream_buffer_bytes + 8];
   WideBitWriter writer(stream, uint64_t{cluster} << first_coder_bit, first_coder_bit + model.cluster_bits());
   const uint8_t* participates = candidates[best].participates;
-  for (size_t first = 0; first < chunks; first += 512)
-    writer.put_long(_mm512_loadu_si512(participates + first / 8), std::min<size_t>(chunks - first, 512));
+  if (has_stages && model.has_zeros) {
+    put_bits(staged->present, chunks, writer);
+    put_present_bits<Bits>(participates, staged->present, chunks, writer);
+  } else {
+    put_bits(participates, chunks, writer);
+  }
   const uint8_t* const masks = model.masks.data() + cluster * row_bytes;
-  for (size_t at = 0; at < row_bytes; at += part_bytes, participates += part_bytes / chunk_bytes / 8) {
-    const size_t bytes = std::min(row_bytes - at, part_bytes);
-    if (bytes % 64 != 0 || !put_chunks<chunk_bytes>(row + at, masks + at, bytes, participates, writer))
-      put_fields<chunk_bytes, Bits>(row + at, masks + at, bytes, participates, writer);
+  for (size_t at = 0; at < row_bytes; at += part_bytes) {
+    const size_t bytes = std::min(row_bytes - at, part_bytes), of_bits = at / chunk_bytes / 8;
+    const Part part{row + at,
+                    masks + at,
+                    bytes,
+                    participates + of_bits,
+                    has_stages ? staged->present + of_bits : nullptr,
+                    has_stages ? staged->coded : 0};
+    if (bytes % 64 != 0 || !put_chunks<chunk_bytes, has_stages>(part, writer))
+      put_fields<chunk_bytes, Bits, has_stages>(part, writer);
   }
   const size_t bytes = writer.finish();
   if (bytes >= header_bytes + aligned4(row_bytes)) return 0;
@@ -278,14 +375,20 @@ STORE_AVX512 size_t encode_invariant(const Model& model, const uint8_t* row, uin
   return bytes;
 }
 
+template <typename Bits, bool has_stages>
+STORE_AVX512 size_t encode_chunks(const Model& model, const uint8_t* row, uint8_t* payload) {
+  switch (model.chunk_bytes) {
+    case 1: return encode_invariant<1, Bits, has_stages>(model, row, payload);
+    case 2: return encode_invariant<2, Bits, has_stages>(model, row, payload);
+    case 4: return encode_invariant<4, Bits, has_stages>(model, row, payload);
+    default: return encode_invariant<8, Bits, has_stages>(model, row, payload);
+  }
+}
+
 template <typename Bits>
 STORE_AVX512 size_t encode_invariant(const Model& model, const uint8_t* row, uint8_t* payload) {
-  switch (model.chunk_bytes) {
-    case 1: return encode_invariant<1, Bits>(model, row, payload);
-    case 2: return encode_invariant<2, Bits>(model, row, payload);
-    case 4: return encode_invariant<4, Bits>(model, row, payload);
-    default: return encode_invariant<8, Bits>(model, row, payload);
-  }
+  return model.has_stages() ? encode_chunks<Bits, true>(model, row, payload)
+                            : encode_chunks<Bits, false>(model, row, payload);
 }
 
 }  // namespace

@@ -1,5 +1,10 @@
 // The encoders with AVX-512 write the reference's bytes: with emulated instructions, so that this is tested on every
 // CPU. round_trip.cc and others test them with the real ones.
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 miscompiles an encoder of rows with stages at -O3: one byte is wrong. It is right with -fno-tree-dse, at -O2,
+// and if Clang compiles it. UBSan and Valgrind find nothing.
+#pragma GCC optimize("O2")
+#endif
 #include "store/rows/emulated_avx512.h"
 // After the instructions.
 #include "doctest/doctest.h"
@@ -72,7 +77,6 @@ TEST_CASE("encoders with emulated AVX-512 write the reference's bytes") {
         // Most of these rows do not follow the model.
         Table others = make_table(dtype, elems, 2, (kind + 1) % table_kinds.size(), seed + 1000);
         for (const std::string& codec : codecs_of(table.shape)) {
-          if (codec.find("+invariant") != codec.npos) continue;  // its encoder has no AVX-512
           INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ", elems, " values, ", codec, ", seed ", seed);
           const store::RowModel model = fit(table, codec).model;
           const Model& fitted = model.model();
