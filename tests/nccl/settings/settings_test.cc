@@ -25,6 +25,18 @@ Settings from_file(const char* content) {
   return settings;
 }
 
+// By variable, from the tables of the guide, whose first columns are the variable and its default.
+std::map<std::string, std::string> documented_defaults() {
+  std::ifstream file(NARROWCAST_TEST_DATA "/../docs/guide/settings.md");
+  std::map<std::string, std::string> defaults;
+  for (std::string line; std::getline(file, line);) {
+    std::smatch row;
+    if (std::regex_match(line, row, std::regex("\\| `(NARROWCAST_[A-Z0-9_]+)` \\| (?:`(.*?)` )?\\| .*")))
+      CHECK_MESSAGE(defaults.emplace(row[1], row[2]).second, std::string(row[1]));
+  }
+  return defaults;
+}
+
 }  // namespace
 
 TEST_CASE("a codec applies to all operations or to one") {
@@ -97,18 +109,6 @@ TEST_CASE("unknown settings are rejected") {
   CHECK_FALSE(apply_setting("codecs", "raw", "test", &settings));
   for (const std::string_view alone : environment_only) CHECK_FALSE(apply_setting(alone, "1", "test", &settings));
   for (const std::string_view key : keys) CHECK(apply_setting(key, "1", "test", &settings));
-}
-
-// By variable, from the tables of the guide, whose first columns are the variable and its default.
-std::map<std::string, std::string> documented_defaults() {
-  std::ifstream file(NARROWCAST_TEST_DATA "/../docs/guide/settings.md");
-  std::map<std::string, std::string> defaults;
-  for (std::string line; std::getline(file, line);) {
-    std::smatch row;
-    if (std::regex_match(line, row, std::regex("\\| `(NARROWCAST_[A-Z0-9_]+)` \\| (?:`(.*?)` )?\\| .*")))
-      CHECK_MESSAGE(defaults.emplace(row[1], row[2]).second, std::string(row[1]));
-  }
-  return defaults;
 }
 
 TEST_CASE("the guide has every setting with its default") {
