@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
+#include <map>
 #include <mutex>
-#include <set>
 
+#include "device/device_guard.h"
 #include "status/cuda_driver.h"
 #include "status/error.h"
 #include "store/cuda/registered_memory.h"
@@ -15,8 +16,9 @@ namespace narrowcast::store::cuda {
 namespace {
 
 std::mutex mutex;
-std::set<const Table*>& registered() {
-  static std::set<const Table*> tables;
+// With the GPU that was current when the table was registered.
+std::map<const Table*, int>& registered() {
+  static std::map<const Table*, int> tables;
   return tables;
 }
 
@@ -35,7 +37,11 @@ bool is_undamaged(Table& table) {
 
 void unregister_memory(const Table& table) {
   const std::lock_guard lock(mutex);
-  if (registered().erase(&table) != 0) cudaHostUnregister(table.view.memory);
+  const auto found = registered().find(&table);
+  if (found == registered().end()) return;
+  const device::DeviceGuard device_guard(found->second);
+  cudaHostUnregister(table.view.memory);
+  registered().erase(found);
 }
 
 }  // namespace
@@ -58,7 +64,9 @@ ncast_status register_memory(const char* function, Table& table) {
                 table.host == NCAST_STORE_MMAP ? ", which are pages of its file (other stores are in memory)" : "",
                 cuda_error_text(error).c_str(), cudaGetErrorName(error));
   }
-  registered().insert(&table);
+  int device = 0;
+  cudaGetDevice(&device);
+  registered().emplace(&table, device);
   table.before_unmap.emplace_back([&table] { unregister_memory(table); });
   return NCAST_OK;
 }

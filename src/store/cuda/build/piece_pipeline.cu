@@ -107,7 +107,10 @@ PiecePipeline::~PiecePipeline() {
   for (void* const memory : added_memory_) cudaHostUnregister(memory);
 }
 
-bool PiecePipeline::holds(const RowBlock& rows) const { return rows.count != 0 && device_of(rows) >= 0; }
+bool PiecePipeline::holds(const RowBlock& rows) const {
+  const device::DeviceGuard device_guard(device_);
+  return rows.count != 0 && device_of(rows) >= 0;
+}
 
 ncast_status PiecePipeline::copy_to_host(const RowBlock& rows, uint64_t row_bytes, uint8_t* to) {
   const device::DeviceGuard device_guard(device_);
