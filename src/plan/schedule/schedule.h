@@ -12,7 +12,8 @@
 // chunks are divided too, so that phases of the plan overlap. Then this is repeated with two instances of the plan and
 // more, each for a part of every chunk. They have more connections with less work each, which can be divided more
 // evenly, and shorter pipelines, if they begin one after another. Each time, ranks get other numbers of groups, too,
-// for which the schedules before predict that none is idle (counts.h).
+// for which the schedules before predict that none is idle (counts.h). At last, units exchange groups (improve.h), and
+// all ranks get the same number of groups.
 #pragma once
 
 #include <functional>

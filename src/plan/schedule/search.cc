@@ -21,6 +21,9 @@ constexpr uint64_t most_scheduled_steps = 16'000'000;
 constexpr int most_trials = 32, patience = 12, little_patience = 1;
 constexpr double too_idle = 2 * most_idle;
 
+// Numbers of groups that are tried for all ranks.
+constexpr uint32_t most_even = 8;
+
 // Between the first steps of staggered replicas, as shares of the time that one needs. If groups are almost busy
 // enough with the first intervals, the others can make the difference: without them, a tree would remain idle for
 // 22.3%.
@@ -65,23 +68,43 @@ void ListSearch::bisect() {
   if (found) counts_->add(std::move(*found));
 }
 
-void ListSearch::vary() {
+std::vector<Rules> ListSearch::rules() const {
   const bool is_few = replicas_ <= few_instances;
-  std::vector<Rules> rules, others;
-  for (const double interval : other_intervals)
-    others.push_back({.priority = Priority::staggered, .interval = interval});
+  std::vector<Rules> rules;
   if (is_few)
     for (const Priority priority : {Priority::longest_path, Priority::shortest_path, Priority::earliest_chunk})
       rules.push_back({.priority = priority, .full_link = full_link});
-  if (replicas_ > 1) {
+  if (replicas_ > 1)
     for (const double interval : first_intervals)
       rules.push_back({.priority = Priority::staggered, .interval = interval, .full_link = is_few ? full_link : 0});
-    // The work of the ranks depends on how many groups share links. These trials show it for few and for many.
-    for (uint32_t each = 1; each <= std::min(8u, best_->max_groups()); each *= 2) {
-      const std::vector<uint32_t> groups(busy_us_.size(), each);
-      counts_->add(divided_->trial_of(groups, divided_->graph().schedule(groups, rules.back())));
-    }
+  return rules;
+}
+
+Trial ListSearch::even_trial(uint32_t each) const {
+  const std::vector<uint32_t> groups(busy_us_.size(), each);
+  return divided_->trial_of(groups, divided_->graph().schedule(groups, rules().back()));
+}
+
+void ListSearch::even() {
+  constexpr double excess = 1.05;  // over the limit, in the first schedule: other rules can make shorter ones
+  std::optional<Trial> nearest;
+  for (uint32_t each = 1; each <= std::min(most_even, best_->max_groups()); ++each) {
+    Trial trial = even_trial(each);
+    if (trial.microseconds > best_->limit_us() * excess || trial.most_idle > almost_busy) continue;
+    if (!nearest || trial.most_idle < nearest->most_idle) nearest = std::move(trial);
   }
+  if (nearest) try_counts(nearest->groups, rules());
+}
+
+void ListSearch::vary() {
+  const bool is_few = replicas_ <= few_instances;
+  const std::vector<Rules> rules = this->rules();
+  std::vector<Rules> others;
+  for (const double interval : other_intervals)
+    others.push_back({.priority = Priority::staggered, .interval = interval});
+  // The work of the ranks depends on how many groups share links. These trials show it for few and for many.
+  if (replicas_ > 1)
+    for (uint32_t each = 1; each <= std::min(most_even, best_->max_groups()); each *= 2) counts_->add(even_trial(each));
   const auto is_short = [&](const Trial& trial) { return trial.microseconds <= best_->limit_us(); };
   double least_idle = 1;
   counts_->begin_again();

@@ -46,12 +46,18 @@ class ListSearch {
   void bisect();
   // Tries the numbers of groups that `counts` predicts to be least idle.
   void vary();
+  // Tries the same number of groups for all ranks, if the groups of a first schedule are almost busy enough. If ranks
+  // have about the same work, `counts` follows small differences between them instead.
+  void even();
 
  private:
   struct Outcome {
     bool is_found = false;       // a plan that is not slower than the limit
     std::optional<Trial> trial;  // with the least idle groups of the schedules that are not slower, or the shortest
   };
+  std::vector<StepGraph::Rules> rules() const;
+  // A schedule for the same number of groups on each rank.
+  Trial even_trial(uint32_t each) const;
   Outcome try_counts(const std::vector<uint32_t>& groups, const std::vector<StepGraph::Rules>& all_rules);
 
   std::shared_ptr<const Divided> divided_;
