@@ -9,12 +9,6 @@
 #include <vector>
 
 namespace narrowcast::plan::schedule {
-namespace {
-
-// After schedules of so many steps, which take one or two minutes, the attempt ends.
-constexpr uint64_t most_scheduled_steps = 16'000'000;
-
-}  // namespace
 
 void improve(const Nearest& nearest, Best* best) {
   if (!nearest.graph || !is_idle(best->side()) || nearest.trial.most_idle > almost_busy) return;

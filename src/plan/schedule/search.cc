@@ -13,9 +13,6 @@ namespace {
 using Priority = StepGraph::Priority;
 using Rules = StepGraph::Rules;
 
-// After schedules of so many steps, which take one or two minutes, no other numbers of groups are tried.
-constexpr uint64_t most_scheduled_steps = 16'000'000;
-
 // Numbers of groups that are tried, and how many in a row that are not better end the search: fewer in few instances,
 // if groups are so idle that only more instances can help.
 constexpr int most_trials = 32, patience = 12, little_patience = 1;

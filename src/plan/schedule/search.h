@@ -18,6 +18,9 @@ namespace narrowcast::plan::schedule {
 // one after another: then pipelines are short, compared with the work.
 inline constexpr uint32_t few_instances = 4;
 
+// After schedules of so many steps, which take one or two minutes, a search for better ones ends.
+inline constexpr uint64_t most_scheduled_steps = 16'000'000;
+
 // More is tried with schedules whose groups are almost busy enough: none is idle for more than this share of the time.
 inline constexpr double almost_busy = most_idle + 0.05;
 
