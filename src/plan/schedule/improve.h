@@ -1,4 +1,4 @@
-// The last attempt for a plan of which the search has found no schedule that keeps all groups busy: small changes.
+// Small changes to the schedule that comes nearest to keeping all groups busy, if the search has found none that does.
 #pragma once
 
 #include "plan/schedule/best.h"

@@ -49,11 +49,8 @@ Plan badly_divided_gather() {
 TEST_CASE("units exchange their groups if these are almost busy enough") {
   const simulate::Machine machine = test_machine();
   const Plan plan = badly_divided_gather();
-  const Options options{.simulation = {.piece_bytes = 1'000'000, .max_batches = 1, .ctas_per_group = 1}};
-  simulate::Options simulation = options.simulation;
-  simulation.records_timeline = true;
-  simulate::Prediction prediction;
-  REQUIRE(simulate::simulate(plan, machine, simulation, &prediction) == NCAST_OK);
+  const Options options = options_of(1'000'000);
+  const simulate::Prediction prediction = predict(plan, machine, options);
   std::optional<Plan> parts = split(plan, prediction, false);
   REQUIRE(parts);
   if (!parts) return;

@@ -20,6 +20,20 @@ inline simulate::Machine test_machine() {
   return machine;
 }
 
+// Of calls in one micro-batch, with a CTA for each group.
+inline Options options_of(uint64_t piece_bytes) {
+  return {.simulation = {.piece_bytes = piece_bytes, .max_batches = 1, .ctas_per_group = 1}};
+}
+
+// With the times of the steps.
+inline simulate::Prediction predict(const Plan& plan, const simulate::Machine& machine, const Options& options) {
+  simulate::Options simulation = options.simulation;
+  simulation.records_timeline = true;
+  simulate::Prediction prediction;
+  REQUIRE(simulate::simulate(plan, machine, simulation, &prediction) == NCAST_OK);
+  return prediction;
+}
+
 // Of calls in one micro-batch. The result is proved.
 inline Result schedule_of(const Plan& plan, uint32_t max_groups = 0, uint32_t max_instances = 16) {
   Result result;

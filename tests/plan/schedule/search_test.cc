@@ -18,21 +18,16 @@ namespace {
 // as possible before.
 Result even_result(Plan plan) {
   const simulate::Machine machine = test_machine();
-  const Options options{.simulation = {.piece_bytes = 64'000'000, .max_batches = 1, .ctas_per_group = 1}};
-  simulate::Options simulation = options.simulation;
-  simulation.records_timeline = true;
-  simulate::Prediction prediction;
-  REQUIRE(simulate::simulate(plan, machine, simulation, &prediction) == NCAST_OK);
-  std::optional<Plan> parts = split(plan, prediction, true);
+  const Options options = options_of(64'000'000);
+  std::optional<Plan> parts = split(plan, predict(plan, machine, options), true);
   REQUIRE(parts);
   if (!parts) return {};
   plan = *std::move(parts);
-  REQUIRE(simulate::simulate(plan, machine, simulation, &prediction) == NCAST_OK);
   Result result;
-  Best best(plan, prediction, machine, options, &result);
+  Best best(plan, predict(plan, machine, options), machine, options, &result);
   plan.instances = 2;
   REQUIRE(lower::lower(plan, &plan) == NCAST_OK);
-  REQUIRE(simulate::simulate(plan, machine, simulation, &prediction) == NCAST_OK);
+  const simulate::Prediction prediction = predict(plan, machine, options);
   parts = split(plan, prediction, true);
   REQUIRE(parts);
   if (!parts) return result;
