@@ -26,6 +26,11 @@ CODECS = [
 ]
 
 
+def most_for_auto(codec: str, stored: float) -> float:
+    """What `auto` may store at most if a codec stores so much. Stages in front of `invariant` must save an eighth."""
+    return stored * (8 / 7 if codec.endswith("+invariant") else 1) * 1.01
+
+
 def table(kind="float32", rows=ROWS, shape=(24,), seed=0) -> np.ndarray:
     """Rows of a type, as NumPy holds it: some values are 0, and one row is random bits."""
     rng = np.random.default_rng(seed)
