@@ -1,4 +1,4 @@
-// Small changes to the schedule that comes nearest to keeping all groups busy, if the search has found none that does.
+// Local search, if no list schedule keeps all groups busy.
 #pragma once
 
 #include "plan/schedule/best.h"
@@ -6,8 +6,11 @@
 
 namespace narrowcast::plan::schedule {
 
-// If a group of the best plan is idle for long, and the groups of the nearest schedule are almost busy enough, lets
-// pairs of units exchange their groups, one pair after another. An exchange remains if groups do not become more idle.
+// If a group of the best plan is idle for long, and the groups of the nearest schedule are almost busy enough, changes
+// at random which groups run the units of that schedule and which units come first, and takes what is better.
+//
+// Method: rounds of simulated annealing (Kirkpatrick, Gelatt and Vecchi, 1983), each followed by a descent; for large
+// plans, of which few schedules can be made, a descent.
 void improve(const Nearest& nearest, Best* best);
 
 }  // namespace narrowcast::plan::schedule

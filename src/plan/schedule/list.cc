@@ -88,14 +88,16 @@ class ListScheduler {
     constexpr double classes = 256;  // of paths: two in the same one are about equal
     const Node& node = nodes_[index];
     const auto class_of = [&](double us) { return longest_ > 0 ? static_cast<int64_t>(us / longest_ * classes) : 0; };
-    const int64_t tail = class_of(node.tail);
+    const double added = rules_.lengthening.empty() ? 0 : rules_.lengthening[node.rank][node.group];
+    const double tail_us = node.tail + added * longest_;
+    const int64_t tail = class_of(tail_us);
     switch (rules_.priority) {
       case StepGraph::Priority::shortest_path: return {tail, node.turn, node.distance, index, node.group};
       case StepGraph::Priority::earliest_chunk: return {node.chunk, 0, node.distance, index, node.group};
       case StepGraph::Priority::staggered: {
         // Replicas have parts of each chunk, one after another.
         const double begin_us = node.chunk % replicas_ * interval_us_;
-        return {class_of(begin_us - node.tail), 0, node.distance, index, node.group};
+        return {class_of(begin_us - tail_us), 0, node.distance, index, node.group};
       }
       case StepGraph::Priority::longest_path: break;
     }

@@ -29,9 +29,9 @@ simulate::Options with_timeline(simulate::Options simulation) {
 }
 
 // Searches list schedules of a plan that consists of so many replicas of the given one. Returns how many steps are
-// scheduled; 0: the plan cannot be divided or simulated. last: gets the search if it is one of a few replicas.
+// scheduled; 0: the plan cannot be divided or simulated. few: gets the search if it is one of a few replicas.
 uint64_t search_lists(const Plan& plan, uint32_t replicas, const simulate::Prediction& prediction, CountSearch* counts,
-                      Nearest* nearest, std::optional<ListSearch>* last, Best* best) {
+                      Nearest* nearest, std::vector<ListSearch>* few, Best* best) {
   std::optional<Plan> parts = split(plan, prediction, false);
   if (!parts) return 0;
   const auto divided =
@@ -40,7 +40,7 @@ uint64_t search_lists(const Plan& plan, uint32_t replicas, const simulate::Predi
   if (replicas == 1 && best->is_one_batch()) best->set_least_groups(divided->least_groups(best->side().microseconds));
   if (replicas <= few_instances) search.bisect();
   search.vary();
-  if (replicas > 1 && replicas <= few_instances) *last = std::move(search);
+  if (replicas <= few_instances) few->push_back(std::move(search));
   return steps_of(divided->simulated());
 }
 
@@ -68,8 +68,8 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
   }
   CountSearch counts(best.limit_us(), best.max_groups());
   Nearest nearest;
-  std::optional<ListSearch> last;
-  uint64_t scheduled_steps = search_lists(lowered, 1, prediction, &counts, &nearest, &last, &best);
+  std::vector<ListSearch> few;
+  uint64_t scheduled_steps = search_lists(lowered, 1, prediction, &counts, &nearest, &few, &best);
   if (scheduled_steps == 0) {
     merge_whole_groups(lowered, times, &best);
     return NCAST_OK;
@@ -87,10 +87,12 @@ ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, con
     if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps) break;
     if (!best.has_few_rings(replicated)) break;
     if (simulate::simulate(replicated, machine, simulation, &prediction) != NCAST_OK) break;
-    scheduled_steps = search_lists(replicated, instances, prediction, &counts, &nearest, &last, &best);
+    scheduled_steps = search_lists(replicated, instances, prediction, &counts, &nearest, &few, &best);
   }
-  improve(nearest, &best);
-  if (last && is_idle(best.side())) last->even();
+  if (const std::optional<Trial>& closest = few.front().closest(); closest && is_idle(best.side()))
+    few.front().climb(*closest);
+  if (is_idle(best.side())) improve(nearest, &best);
+  if (is_idle(best.side())) few.back().even();
   return NCAST_OK;
 }
 

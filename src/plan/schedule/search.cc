@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
+#include <set>
 #include <utility>
 
 #include "plan/schedule/merge.h"
@@ -121,8 +123,43 @@ void ListSearch::vary() {
       least_idle = trial->most_idle;
       last_better = i;
     }
+    if (!closest_ || distance(*trial) < distance(*closest_)) closest_ = trial;
     counts_->add(std::move(*trial));
   }
+}
+
+double ListSearch::distance(const Trial& trial) const {
+  constexpr double excess_weight = 2;
+  return trial.most_idle + excess_weight * std::max(0.0, trial.microseconds / best_->limit_us() - 1);
+}
+
+void ListSearch::climb(Trial from) {
+  const std::vector<Rules> rules = this->rules();
+  const auto is_alike = [&](size_t one, size_t other) {
+    constexpr double difference = 0.05;  // of work
+    return from.groups[one] == from.groups[other] &&
+           std::abs(busy_us_[one] - busy_us_[other]) <= difference * busy_us_[one];
+  };
+  std::set<std::vector<uint32_t>> tried;
+  scheduled_steps_ = 0;
+  // Tries to change the ranks like this one. Returns whether that comes closer.
+  const auto change = [&](size_t rank, int by) {
+    std::vector<uint32_t> groups = from.groups;
+    for (size_t other = 0; other < groups.size(); ++other)
+      if (is_alike(rank, other)) groups[other] += by;
+    if (groups[rank] == 0 || groups[rank] > best_->max_groups() || !tried.insert(groups).second) return false;
+    std::optional<Trial> trial = try_counts(groups, rules).trial;
+    if (!trial || distance(*trial) >= distance(from)) return false;
+    from = std::move(*trial);
+    return true;
+  };
+  for (bool is_changed = true; std::exchange(is_changed, false);)
+    for (size_t rank = 0; rank < busy_us_.size() && !is_changed; ++rank) {
+      const auto is_like_rank = [&](size_t other) { return is_alike(rank, other); };
+      if (std::ranges::any_of(std::views::iota(size_t{0}, rank), is_like_rank)) continue;  // done
+      if (!is_idle(best_->side()) || scheduled_steps_ > most_scheduled_steps) return;
+      is_changed = change(rank, 1) || change(rank, -1);
+    }
 }
 
 // Schedules the plan for so many groups of each rank by all rules. How long steps take depends on what runs beside

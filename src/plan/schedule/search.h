@@ -49,6 +49,12 @@ class ListSearch {
   void bisect();
   // Tries the numbers of groups that `counts` predicts to be least idle.
   void vary();
+  // Of the schedules of vary(), the one that comes closest to keeping all groups busy, even if it is slower than the
+  // limit. Empty before.
+  const std::optional<Trial>& closest() const { return closest_; }
+  // Changes numbers of groups by one, for all ranks with the same number and about the same work, as long as schedules
+  // come closer to keeping all groups busy.
+  void climb(Trial from);
   // Tries the same number of groups for all ranks, if the groups of a first schedule are almost busy enough. If ranks
   // have about the same work, `counts` follows small differences between them instead.
   void even();
@@ -59,6 +65,9 @@ class ListSearch {
     std::optional<Trial> trial;  // with the least idle groups of the schedules that are not slower, or the shortest
   };
   std::vector<StepGraph::Rules> rules() const;
+  // How far a schedule is from keeping all groups busy: the share of the time in which the idlest one does not work, and
+  // more if it is slower than the limit.
+  double distance(const Trial& trial) const;
   // A schedule for the same number of groups on each rank.
   Trial even_trial(uint32_t each) const;
   Outcome try_counts(const std::vector<uint32_t>& groups, const std::vector<StepGraph::Rules>& all_rules);
@@ -69,6 +78,7 @@ class ListSearch {
   CountSearch* counts_;
   Nearest* nearest_;
   Best* best_;
+  std::optional<Trial> closest_;
   uint64_t scheduled_steps_ = 0;
 };
 

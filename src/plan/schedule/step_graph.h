@@ -2,6 +2,7 @@
 // which step, and in which order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -36,6 +37,8 @@ class StepGraph {
   // replicas: how many the plan consists of. `plan` and `machine` must outlive the graph and its copies.
   StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation, uint32_t replicas);
 
+  size_t steps() const { return nodes_.size(); }
+
   // Which step begins first if several could.
   enum class Priority : uint8_t {
     longest_path,    // the one with the longest path after it
@@ -55,6 +58,9 @@ class StepGraph {
     double full_link = 0;
     // If not empty, which merged group runs which group, by rank.
     std::vector<Assignment> assignments = {};
+    // If not empty, by rank and group: by how much longer the paths of its steps count than they are, as a share of the
+    // longest one.
+    std::vector<std::vector<double>> lengthening = {};
   };
   struct Schedule {
     std::vector<Assignment> assignments;       // by rank

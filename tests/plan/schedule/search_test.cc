@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "plan/lower/lower.h"
@@ -14,28 +15,39 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-// What the search for the same number of groups on each rank finds in two instances of a plan, which has as many groups
-// as possible before.
-Result even_result(Plan plan) {
+// A plan with as many groups as possible.
+Plan divided(const Plan& plan) {
+  const std::optional<Plan> parts = split(plan, predict(plan, test_machine(), options_of(64'000'000)), true);
+  REQUIRE(parts);
+  return parts.value_or(plan);
+}
+
+// What a search finds in instances of a plan.
+template <typename Search>
+Result result_of(Plan plan, uint32_t instances, Search search) {
   const simulate::Machine machine = test_machine();
   const Options options = options_of(64'000'000);
-  std::optional<Plan> parts = split(plan, predict(plan, machine, options), true);
-  REQUIRE(parts);
-  if (!parts) return {};
-  plan = *std::move(parts);
   Result result;
   Best best(plan, predict(plan, machine, options), machine, options, &result);
-  plan.instances = 2;
+  plan.instances = instances;
   REQUIRE(lower::lower(plan, &plan) == NCAST_OK);
   const simulate::Prediction prediction = predict(plan, machine, options);
-  parts = split(plan, prediction, true);
-  REQUIRE(parts);
-  if (!parts) return result;
-  const auto divided = std::make_shared<const Divided>(std::move(*parts), machine, options.simulation, 2);
+  const auto parts = std::make_shared<const Divided>(divided(plan), machine, options.simulation, instances);
   CountSearch counts(best.limit_us(), best.max_groups());
   Nearest nearest;
-  ListSearch(divided, prediction, 2, &counts, &nearest, &best).even();
+  ListSearch list_search(parts, prediction, instances, &counts, &nearest, &best);
+  search(list_search);
   return result;
+}
+
+Result even_result(const Plan& plan) {
+  return result_of(divided(plan), 2, [](ListSearch& search) { search.even(); });
+}
+
+// From so many groups of each rank, which would take too long.
+Result climbed_result(const Plan& plan, uint32_t instances, uint32_t each) {
+  const std::vector<uint32_t> groups(plan.ranks.size(), each);
+  return result_of(plan, instances, [&](ListSearch& search) { search.climb({groups, {}, 1e9}); });
 }
 
 TEST_CASE("ranks that do the same can have the same number of groups") {
@@ -53,6 +65,22 @@ TEST_CASE("ranks with unequal work keep their groups if these would be idle in e
   CHECK(is_idle(result.before));
   CHECK(result.after.groups == result.before.groups);
   CHECK(result.after.most_idle == result.before.most_idle);
+}
+
+TEST_CASE("ranks that do the same get more groups together") {
+  const Result result = climbed_result(divided(verify::testing::all_pairs_all_gather(4)), 2, 1);
+  CHECK_FALSE(is_idle(result.after));
+  CHECK(result.after.groups < result.before.groups);
+  CHECK(result.after.microseconds <= result.before.microseconds);
+  for (const Rank& rank : result.plan.ranks) CHECK(rank.groups.size() == result.plan.ranks[0].groups.size());
+}
+
+TEST_CASE("ranks with unequal work get more groups one at a time") {
+  const Result result = climbed_result(gather_with_uneven_ranks(), 1, 2);
+  CHECK(is_idle(result.before));
+  CHECK_FALSE(is_idle(result.after));
+  CHECK(result.plan.ranks[0].groups.size() == 3);
+  CHECK(result.plan.ranks[1].groups.size() == 2);
 }
 
 }  // namespace
