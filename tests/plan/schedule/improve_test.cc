@@ -46,7 +46,7 @@ Plan badly_divided_gather() {
   return plan;
 }
 
-TEST_CASE("units exchange their groups if these are almost busy enough") {
+TEST_CASE("units get other groups if all are almost busy enough") {
   const simulate::Machine machine = test_machine();
   const Plan plan = badly_divided_gather();
   const Options options = options_of(1'000'000);

@@ -63,8 +63,8 @@ TEST_CASE("list schedules take exactly as long as the simulation of their plans"
   }
 }
 
-TEST_CASE("a step that would share a full link lets others begin first") {
-  // A broadcast whose root sends two chunks on rings of their own, and copies both to its output.
+// A broadcast whose root sends two chunks on rings of their own, and copies both to its output.
+Plan broadcast_of_two_chunks() {
   Plan plan;
   REQUIRE(json::read(R"({"narrowcast_plan": 1, "operation": "broadcast", "in_place": "no", "chunks": 2,
     "channels": [{"kind": "ring", "from": 0, "to": 1, "depth": 1}, {"kind": "ring", "from": 0, "to": 1, "depth": 1}],
@@ -78,8 +78,12 @@ TEST_CASE("a step that would share a full link lets others begin first") {
      {"steps": [{"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]}]},
      {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]}]}]}]})",
                      &plan) == NCAST_OK);
+  return plan;
+}
+
+TEST_CASE("a step that would share a full link lets others begin first") {
   const simulate::Machine machine = test_machine();
-  const Divided parts = parts_of(plan, machine, 1);
+  const Divided parts = parts_of(broadcast_of_two_chunks(), machine, 1);
   const auto busy_us = [&](double full_link) {
     const StepGraph::Schedule schedule =
         parts.graph().schedule({2, 2}, {.priority = Priority::longest_path, .full_link = full_link});
@@ -87,6 +91,19 @@ TEST_CASE("a step that would share a full link lets others begin first") {
   };
   // Sends have the longest paths, so both begin first, and each gets half of the link.
   CHECK(busy_us(0.5) < 0.9 * busy_us(0));
+}
+
+TEST_CASE("steps whose paths count as longer begin earlier") {
+  const simulate::Machine machine = test_machine();
+  const Divided parts = parts_of(broadcast_of_two_chunks(), machine, 1);
+  for (const Priority priority : {Priority::longest_path, Priority::staggered})
+    for (const size_t first : {0, 1, 2, 3}) {
+      StepGraph::Rules rules{.priority = priority, .lengthening = {{0, 0, 0, 0}, {0, 0}}};
+      rules.lengthening[0][first] = 1;
+      const StepGraph::Schedule schedule = parts.graph().schedule({1, 1}, rules);
+      for (size_t group = 0; group < 4; ++group)
+        CHECK((schedule.order[0][group].begin[0] > schedule.order[0][first].begin[0]) == (group != first));
+    }
 }
 
 }  // namespace
