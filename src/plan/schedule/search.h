@@ -65,8 +65,8 @@ class ListSearch {
     std::optional<Trial> trial;  // with the least idle groups of the schedules that are not slower, or the shortest
   };
   std::vector<StepGraph::Rules> rules() const;
-  // How far a schedule is from keeping all groups busy: the share of the time in which the idlest one does not work, and
-  // more if it is slower than the limit.
+  // How far a schedule is from keeping all groups busy: the share of the time in which the idlest one does not work,
+  // and more if it is slower than the limit.
   double distance(const Trial& trial) const;
   // A schedule for the same number of groups on each rank.
   Trial even_trial(uint32_t each) const;
