@@ -18,7 +18,7 @@ constexpr uint64_t annealed_steps = 24'000'000, descent_steps = 8'000'000;
 constexpr int most_rounds = 8;
 constexpr uint64_t least_changes = 1000;  // that a round must allow
 // If any, of transfers that are not short of links (Rules::full_link): calls become shorter than with the first one.
-constexpr double full_link = 0.5;
+constexpr double annealed_full_link = 0.5;
 // Costs count idle time from a little below the goal, and that of the idlest groups most.
 constexpr double idle_goal = most_idle - 0.01, idle_power = 4;
 constexpr double cost_of_time = 2;           // of the share of the limit that a schedule takes longer than it
@@ -169,7 +169,7 @@ void improve(const Nearest& nearest, Best* best) {
     Walk(nearest, std::move(rules), best).descend(most_scheduled_steps);
     return;
   }
-  if (rules.full_link > 0) rules.full_link = full_link;
+  if (rules.full_link > 0) rules.full_link = annealed_full_link;
   Walk walk(nearest, std::move(rules), best);
   for (int round = 0; round < most_rounds && is_idle(best->side()); ++round) {
     walk.anneal();
