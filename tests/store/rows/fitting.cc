@@ -62,6 +62,10 @@ TEST_CASE("the best codec is not larger than Invariant Bit Packing, but for a by
 
 // tests/python/store/test_sampling.py has larger tables, of which a part is sampled.
 TEST_CASE("auto stores at most 1% more than the best codec if the sample is the table") {
+  // Stages in front of invariant must save an eighth.
+  const auto allowed = [](const std::string& codec) {
+    return codec.find("+invariant") != std::string::npos ? 1.01 * 8 / 7 : 1.01;
+  };
   uint64_t seed = 100;
   for (const ncast_dtype dtype : all_dtypes)
     for (size_t kind = 0; kind < table_kinds.size(); ++kind) {
@@ -87,7 +91,7 @@ TEST_CASE("auto stores at most 1% more than the best codec if the sample is the 
           INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ",
                fit(table, "auto", {.layout = layout}).model.text(), " against ", codec, ", layout ",
                static_cast<int>(layout));
-          CHECK(chosen <= 1.01 * stored(codec));
+          CHECK(chosen <= allowed(codec) * stored(codec));
         }
       }
     }
