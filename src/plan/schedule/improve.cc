@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -15,8 +16,9 @@ namespace {
 
 // In a round of annealing, schedules of so many steps are made, and in the descent that follows.
 constexpr uint64_t annealed_steps = 24'000'000, descent_steps = 8'000'000;
+// Plans of which fewer schedules can be made are not annealed. Of small plans, these are the most.
+constexpr uint64_t least_changes = 1000, most_changes = 4000;
 constexpr int most_rounds = 8;
-constexpr uint64_t least_changes = 1000;  // that a round must allow
 // If any, of transfers that are not short of links (Rules::full_link): calls become shorter than with the first one.
 constexpr double annealed_full_link = 0.5;
 // Costs count idle time from a little below the goal, and that of the idlest groups most.
@@ -47,6 +49,12 @@ class Walk {
     least_idle_ = first_;
   }
 
+  // Whether a rank has several groups.
+  bool has_choice() const {
+    return std::ranges::any_of(first_.assignments, [](const Assignment& units) {
+      return std::ranges::adjacent_find(units, std::not_equal_to{}) != units.end();
+    });
+  }
   // From the first schedule.
   void anneal() {
     begin(first_);
@@ -73,6 +81,7 @@ class Walk {
   template <typename CostOf>
   void run(uint64_t most_steps, double temperature, CostOf cost_of) {
     double cost = cost_of(schedule_, divided_.trial_of(groups_, schedule_).most_idle);
+    most_steps = std::min(most_steps, graph_.steps() * most_changes);
     for (uint64_t steps = 0; steps < most_steps && is_idle(best_->side());) {
       const size_t rank = pick_rank();
       Assignment units = rules_.assignments[rank];
@@ -171,6 +180,7 @@ void improve(const Nearest& nearest, Best* best) {
   }
   if (rules.full_link > 0) rules.full_link = annealed_full_link;
   Walk walk(nearest, std::move(rules), best);
+  if (!walk.has_choice()) return;
   for (int round = 0; round < most_rounds && is_idle(best->side()); ++round) {
     walk.anneal();
     walk.descend(descent_steps);
