@@ -31,6 +31,7 @@ def test_real_rows_keep_their_bits_and_are_not_larger_than_invariant_bit_packing
 
 @pytest.mark.parametrize("layout", ["stride", "packed"])
 def test_auto_is_within_a_percent_of_the_best_codec_for_real_rows(real, layout):
+    """But for stages in front of `invariant`, see most_for_auto."""
     rows, kind = real
 
     def stored(codec: str) -> int:

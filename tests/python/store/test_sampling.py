@@ -191,6 +191,7 @@ def sorted_by_size(rng) -> np.ndarray:
 @pytest.mark.parametrize("layout", ["stride", "packed"])
 @pytest.mark.parametrize("make", [weights, sparse, sizes, integers, clusters, columns, random_bytes, sorted_by_size])
 def test_auto_stores_at_most_a_percent_more_than_the_best_codec(make, layout):
+    """But for stages in front of `invariant`, see most_for_auto."""
     values = make(np.random.default_rng(1))
 
     def stored(codec: str) -> float:
