@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/schedule/awaited.h"
-#include "plan/schedule/sets.h"
+#include "plan/sets.h"
 #include "plan/verify/program.h"
 
 namespace narrowcast::plan::schedule {

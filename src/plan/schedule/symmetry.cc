@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/schedule/sets.h"
+#include "plan/sets.h"
 
 namespace narrowcast::plan::schedule {
 namespace {

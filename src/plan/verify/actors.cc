@@ -1,5 +1,7 @@
 #include "plan/verify/actors.h"
 
+#include <utility>
+
 namespace narrowcast::plan::verify {
 
 Actors::Actors(std::span<const Program* const> programs, const std::vector<std::vector<MemoryMap>>& maps) {
@@ -14,13 +16,14 @@ Actors::Actors(std::span<const Program* const> programs, const std::vector<std::
   for (int rank = 0; rank < ranks; ++rank) actors_.push_back({Kind::user, rank, 0, 0, none});
   visited_.assign(static_cast<size_t>(ranks), 0);
 
+  Sets related(actors_.size());
   for (uint32_t plan = 0; plan < programs.size(); ++plan) {
-    for (const MemoryMap& map : maps[plan]) mark_sharing(plan, *programs[plan], map);
+    relate(plan, *programs[plan], &related);
+    for (const MemoryMap& map : maps[plan]) mark_sharing(plan, *programs[plan], map, &related);
     if (programs.size() > 1) mark_scratch_users(plan, *programs[plan]);
     mark_signallers(plan, *programs[plan]);
   }
-  for (Actor& actor : actors_)
-    if (actor.component != none) actor.component = static_cast<uint32_t>(components_++);
+  number_components(&related);
 }
 
 void Actors::add_engines(std::span<const Program* const> programs) {
@@ -37,7 +40,7 @@ void Actors::add_engines(std::span<const Program* const> programs) {
 }
 
 // Marks the actors that access a chunk which another actor also accesses, unless all only read.
-void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map) {
+void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map, Sets* related) {
   struct Use {
     uint32_t first = none;  // actor
     bool is_shared = false, is_written = false;
@@ -55,7 +58,10 @@ void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap
       });
   };
   each_cell([&](Use& use, uint32_t actor, bool is_write, bool is_foreign, int rank) {
-    use.is_shared |= use.first != none && use.first != actor;
+    if (use.first != none && use.first != actor) {
+      use.is_shared = true;
+      related->join(use.first, actor);
+    }
     use.first = actor;
     use.is_written |= is_write;
     if (!is_foreign) return;
@@ -67,6 +73,31 @@ void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap
   each_cell([&](const Use& use, uint32_t actor, bool, bool, int) {
     if (use.is_shared && use.is_written) need(actor);
   });
+}
+
+// Joins the sets of groups that learn of each other within a call, apart from those that share memory.
+void Actors::relate(uint32_t plan, const Program& program, Sets* related) const {
+  const auto relate_all = [&](const std::vector<uint32_t>& groups) {
+    for (const uint32_t other : groups) related->join(group(plan, groups.front()), group(plan, other));
+  };
+  for (const FlatStep& step : program.steps)
+    for (const StepId& id : step.step->after)
+      related->join(group(plan, step.group), group(plan, program.group_of(program.rank_of(step), id.group)));
+  for (const std::vector<uint32_t>& members : program.barriers) relate_all(members);
+  for (const FlatChannel& channel : program.channels) {
+    if (channel.sender != none && channel.receiver != none) relate_all({channel.sender, channel.receiver});
+    for (const uint32_t waiter : channel.waiters)
+      for (const uint32_t signaller : channel.signallers) relate_all({signaller, waiter});
+  }
+}
+
+// Related actors get numbers one after another, so that what a group learns is in few nodes of its row.
+void Actors::number_components(Sets* related) {
+  std::vector<uint32_t> with_components;
+  for (uint32_t actor = 0; actor < actors_.size(); ++actor)
+    if (actors_[actor].component != none) with_components.push_back(actor);
+  std::ranges::sort(with_components, {}, [&](uint32_t actor) { return std::pair(related->find(actor), actor); });
+  for (const uint32_t actor : with_components) actors_[actor].component = static_cast<uint32_t>(components_++);
 }
 
 // Scratch chunks of different plans can overlap in any way.

@@ -1,11 +1,9 @@
-// Vector clocks. A row has one component for each actor whose accesses other actors could conflict with. Rows are
-// shared until they change, and reused.
+// Vector clocks. A row has one component for each actor whose accesses other actors could conflict with.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,15 +11,15 @@ namespace narrowcast::plan::verify {
 
 class Rows;
 
-// A reference to a row. Null references are all zeros.
+// A row: a vector of epochs, all zeros at first.
 class Row {
  public:
   Row() = default;
   Row(const Row& other);
-  Row(Row&& other) noexcept : rows_(std::exchange(other.rows_, nullptr)), id_(other.id_) {}
+  Row(Row&& other) noexcept : rows_(std::exchange(other.rows_, nullptr)), root_(other.root_) {}
   Row& operator=(Row other) noexcept {
     std::swap(rows_, other.rows_);
-    std::swap(id_, other.id_);
+    std::swap(root_, other.root_);
     return *this;
   }
   ~Row();
@@ -31,76 +29,79 @@ class Row {
   void join(Rows& rows, const Row& other);
 
  private:
-  friend class Rows;
-  Row(Rows* rows, uint32_t id) : rows_(rows), id_(id) {}
-  void make_unique(Rows& rows);
+  Row(Rows* rows, uint32_t root) : rows_(rows), root_(root) {}
 
-  Rows* rows_ = nullptr;
-  uint32_t id_ = 0;
+  Rows* rows_ = nullptr;  // null: all zeros
+  uint32_t root_ = 0;
 };
 
 // The memory of rows; outlives them.
+//
+// Rows are trees of nodes, which they share until they change (path copying: Driscoll et al., Making data structures
+// persistent, 1989). So a row takes little more memory than what it does not have in common with the one that it was
+// copied from, and a join only visits what differs. Of a plan with many groups, each group learns of few others.
 class Rows {
  public:
-  explicit Rows(size_t components) : components_(components) {}
+  // hash_bits: 4 * 2^hash_bits joins are remembered on each level.
+  explicit Rows(size_t components, int hash_bits = 16);
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
-
-  size_t components() const { return components_; }
 
  private:
   friend class Row;
 
-  uint32_t take() {
-    if (free_.empty()) {
-      free_.push_back(static_cast<uint32_t>(values_.size()));
-      values_.push_back(std::make_unique_for_overwrite<uint32_t[]>(std::max<size_t>(components_, 1)));
-      references_.push_back(0);
-    }
-    const uint32_t id = free_.back();
-    free_.pop_back();
-    references_[id] = 1;
-    return id;
+  // A leaf has components, another node has nodes of the level below, which is 0 for leaves. The first node stands for
+  // zeros everywhere, on all levels. Rows of few components are one leaf: one loop takes less time than many nodes.
+  static constexpr size_t most_in_one_leaf = 4096;
+  static constexpr int size_bits = 5;
+  static constexpr uint32_t zeros = 0;
+
+  uint32_t* at(uint32_t node) { return &values_[node * size_]; }
+  const uint32_t* at(uint32_t node) const { return &values_[node * size_]; }
+  size_t slot(size_t component, int level) const {
+    return root_level_ == 0 ? component : component >> level * size_bits & (size_ - 1);
+  }
+  uint32_t component(uint32_t root, size_t number) const {
+    for (int level = root_level_; level > 0; --level) root = at(root)[slot(number, level)];
+    return at(root)[slot(number, 0)];
   }
 
-  size_t components_;
-  std::vector<std::unique_ptr<uint32_t[]>> values_;
-  std::vector<uint32_t> references_, free_;
+  void retain(uint32_t node) { ++references_[node]; }
+  void release(uint32_t node, int level);
+  // These replace a node of which the caller holds a reference, and return one.
+  uint32_t writable(uint32_t node, int level);
+  uint32_t raised(uint32_t node, int level, size_t component, uint32_t epoch);
+  uint32_t joined(uint32_t node, uint32_t other, int level);
+  uint32_t joined_shared(uint32_t node, uint32_t other, int level);
+  uint32_t joined_parts(uint32_t node, uint32_t other, int level);
+  uint32_t joined_leaf(uint32_t node, uint32_t other);
+
+  // A join of nodes, of which it holds references.
+  struct Join {
+    uint32_t node = zeros, other = zeros, result = zeros;
+  };
+  // Joins whose nodes have the same hash, the last one first.
+  using Joins = std::array<Join, 4>;
+  Joins& last_joins(uint32_t node, uint32_t other, int level) {
+    return last_joins_[static_cast<size_t>(level)][(node * 0x9e3779b1u ^ other * 0x85ebca6bu) >> hash_shift_];
+  }
+
+  size_t size_;  // of a node
+  int root_level_ = 0, hash_shift_;
+  std::vector<std::vector<Joins>> last_joins_;  // by level and hash
+  std::vector<uint32_t> values_;                // of all nodes
+  std::vector<uint64_t> references_;            // by node
+  std::vector<uint32_t> free_;                  // nodes
 };
 
-inline Row::Row(const Row& other) : rows_(other.rows_), id_(other.id_) {
-  if (rows_ != nullptr) ++rows_->references_[id_];
+inline Row::Row(const Row& other) : rows_(other.rows_), root_(other.root_) {
+  if (rows_ != nullptr) rows_->retain(root_);
 }
 inline Row::~Row() {
-  if (rows_ != nullptr && --rows_->references_[id_] == 0) rows_->free_.push_back(id_);
+  if (rows_ != nullptr) rows_->release(root_, rows_->root_level_);
 }
 inline uint32_t Row::operator[](size_t component) const {
-  return rows_ == nullptr ? 0 : rows_->values_[id_][component];
-}
-inline void Row::make_unique(Rows& rows) {
-  if (rows_ != nullptr && rows.references_[id_] == 1) return;
-  const uint32_t id = rows.take();
-  if (rows_ == nullptr)
-    std::fill_n(rows.values_[id].get(), rows.components_, 0u);
-  else
-    std::copy_n(rows.values_[id_].get(), rows.components_, rows.values_[id].get());
-  *this = Row(&rows, id);
-}
-inline void Row::raise(Rows& rows, size_t component, uint32_t epoch) {
-  if ((*this)[component] >= epoch) return;
-  make_unique(rows);
-  rows.values_[id_][component] = epoch;
-}
-inline void Row::join(Rows& rows, const Row& other) {
-  if (other.rows_ == nullptr || (rows_ != nullptr && id_ == other.id_)) return;
-  if (rows_ == nullptr) {
-    *this = other;
-    return;
-  }
-  make_unique(rows);
-  uint32_t* to = rows.values_[id_].get();
-  const uint32_t* from = rows.values_[other.id_].get();
-  for (size_t i = 0; i < rows.components_; ++i) to[i] = std::max(to[i], from[i]);
+  return rows_ == nullptr ? 0 : rows_->component(root_, component);
 }
 
 }  // namespace narrowcast::plan::verify

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-namespace narrowcast::plan::schedule {
+namespace narrowcast::plan {
 
 class Sets {
  public:
@@ -26,4 +26,4 @@ class Sets {
   std::vector<uint32_t> parents_;
 };
 
-}  // namespace narrowcast::plan::schedule
+}  // namespace narrowcast::plan
