@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "plan/simulate/kernel.h"
 #include "plan/simulate/stages.h"
@@ -16,18 +17,18 @@ enum Port : uint32_t { link_out, link_in, network_out, network_in, sms, ports };
 constexpr double bytes_per_us(double gbps) { return gbps * 1e3; }
 
 // Equal loads become one, and those of nothing none.
-void join_equal(std::vector<Load>* loads) {
-  std::erase_if(*loads, [](const Load& load) { return load.amount == 0; });
+std::vector<Load> join_equal(const std::vector<Load>& loads) {
   std::map<std::pair<uint32_t, double>, size_t> number_of;
   std::vector<Load> joined;
-  for (const Load& load : *loads) {
+  for (const Load& load : loads) {
+    if (load.amount == 0) continue;
     const auto [number, is_new] = number_of.try_emplace({load.resource, load.amount}, joined.size());
     if (is_new)
       joined.push_back(load);
     else
       joined[number->second].times += load.times;
   }
-  *loads = std::move(joined);
+  return joined;
 }
 
 // Of the blocks that a warp sends, only the first one is not loaded while it works on another.
@@ -68,19 +69,20 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     std::vector<uint32_t>& numbers = program_of_.emplace_back();
     if (rank_for(rank) != rank) continue;
+    const double group_ctas = options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas;
+    const auto working =
+        std::ranges::count_if(plan.ranks[rank].groups, [](const Group& group) { return !group.steps.empty(); });
+    shares_ctas_ = static_cast<double>(working) * group_ctas > machine.ctas;
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
       Program program{rank, group, static_cast<uint32_t>(capacities.size()), {}};
       add_tasks(plan.ranks[rank].groups[group].steps, 1, &program);
       load_ahead(&program.tasks);
       numbers.push_back(program.tasks.empty() ? none : static_cast<uint32_t>(all.size()));
       if (program.tasks.empty()) continue;
-      capacities.push_back(options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas);
+      capacities.push_back(group_ctas);
       all.push_back(std::move(program));
     }
   }
-  for (Program& program : all)
-    for (Task& task : program.tasks)
-      for (std::vector<Load>* loads : {&task.work, &task.transfer}) join_equal(loads);
   count_transfers(batches.count);
 }
 
@@ -133,7 +135,7 @@ void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Progr
   }
 }
 
-void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) {
+void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, std::vector<Load>* transfer) {
   if (from == to) return;
   const auto host = [&](uint32_t rank) { return static_cast<int>(rank) / machine_.gpus_per_host; };
   const bool within = host(from) == host(to);
@@ -143,7 +145,7 @@ void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool pac
   const double responses =
       !within ? 0 : bytes * (packets ? machine_.link_packets_response_share : machine_.link_response_share);
   for (const uint32_t resource : {rank_for(from) * ports + out, rank_for(to) * ports + in}) {
-    task->transfer.push_back({resource, 1, bytes});
+    transfer->push_back({resource, 1, bytes});
     bytes_[resource] += bytes;
     response_bytes_[resource] += responses;
   }
@@ -155,6 +157,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
   task.step = &step;
   task.fixed_us = machine_.step_us;
   if (step.from.empty()) return task;
+  std::vector<Load> transfer;
   double cta_us = 0;  // the work of one CTA that had the task for itself
   const auto add_work = [&](double gbps, double times = 1) { cta_us += times * bytes / bytes_per_us(gbps); };
   // A payload that is only passed on is neither decoded nor encoded.
@@ -179,8 +182,8 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
       (is_source ? gets : task.puts) = true;
       for (int other : plan_.channels[operand.channel].ranks) {
         const auto peer = static_cast<uint32_t>(other);
-        is_source ? add_link_loads(peer, rank, wire_bytes, false, &task)
-                  : add_link_loads(rank, peer, wire_bytes, false, &task);
+        is_source ? add_link_loads(peer, rank, wire_bytes, false, &transfer)
+                  : add_link_loads(rank, peer, wire_bytes, false, &transfer);
       }
     } else if (operand.has_channel()) {
       const Channel& channel = plan_.channels[operand.channel];
@@ -196,8 +199,8 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
         else
           sends_slots = true;
       }
-      if (!is_source) add_link_loads(rank, holder, wire_bytes, packets, &task);
-      if (is_source && operand.place == Place::remote) add_link_loads(holder, rank, wire_bytes, packets, &task);
+      if (!is_source) add_link_loads(rank, holder, wire_bytes, packets, &transfer);
+      if (is_source && operand.place == Place::remote) add_link_loads(holder, rank, wire_bytes, packets, &transfer);
     }
     if (!operand.packets) return;
     for (uint32_t chunk = 0; chunk < step.count; ++chunk) {
@@ -211,7 +214,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
   if (encodes) add_work(codec_share_ * machine_.cta_encode_gbps);  // once for all destinations
   // Stores to other ranks are asynchronous. But warps that reduce have one buffer for what they send, and a single
   // micro-batch stands for many blocks, which do not fit a ring.
-  task.posts = options_.max_batches > 1 && !has_turns_ && !gets && !task.transfer.empty();
+  task.posts = options_.max_batches > 1 && !has_turns_ && !gets && !transfer.empty();
   // A warp handles its sources one after another. Only payloads that are not reduced are loaded ahead.
   (step.kind == StepKind::copy && options_.max_batches > 1 ? task.load_us : task.fixed_us) +=
       machine_.slot_latency_us * received_slots;
@@ -223,8 +226,14 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
     add_work(machine_.cta_reduce_gbps, static_cast<double>(step.from.size()));
     if (received_slots != 0) task.fixed_us += machine_.reduce_latency_us;
   }
-  task.work.push_back({rank * ports + sms, 1, cta_us});
-  task.work.push_back({program.ctas, 1, cta_us});
+  const Load of_rank{rank * ports + sms, 1, shares_ctas_ ? cta_us : 0};
+  task.first_load = static_cast<uint32_t>(loads_.size());
+  const auto add_loads = [&](const std::vector<Load>& loads) {
+    loads_.insert(loads_.end(), loads.begin(), loads.end());
+    return static_cast<uint32_t>(loads.size());
+  };
+  task.work_loads = add_loads(join_equal({of_rank, {program.ctas, 1, cta_us}}));
+  task.transfer_loads = add_loads(join_equal(transfer));
   return task;
 }
 

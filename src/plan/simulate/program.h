@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -21,16 +22,16 @@ struct Load {
 
 struct Task {
   const Step* step = nullptr;
-  uint32_t number = 0;                                  // of the step in its group
-  uint32_t stage = 0;                                   // as in stages_of()
-  bool is_last_part = true;                             // of a step that a loop repeats
-  double fixed_us = 0;                                  // latency that no rate shortens
-  double first_us = 0;                                  // in a worker's first micro-batch, in addition
-  double load_us = 0;                                   // of a payload that was not loaded ahead, in addition
-  bool posts = false;                                   // the next step does not wait for the transfer
-  bool puts = false;                                    // but signals do
-  std::vector<Load> work;                               // of the CTAs, first
-  std::vector<Load> transfer;                           // over links
+  uint32_t number = 0;       // of the step in its group
+  uint32_t stage = 0;        // as in stages_of()
+  bool is_last_part = true;  // of a step that a loop repeats
+  double fixed_us = 0;       // latency that no rate shortens
+  double first_us = 0;       // in a worker's first micro-batch, in addition
+  double load_us = 0;        // of a payload that was not loaded ahead, in addition
+  bool posts = false;        // the next step does not wait for the transfer
+  bool puts = false;         // but signals do
+  // In Programs::work_of() and transfer_of().
+  uint32_t first_load = 0, work_loads = 0, transfer_loads = 0;
   std::vector<uint32_t> sends;                          // channels on which messages arrive after the transfer
   std::vector<uint32_t> reads_packets, writes_packets;  // cells: chunks that contain packets
 };
@@ -56,6 +57,11 @@ class Programs {
   std::vector<double> capacities;  // by resource: what loads can use of it in a microsecond
   std::vector<double> latencies;   // by channel, of a flight
   std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
+  // What a task uses of the CTAs, first, and then of links.
+  std::span<const Load> work_of(const Task& task) const { return {loads_.data() + task.first_load, task.work_loads}; }
+  std::span<const Load> transfer_of(const Task& task) const {
+    return {loads_.data() + task.first_load + task.work_loads, task.transfer_loads};
+  }
   // Ranks and channels that stand for others are simulated for these (Options::orbits).
   uint32_t rank_for(size_t rank) const {
     return options_.orbits != nullptr ? options_.orbits->ranks[rank] : static_cast<uint32_t>(rank);
@@ -73,18 +79,20 @@ class Programs {
   void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program);
   Task task_of(const Program& program, const Step& step, double bytes);
   void count_transfers(uint32_t batches);
-  void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task);
+  void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, std::vector<Load>* transfer);
 
   const Plan& plan_;
   const Machine& machine_;
   const Options& options_;
-  double chunk_bytes_;  // of one micro-batch
-  bool has_turns_;      // as in Batches
-  double codec_share_;  // of the rates of codecs, that the warps of the plan reach
+  double chunk_bytes_;        // of one micro-batch
+  bool has_turns_;            // as in Batches
+  bool shares_ctas_ = false;  // whether the groups of the rank whose tasks are added have to
+  double codec_share_;        // of the rates of codecs, that the warps of the plan reach
   // Of a micro-batch, by resource: what links carry, and the responses to it in the other direction.
   std::vector<double> bytes_, response_bytes_;
   std::map<std::tuple<uint32_t, Buffer, uint32_t>, uint32_t> packet_cells_;  // numbers by rank, buffer and chunk
   std::vector<std::vector<uint32_t>> program_of_;
+  std::vector<Load> loads_;  // of all tasks, so that those which are used together are near each other
 };
 
 }  // namespace narrowcast::plan::simulate

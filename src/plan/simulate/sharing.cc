@@ -26,6 +26,8 @@ void Sharing::begin(uint32_t index, double now) {
   run.left = 1;
   run.rate = 0;
   run.updated = now;
+  if (index >= loads_.size()) loads_.resize(runs_.size());
+  loads_[index] = loads_of(programs_, run);
   for (const Load& load : loads(index)) active_[load.resource].push_back(index);
   mark_changed(loads(index));
 }
@@ -39,7 +41,7 @@ void Sharing::end(uint32_t index) {
   mark_changed(loads(index));
 }
 
-void Sharing::mark_changed(const std::vector<Load>& used) {
+void Sharing::mark_changed(std::span<const Load> used) {
   for (const Load& load : used)
     if (!std::exchange(is_changed_[load.resource], true)) changed_.push_back(load.resource);
 }
@@ -65,12 +67,11 @@ void Sharing::collect() {
     for (uint32_t index : active_[resource]) {
       if (std::exchange(last_call_[index], calls_) == calls_) continue;
       const Run& run = runs_[index];
-      const uint32_t stage = programs_.all[run.program].tasks[run.task].stage;
       if (run.rate != 0) take(index, -run.rate);
       if (run.phase == Phase::working)
         levels_[0].push_back(index);
       else
-        transfers_.push_back({run.program, run.posted, run.turns, run.worker, run.task, index, run.turn == stage});
+        transfers_.push_back({run.program, run.posted, run.turns, run.worker, run.task, index});
     }
   // Their users have given everything back, but for rounding.
   for (uint32_t resource : changed_) left_[resource] = programs_.capacities[resource];
@@ -89,7 +90,12 @@ void Sharing::collect() {
 // Whether a transfer follows the one before, of the same program, instead of sharing links with it.
 bool Sharing::follows(size_t number) const {
   const Transfer &before = transfers_[number - 1], &one = transfers_[number];
-  return !programs_.first_blocks_share_links || !before.is_first || !one.is_first || before.turns != one.turns;
+  return !programs_.first_blocks_share_links || !is_first(before) || !is_first(one) || before.turns != one.turns;
+}
+
+bool Sharing::is_first(const Transfer& transfer) const {
+  const Run& run = runs_[transfer.index];
+  return run.turn == programs_.all[run.program].tasks[run.task].stage;
 }
 
 // Divides what is left among these runs: the resource with the smallest shares limits those that use it, and what they

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "plan/simulate/agenda.h"
@@ -13,9 +14,9 @@
 namespace narrowcast::plan::simulate {
 
 // What a run uses: first CTAs, then links.
-inline const std::vector<Load>& loads_of(const Programs& programs, const Run& run) {
+inline std::span<const Load> loads_of(const Programs& programs, const Run& run) {
   const Task& task = programs.all[run.program].tasks[run.task];
-  return run.phase == Phase::working ? task.work : task.transfer;
+  return run.phase == Phase::working ? programs.work_of(task) : programs.transfer_of(task);
 }
 
 // Divides resources among the runs that use them, so that all get equal shares, except those that another resource
@@ -44,14 +45,14 @@ class Sharing {
     uint32_t turns, worker;
     size_t task;
     uint32_t index;
-    bool is_first;  // of the micro-batches of its worker
     auto operator<=>(const Transfer&) const = default;
   };
 
-  const std::vector<Load>& loads(uint32_t index) const { return loads_of(programs_, runs_[index]); }
-  void mark_changed(const std::vector<Load>& used);
+  std::span<const Load> loads(uint32_t index) const { return loads_[index]; }
+  void mark_changed(std::span<const Load> used);
   void collect();
   bool follows(size_t number) const;
+  bool is_first(const Transfer& transfer) const;  // of the micro-batches of its worker
   void fill(std::vector<uint32_t>* open, double now);
   void set_rate(uint32_t index, double rate, double now);
   void take(uint32_t index, double rate);
@@ -60,6 +61,7 @@ class Sharing {
   const Programs& programs_;
   std::vector<Run>& runs_;
   Agenda& events_;
+  std::vector<std::span<const Load>> loads_;   // by run, what it uses or used last
   std::vector<std::vector<uint32_t>> active_;  // by resource, the runs that use it, in any order
   std::vector<double> left_;                   // by resource, of its capacity
   std::vector<uint32_t> changed_;              // resources
