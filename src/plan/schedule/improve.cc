@@ -14,8 +14,8 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-// In a round of annealing, schedules of so many steps are made, and in the descent that follows.
-constexpr uint64_t annealed_steps = 24'000'000, descent_steps = 8'000'000;
+// So many steps are scheduled in the descent that follows a round of annealing.
+constexpr uint64_t descent_steps = 8'000'000;
 // Plans of which fewer schedules can be made are not annealed. Of small plans, these are the most.
 constexpr uint64_t least_changes = 1000, most_changes = 4000;
 constexpr int most_rounds = 8;
@@ -56,10 +56,10 @@ class Walk {
     });
   }
   // From the first schedule.
-  void anneal() {
+  void anneal(uint64_t steps) {
     begin(first_);
     const auto cost_of = [&](const StepGraph::Schedule& schedule, double) { return cost(schedule); };
-    run(annealed_steps, first_temperature, cost_of);
+    run(steps, first_temperature, cost_of);
   }
   // From the schedule whose idlest group is the least idle. It becomes less idle, or not more.
   void descend(uint64_t steps) {
@@ -171,10 +171,10 @@ class Walk {
 
 }  // namespace
 
-void improve(const Nearest& nearest, Best* best) {
+void improve(const Nearest& nearest, Best* best, uint64_t round_steps) {
   if (!nearest.graph || nearest.trial.most_idle > almost_busy) return;
   StepGraph::Rules rules = nearest.rules;
-  if (nearest.graph->steps() * least_changes > annealed_steps) {
+  if (nearest.graph->steps() * least_changes > round_steps) {
     Walk(nearest, std::move(rules), best).descend(most_scheduled_steps);
     return;
   }
@@ -182,7 +182,7 @@ void improve(const Nearest& nearest, Best* best) {
   Walk walk(nearest, std::move(rules), best);
   if (!walk.has_choice()) return;
   for (int round = 0; round < most_rounds && is_idle(best->side()); ++round) {
-    walk.anneal();
+    walk.anneal(round_steps);
     walk.descend(descent_steps);
   }
 }

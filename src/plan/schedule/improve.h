@@ -1,6 +1,8 @@
 // Local search, if no list schedule keeps all groups busy.
 #pragma once
 
+#include <cstdint>
+
 #include "plan/schedule/best.h"
 #include "plan/schedule/search.h"
 
@@ -11,6 +13,9 @@ namespace narrowcast::plan::schedule {
 //
 // Method: rounds of simulated annealing (Kirkpatrick, Gelatt and Vecchi, 1983), each followed by a descent; for large
 // plans, of which few schedules can be made, a descent.
-void improve(const Nearest& nearest, Best* best);
+//
+// round_steps: so many steps are scheduled in a round of annealing. It decides which plans are large.
+inline constexpr uint64_t annealed_steps = 24'000'000;
+void improve(const Nearest& nearest, Best* best, uint64_t round_steps = annealed_steps);
 
 }  // namespace narrowcast::plan::schedule

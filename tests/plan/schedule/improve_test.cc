@@ -1,6 +1,7 @@
 #include "plan/schedule/improve.h"
 
 #include <bit>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,7 +47,7 @@ Plan badly_divided_gather() {
   return plan;
 }
 
-TEST_CASE("units get other groups if all are almost busy enough") {
+void check_improved(uint64_t round_steps) {
   const simulate::Machine machine = test_machine();
   const Plan plan = badly_divided_gather();
   const Options options = options_of(1'000'000);
@@ -72,11 +73,15 @@ TEST_CASE("units get other groups if all are almost busy enough") {
     is_found = nearest.trial.most_idle > most_idle && nearest.trial.most_idle < almost_busy;
   }
   REQUIRE(is_found);
-  improve(nearest, &best);
+  improve(nearest, &best, round_steps);
   CHECK_FALSE(is_idle(result.after));
   CHECK(result.after.groups == 4);
   CHECK(result.after.microseconds <= result.before.microseconds);
 }
+
+TEST_CASE("units get other groups if all are almost busy enough") { check_improved(annealed_steps); }
+
+TEST_CASE("a descent is enough for large plans") { check_improved(0); }
 
 }  // namespace
 }  // namespace narrowcast::plan::schedule
