@@ -77,17 +77,19 @@ void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap
 
 // Joins the sets of groups that learn of each other within a call, apart from those that share memory.
 void Actors::relate(uint32_t plan, const Program& program, Sets* related) const {
-  const auto relate_all = [&](const std::vector<uint32_t>& groups) {
-    for (const uint32_t other : groups) related->join(group(plan, groups.front()), group(plan, other));
+  const auto join = [&](uint32_t one, uint32_t other) { related->join(group(plan, one), group(plan, other)); };
+  const auto join_all = [&](const std::vector<uint32_t>& groups) {
+    for (const uint32_t other : groups) join(groups.front(), other);
   };
   for (const FlatStep& step : program.steps)
-    for (const StepId& id : step.step->after)
-      related->join(group(plan, step.group), group(plan, program.group_of(program.rank_of(step), id.group)));
-  for (const std::vector<uint32_t>& members : program.barriers) relate_all(members);
+    for (const StepId& id : step.step->after) join(step.group, program.group_of(program.rank_of(step), id.group));
+  for (const std::vector<uint32_t>& members : program.barriers) join_all(members);
   for (const FlatChannel& channel : program.channels) {
-    if (channel.sender != none && channel.receiver != none) relate_all({channel.sender, channel.receiver});
-    for (const uint32_t waiter : channel.waiters)
-      for (const uint32_t signaller : channel.signallers) relate_all({signaller, waiter});
+    if (channel.sender != none && channel.receiver != none) join(channel.sender, channel.receiver);
+    if (channel.signallers.empty() || channel.waiters.empty()) continue;
+    join_all(channel.signallers);
+    join_all(channel.waiters);
+    join(channel.signallers.front(), channel.waiters.front());
   }
 }
 
