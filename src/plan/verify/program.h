@@ -15,6 +15,7 @@ inline constexpr uint32_t none = UINT32_MAX;
 inline constexpr uint64_t max_flat_steps = 16'000'000;
 inline constexpr uint64_t max_cells = 64'000'000;
 inline constexpr uint64_t max_moved_cells = 1'000'000'000;
+inline constexpr uint32_t max_shared_signals = 10'000;
 
 // A step as it is executed. Each iteration of a loop begins and ends with a boundary, a FlatStep of the loop itself.
 struct FlatStep {

@@ -123,9 +123,12 @@ class RaceSearch {
   void wait(uint32_t flat, const FlatStep& step);
   // Acquires the signals that have been sent whenever `needed` have been sent in all.
   void acquire_signals(const FlatStep& step, uint32_t channel, uint64_t needed);
-  // How many of the signals of a call can be sent before the i-th of the queue. [first, last): those of this call that
-  // have been sent so far.
-  uint64_t possibly_before(uint32_t channel, size_t i, size_t first, size_t last) const;
+  // Acquires the first signals of a semaphore of several groups, of complete calls.
+  void acquire_calls(uint32_t channel, size_t count, bool is_relaxed, Clock& clock);
+  // is_relaxed: the wait.
+  void acquire(const Signal& signal, bool is_relaxed, Clock& clock);
+  // Counts the last signal of a semaphore of several groups as a follower of others.
+  void add_follower(uint32_t channel);
 
   void move(uint32_t flat, const FlatStep& step);
   void receive(uint32_t channel, uint32_t flat);

@@ -1,6 +1,7 @@
 // What the search for races knows of calls that are running.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -38,6 +39,7 @@ class Queue {
   bool is_empty() const { return head_ == items_.size(); }
   size_t size() const { return items_.size() - head_; }
   const T& operator[](size_t index) const { return items_[head_ + index]; }
+  T& operator[](size_t index) { return items_[head_ + index]; }
   void push(T item) { items_.push_back(std::move(item)); }
   void drop(size_t count) {
     for (size_t i = 0; i < count; ++i) items_[head_ + i] = {};
@@ -60,6 +62,7 @@ struct Signal {
   uint32_t component = none, completion = 0;  // the epoch of the signal itself
   uint32_t index = none;                      // in SharedSemaphores
   bool relaxed = false;
+  uint32_t followers = 0;  // signals of this call, so far, that follow it because of other ranks
 };
 
 struct GroupState {
@@ -84,6 +87,9 @@ struct Semaphore {
   Queue<Signal> signals;  // of one group: those not yet awaited. Of several: all
   uint64_t dropped = 0;   // signals that are no longer in the queue
   uint32_t waits = 0;     // in this call
+  // Of several groups: what a wait, and a relaxed one, learns of so many signals, those of complete calls.
+  std::array<Clock, 2> joined_clocks;
+  size_t joined = 0;
 };
 
 struct PlanState {

@@ -84,6 +84,7 @@ void RaceSearch::signal(uint32_t flat, const FlatStep& step) {
       stamp.component = none;
     }
     state_->semaphores[channel].signals.push(std::move(signal));
+    if (program_->channels[channel].signallers.size() > 1) add_follower(channel);
   }
 }
 
@@ -99,18 +100,21 @@ void RaceSearch::wait(uint32_t flat, const FlatStep& step) {
   }
 }
 
+void RaceSearch::acquire(const Signal& signal, bool is_relaxed, Clock& clock) {
+  if (!signal.relaxed && !is_relaxed) return join(clock, signal.stamp);
+  join(clock, signal.entry);
+  join_reads(clock, signal.stamp);
+}
+
 void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_t needed) {
   const FlatChannel& flat = program_->channels[channel];
   Semaphore& semaphore = state_->semaphores[channel];
   Clock& clock = acquired(state_->groups[step.group]);
-  const auto acquire = [&](const Signal& signal) {
-    if (!signal.relaxed && !step.step->relaxed) return join(clock, signal.stamp);
-    join(clock, signal.entry);
-    join_reads(clock, signal.stamp);
-  };
+  const bool is_relaxed = step.step->relaxed;
   if (flat.signallers.size() == 1) {
     const size_t count = needed - semaphore.dropped;
-    for (size_t i = 0; i < count; ++i) acquire(semaphore.signals[i]);
+    // Mostly, the last one says what the others do.
+    for (size_t i = count; i-- > 0;) acquire(semaphore.signals[i], is_relaxed, clock);
     if (flat.waiters.size() > 1) return;
     semaphore.signals.drop(count);
     semaphore.dropped = needed;
@@ -118,24 +122,34 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
   }
   // Calls of the signalling rank are ordered. In the last of them, a signal is certain if too few others can precede.
   const size_t first = (needed - 1) / flat.signals * flat.signals;
-  for (size_t i = 0; i < first; ++i) acquire(semaphore.signals[i]);
+  acquire_calls(channel, first, is_relaxed, clock);
   const size_t last = std::min<size_t>(semaphore.signals.size(), first + flat.signals);
   for (size_t i = first; i < last; ++i)
-    if (possibly_before(channel, i, first, last) < needed - first) acquire(semaphore.signals[i]);
+    if (const Signal& signal = semaphore.signals[i];
+        plans_[plan_].shared->others_before(channel, signal.index) - signal.followers < needed - first)
+      acquire(signal, is_relaxed, clock);
 }
 
-uint64_t RaceSearch::possibly_before(uint32_t channel, size_t i, size_t first, size_t last) const {
-  const Queue<Signal>& signals = state_->semaphores[channel].signals;
+void RaceSearch::acquire_calls(uint32_t channel, size_t count, bool is_relaxed, Clock& clock) {
+  Semaphore& semaphore = state_->semaphores[channel];
+  if (count < semaphore.joined) {
+    for (size_t i = 0; i < count; ++i) acquire(semaphore.signals[i], is_relaxed, clock);
+    return;
+  }
+  for (; semaphore.joined < count; ++semaphore.joined)
+    for (const bool relaxed : {false, true})
+      acquire(semaphore.signals[semaphore.joined], relaxed, semaphore.joined_clocks[relaxed ? 1 : 0]);
+  join(clock, semaphore.joined_clocks[is_relaxed ? 1 : 0]);
+}
+
+void RaceSearch::add_follower(uint32_t channel) {
+  Queue<Signal>& signals = state_->semaphores[channel].signals;  // of all calls
   const SharedSemaphores& shared = *plans_[plan_].shared;
-  uint64_t possible = 0;
-  for (uint32_t other = 0; other < program_->channels[channel].signals; ++other)
-    possible += other != signals[i].index && !shared.follows(channel, other, signals[i].index) ? 1 : 0;
-  // The order that goes through other ranks.
-  for (size_t j = first; j < last; ++j)
-    if (j != i && !shared.follows(channel, signals[j].index, signals[i].index) &&
-        signals[j].stamp.clock.accesses[signals[i].component] >= signals[i].completion)
-      --possible;
-  return possible;
+  const size_t last = signals.size() - 1;
+  for (size_t i = last - last % program_->channels[channel].signals; i < last; ++i)
+    if (!shared.follows(channel, signals[last].index, signals[i].index) &&
+        signals[last].stamp.clock.accesses[signals[i].component] >= signals[i].completion)
+      ++signals[i].followers;
 }
 
 void RaceSearch::move(uint32_t flat, const FlatStep& step) {

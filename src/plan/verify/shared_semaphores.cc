@@ -16,7 +16,8 @@ class RankOrder {
         rank_(rank),
         first_(program.rank_groups[static_cast<size_t>(rank)]),
         count_(program.rank_groups[static_cast<size_t>(rank) + 1] - first_),
-        clocks_(count_, std::vector<uint32_t>(count_, 0)) {
+        rows_(count_),
+        clocks_(count_) {
     for (uint32_t group = 0; group < count_; ++group) {
       const FlatGroup& flat = program.groups[first_ + group];
       next_.push_back(flat.begin);
@@ -26,24 +27,24 @@ class RankOrder {
   }
 
   uint32_t group_of(const FlatStep& step) const { return step.group - first_; }
-  const std::vector<uint32_t>& clock(uint32_t group) const { return clocks_[group]; }
+  const Row& clock(uint32_t group) const { return clocks_[group]; }
 
   void begin(uint32_t group) {
     for (const StepId& id : program_.steps[next_[group]].step->after)
-      join(clocks_[group], completed_[program_.end_of(rank_, id) - 1]);
+      clocks_[group].join(rows_, completed_[program_.end_of(rank_, id) - 1]);
   }
   void finish(uint32_t group) {
     const uint32_t flat = next_[group]++;
-    clocks_[group][group] = flat + 1;
+    clocks_[group].raise(rows_, group, flat + 1);
     if (const auto found = completed_.find(flat); found != completed_.end()) found->second = clocks_[group];
   }
   void pass_barrier(const Step& step) {
-    std::vector<uint32_t> all;
+    Row all;
     const std::vector<uint32_t>& members =
         program_.barriers[program_.rank_barriers[static_cast<size_t>(rank_)] + step.barrier];
     for (const uint32_t member : members) {
       begin(member - first_);
-      join(all, clocks_[member - first_]);
+      all.join(rows_, clocks_[member - first_]);
     }
     for (const uint32_t member : members) {
       clocks_[member - first_] = all;
@@ -52,17 +53,13 @@ class RankOrder {
   }
 
  private:
-  void join(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) const {
-    into.resize(count_, 0);
-    for (size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
-  }
-
   const Program& program_;
   const int rank_;
   const uint32_t first_, count_;
-  std::vector<std::vector<uint32_t>> clocks_;  // of each group
+  Rows rows_;
+  std::vector<Row> clocks_;  // of each group
   std::vector<uint32_t> next_;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> completed_;  // clocks of the steps that others come after
+  std::unordered_map<uint32_t, Row> completed_;  // clocks of the steps that others come after
 };
 
 }  // namespace
@@ -123,12 +120,15 @@ void SharedSemaphores::add_waits(const std::vector<Event>& waits) {
 
 void SharedSemaphores::add_signals(uint32_t channel, const std::vector<Event>& signals) {
   Signals& added = signals_[channel];
-  added.count = signals.size();
   added.follows.resize(signals.size() * signals.size());
+  added.others_before.assign(signals.size(), static_cast<uint32_t>(signals.size()) - 1);
   for (size_t i = 0; i < signals.size(); ++i) {
     signal_indices_[key(signals[i].flat, signals[i].position)] = static_cast<uint32_t>(i);
     for (size_t j = 0; j < signals.size(); ++j)
-      added.follows[i * signals.size() + j] = precedes(signals[j], signals[i]);
+      if (j != i && precedes(signals[j], signals[i])) {
+        added.follows[i * signals.size() + j] = true;
+        --added.others_before[j];
+      }
   }
 }
 

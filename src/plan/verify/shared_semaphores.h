@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "plan/verify/clocks.h"
 #include "plan/verify/program.h"
 
 namespace narrowcast::plan::verify {
@@ -33,19 +34,21 @@ class SharedSemaphores {
   // Whether signal `later` of the channel follows `earlier` in every order.
   bool follows(uint32_t channel, uint32_t later, uint32_t earlier) const {
     const Signals& signals = signals_.at(channel);
-    return signals.follows[size_t{later} * signals.count + earlier];
+    return signals.follows[size_t{later} * signals.others_before.size() + earlier];
   }
+  // How many other signals of the channel do not follow this one in every order.
+  uint32_t others_before(uint32_t channel, uint32_t signal) const { return signals_.at(channel).others_before[signal]; }
 
  private:
   struct Event {
     uint32_t flat;
     size_t position;
-    uint32_t group;               // in the rank
-    std::vector<uint32_t> clock;  // of the rank's groups: flat steps that precede it
+    uint32_t group;  // in the rank
+    Row clock;       // of the rank's groups: flat steps that precede it
   };
   struct Signals {
-    size_t count = 0;
-    std::vector<bool> follows;
+    std::vector<bool> follows;            // by two signals
+    std::vector<uint32_t> others_before;  // by signal
   };
 
   static uint64_t key(uint32_t flat, size_t position) { return uint64_t{flat} << 32 | position; }

@@ -23,15 +23,23 @@ class Unsupported : public std::runtime_error {
   using runtime_error::runtime_error;
 };
 
+void check_number(const char* what, uint64_t number, uint64_t limit) {
+  if (number > limit)
+    throw Unsupported("the plan is too large: " + std::string(what) + " " + std::to_string(number) + "; at most " +
+                      std::to_string(limit) + " are supported");
+}
+
 void check_size(const Plan& plan, bool split) {
-  const auto check = [](const char* what, uint64_t number, uint64_t limit) {
-    if (number > limit)
-      throw Unsupported("the plan is too large: " + std::string(what) + " " + std::to_string(number) + "; at most " +
-                        std::to_string(limit) + " are supported");
-  };
-  check("steps, with loops unrolled and messages split:", flat_steps(plan, split), max_flat_steps);
-  check("chunks of buffers:", memory_cells(plan), max_cells);
-  check("chunks that steps read and write:", moved_cells(plan), max_moved_cells);
+  check_number("steps, with loops unrolled and messages split:", flat_steps(plan, split), max_flat_steps);
+  check_number("chunks of buffers:", memory_cells(plan), max_cells);
+  check_number("chunks that steps read and write:", moved_cells(plan), max_moved_cells);
+}
+
+// Signals of several groups, or for several groups, are compared with each other.
+void check_signals(const Program& program) {
+  for (const FlatChannel& channel : program.channels)
+    if (channel.signallers.size() > 1 || channel.waiters.size() > 1)
+      check_number("signals between several groups on a channel:", channel.signals, max_shared_signals);
 }
 
 struct Prepared {
@@ -76,6 +84,7 @@ class Verification {
       Prepared& current = prepared.emplace_back(Prepared{flatten(*plans_[i], split), {}, {}});
       if (!split) report_.steps += current.program.steps.size();
       Finding finding = check_matching(current.program);
+      if (!finding.found()) check_signals(current.program);
       if (!finding.found()) finding = schedule(current, least_depth);
       if (finding.found()) {
         name_plan(finding, i);

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "doctest/doctest.h"
+#include "plan/verify/program.h"
 #include "plan/verify/verify.h"
 #include "support/plans.h"
 
@@ -42,6 +43,31 @@ TEST_CASE("28,000 steps at 64 ranks are proved within a second") {
   check_time(wide_all_reduce(64, 4, 1));
   check_time(wide_all_reduce(64, 4, 2));
   check_time(wide_memory_all_gather(64, 7));
+}
+
+// A plan in which so many groups also signal other ones, on one channel.
+Plan with_signals(uint32_t groups) {
+  Plan plan = memory_all_gather(2);
+  const uint32_t channel = add_memory(plan, 0, 1);
+  for (uint32_t group = 0; group < groups; ++group) {
+    plan.ranks[0].groups.push_back({{signal({channel})}});
+    plan.ranks[1].groups.push_back({{wait({channel})}});
+  }
+  return plan;
+}
+
+TEST_CASE("a thousand signals between groups are proved within a second") {
+  const double begin = processor_seconds();
+  const Report report = verify(with_signals(1000));
+  CHECK_MESSAGE(report.verdict == Verdict::proved, report.finding.message);
+  CHECK(processor_seconds() - begin < most_seconds);
+}
+
+TEST_CASE("more signals between groups than can be compared are neither proved nor refuted") {
+  const Report report = verify(with_signals(max_shared_signals + 1));
+  CHECK(report.verdict == Verdict::unsupported);
+  CHECK(report.finding.message ==
+        "the plan is too large: signals between several groups on a channel: 10001; at most 10000 are supported");
 }
 
 double most_megabytes() {
