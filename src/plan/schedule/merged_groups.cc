@@ -16,7 +16,7 @@ void MergedGroups::divide_evenly() {
 
 void MergedGroups::add(const ReadyStep& step) {
   const uint32_t assigned = assignment_[step.group];
-  insert(step, assigned == none ? &unassigned_ : &merged_[assigned].ready);
+  (assigned == none ? unassigned_ : merged_[assigned].ready).insert(step);
 }
 
 }  // namespace narrowcast::plan::schedule

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -50,16 +51,12 @@ class MergedGroups {
 
  private:
   static constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
-  using Ready = std::vector<ReadyStep>;  // sorted
+  using Ready = std::set<ReadyStep>;
   struct Merged {
     bool is_free = true;
     double load_us = 0;  // of all steps of the groups that were assigned to it here
     Ready ready;         // steps of these groups
   };
-
-  static Ready::iterator insert(const ReadyStep& step, Ready* ready) {
-    return ready->insert(std::ranges::upper_bound(*ready, step), step);
-  }
 
   std::vector<Work> work_;
   Assignment assignment_;
@@ -87,16 +84,12 @@ std::optional<uint32_t> MergedGroups::begin_first(IsEligible is_eligible) {
   if (has_earlier(unassigned_)) {
     least->load_us += work_[first->group].load_us;
     assignment_[first->group] = static_cast<uint32_t>(least - merged_.data());
-    const ReadyStep step = *first;
-    unassigned_.erase(first);
-    first = insert(step, &least->ready);
+    first = least->ready.insert(unassigned_.extract(first)).position;
     chosen = least;
   }
   if (chosen == nullptr) return std::nullopt;
   chosen->is_free = false;
-  const uint32_t node = first->node;
-  chosen->ready.erase(first);
-  return node;
+  return chosen->ready.extract(first).value().node;
 }
 
 }  // namespace narrowcast::plan::schedule
