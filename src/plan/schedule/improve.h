@@ -14,7 +14,7 @@ namespace narrowcast::plan::schedule {
 // Method: rounds of simulated annealing (Kirkpatrick, Gelatt and Vecchi, 1983), each followed by a descent; for large
 // plans, of which few schedules can be made, a descent.
 //
-// round_steps: so many steps are scheduled in a round of annealing. It decides which plans are large.
+// round_steps: steps that a round of annealing schedules. Plans for which that is too few schedules are large.
 inline constexpr uint64_t annealed_steps = 24'000'000;
 void improve(const Nearest& nearest, Best* best, uint64_t round_steps = annealed_steps);
 

@@ -30,7 +30,7 @@ struct Task {
   double load_us = 0;        // of a payload that was not loaded ahead, in addition
   bool posts = false;        // the next step does not wait for the transfer
   bool puts = false;         // but signals do
-  // In Programs::work_of() and transfer_of().
+  // What Programs::work_of() and transfer_of() return.
   uint32_t first_load = 0, work_loads = 0, transfer_loads = 0;
   std::vector<uint32_t> sends;                          // channels on which messages arrive after the transfer
   std::vector<uint32_t> reads_packets, writes_packets;  // cells: chunks that contain packets
@@ -86,7 +86,7 @@ class Programs {
   const Options& options_;
   double chunk_bytes_;        // of one micro-batch
   bool has_turns_;            // as in Batches
-  bool shares_ctas_ = false;  // whether the groups of the rank whose tasks are added have to
+  bool shares_ctas_ = false;  // whether the groups of the current rank compete for its CTAs
   double codec_share_;        // of the rates of codecs, that the warps of the plan reach
   // Of a micro-batch, by resource: what links carry, and the responses to it in the other direction.
   std::vector<double> bytes_, response_bytes_;

@@ -77,7 +77,7 @@ uint32_t Rows::joined(uint32_t node, uint32_t other, int level) {
                                                        : joined_shared(node, other, level);
 }
 
-// Many groups join the same nodes: replicas of a group. All get the same result, whose joins are then the same, too.
+// Replicas of a group join the same nodes. If all get the same node as the result, their next joins are the same, too.
 uint32_t Rows::joined_shared(uint32_t node, uint32_t other, int level) {
   for (const Join& last : last_joins(node, other, level))
     if (last.node == node && last.other == other) {
@@ -85,7 +85,7 @@ uint32_t Rows::joined_shared(uint32_t node, uint32_t other, int level) {
       release(node, level);
       return last.result;
     }
-  retain(node);  // which must not change
+  retain(node);  // so that it is not changed in place
   const Join join{node, other, joined_parts(node, other, level)};
   retain(other);
   retain(join.result);

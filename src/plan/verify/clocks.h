@@ -68,7 +68,7 @@ class Rows {
 
   void retain(uint32_t node) { ++references_[node]; }
   void release(uint32_t node, int level);
-  // These replace a node of which the caller holds a reference, and return one.
+  // These take over the caller's reference to `node` and return a reference to the result.
   uint32_t writable(uint32_t node, int level);
   uint32_t raised(uint32_t node, int level, size_t component, uint32_t epoch);
   uint32_t joined(uint32_t node, uint32_t other, int level);
@@ -76,7 +76,7 @@ class Rows {
   uint32_t joined_parts(uint32_t node, uint32_t other, int level);
   uint32_t joined_leaf(uint32_t node, uint32_t other);
 
-  // A join of nodes, of which it holds references.
+  // A join that was computed. It holds references to all three nodes.
   struct Join {
     uint32_t node = zeros, other = zeros, result = zeros;
   };

@@ -113,7 +113,7 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
   const bool is_relaxed = step.step->relaxed;
   if (flat.signallers.size() == 1) {
     const size_t count = needed - semaphore.dropped;
-    // Mostly, the last one says what the others do.
+    // The last one first: usually it implies the others.
     for (size_t i = count; i-- > 0;) acquire(semaphore.signals[i], is_relaxed, clock);
     if (flat.waiters.size() > 1) return;
     semaphore.signals.drop(count);
