@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "plan/schedule/merged_groups.h"
@@ -19,7 +20,6 @@ class ListScheduler {
   ListScheduler(const ListedSteps& steps, const std::vector<uint32_t>& groups, const StepGraph::Rules& rules,
                 double interval_us)
       : nodes_(steps.nodes),
-        link_uses_(steps.link_uses),
         programs_(steps.programs),
         rules_(rules),
         replicas_(steps.replicas),
@@ -142,7 +142,7 @@ class ListScheduler {
     const Node& node = nodes_[index];
     MergedGroups& groups = ranks_[node.rank];
     groups.end(node.group);
-    add_link_use(index, -1);
+    add_link_use(node, -1);
     result_.busy_us[node.rank][groups.assignment()[node.group]] += now - run.begin - node.fixed_us;
     result_.durations[index] = now - run.begin;
     ++run.task;
@@ -154,19 +154,25 @@ class ListScheduler {
     }
   }
 
-  // factor: 1 when the step begins, -1 at its end.
-  void add_link_use(uint32_t index, double factor) {
-    for (const LinkUse& use : link_uses_.of(index)) link_use_[use.resource] += factor * use.share;
+  std::span<const simulate::Load> transfer_of(const Node& node) const {
+    return programs_.transfer_of(programs_.all[node.program].tasks[node.step]);
   }
-  bool needs_full_link(uint32_t index) const {
-    return std::ranges::any_of(link_uses_.of(index),
-                               [&](const LinkUse& use) { return link_use_[use.resource] >= rules_.full_link; });
+  // Adds what a step uses of links, on average while it runs, as a share of their rates. factor: 1, or -1 at its end.
+  void add_link_use(const Node& node, double factor) {
+    for (const simulate::Load& load : transfer_of(node)) {
+      const double alone_us = load.times * load.amount / programs_.capacities[load.resource];
+      link_use_[load.resource] += factor * alone_us / node.alone_us;
+    }
+  }
+  bool needs_full_link(const Node& node) const {
+    return std::ranges::any_of(
+        transfer_of(node), [&](const simulate::Load& load) { return link_use_[load.resource] >= rules_.full_link; });
   }
 
   // Begins steps until no free merged group has one that could begin. If several transfers share a link, each takes
   // longer and keeps its group busy. So steps that need no full link come first, whatever their priority.
   void begin_steps(uint32_t rank, double now) {
-    const auto spares_links = [&](const ReadyStep& step) { return !needs_full_link(step.node); };
+    const auto spares_links = [&](const ReadyStep& step) { return !needs_full_link(nodes_[step.node]); };
     const auto is_any = [](const ReadyStep&) { return true; };
     MergedGroups& groups = ranks_[rank];
     if (rules_.full_link > 0)
@@ -178,12 +184,11 @@ class ListScheduler {
     const Node& node = nodes_[index];
     result_.order[node.rank][node.group].begin[node.step] = begun_++;
     runs_[node.program].begin = now;
-    add_link_use(index, 1);
+    add_link_use(node, 1);
     begin_phase(node.program, Phase::working, now);
   }
 
   const std::vector<Node>& nodes_;
-  const LinkUses& link_uses_;
   const simulate::Programs& programs_;
   const StepGraph::Rules& rules_;
   const uint32_t replicas_;

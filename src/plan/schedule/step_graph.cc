@@ -23,14 +23,12 @@ struct StepGraph::Model {
   const simulate::Options options;
   const simulate::Programs programs;
   const double launch_us;
-  LinkUses link_uses;
 };
 
 StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const simulate::Options& simulation,
                      uint32_t replicas)
-    : replicas_(replicas) {
-  auto model = std::make_shared<Model>(plan, machine, simulation);
-  const simulate::Programs& programs = model->programs;
+    : model_(std::make_shared<Model>(plan, machine, simulation)), replicas_(replicas) {
+  const simulate::Programs& programs = model_->programs;
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     first_.emplace_back();
     if (programs.rank_for(rank) != rank) continue;
@@ -48,10 +46,9 @@ StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const s
             microseconds = std::max(microseconds, load.times * load.amount / programs.capacities[load.resource]);
           return microseconds;
         };
-        const std::span<const simulate::Load> transfer = programs.transfer_of(task);
         node.fixed_us = task.fixed_us;
-        node.alone_us = node.duration = longest(programs.work_of(task)) + longest(transfer) + node.fixed_us;
-        model->link_uses.add(transfer, programs.capacities, node.alone_us);
+        node.alone_us = node.duration =
+            longest(programs.work_of(task)) + longest(programs.transfer_of(task)) + node.fixed_us;
       }
     }
   }
@@ -63,7 +60,6 @@ StepGraph::StepGraph(const Plan& plan, const simulate::Machine& machine, const s
     longest_us_ = std::max(longest_us_, node.tail);
   }
   set_turns(plan);
-  model_ = std::move(model);
 }
 
 void StepGraph::add_order(const Plan& plan, const simulate::Programs& programs) {
@@ -159,8 +155,7 @@ void StepGraph::set_turns(const Plan& plan) {
 
 StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, const Rules& rules) const {
   const double interval_us = rules.interval * least_us(groups) / replicas_;
-  return schedule_list({nodes_, model_->link_uses, first_, model_->programs, model_->launch_us, replicas_}, groups,
-                       rules, interval_us);
+  return schedule_list({nodes_, first_, model_->programs, model_->launch_us, replicas_}, groups, rules, interval_us);
 }
 
 }  // namespace narrowcast::plan::schedule
