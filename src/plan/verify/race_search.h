@@ -123,8 +123,8 @@ class RaceSearch {
   void wait(uint32_t flat, const FlatStep& step);
   // Acquires the signals that have been sent whenever `needed` have been sent in all.
   void acquire_signals(const FlatStep& step, uint32_t channel, uint64_t needed);
-  // Acquires the first signals of a semaphore of several groups, of complete calls.
-  void acquire_calls(uint32_t channel, size_t count, bool is_relaxed, Clock& clock);
+  // Acquires the signals of the first calls, of a semaphore that several groups signal.
+  void acquire_calls(uint32_t channel, size_t calls, bool is_relaxed, Clock& clock);
   // is_relaxed: the wait.
   void acquire(const Signal& signal, bool is_relaxed, Clock& clock);
   // Counts the last signal of a semaphore of several groups as a follower of others.

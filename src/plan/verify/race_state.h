@@ -87,9 +87,8 @@ struct Semaphore {
   Queue<Signal> signals;  // of one group: those not yet awaited. Of several: all
   uint64_t dropped = 0;   // signals that are no longer in the queue
   uint32_t waits = 0;     // in this call
-  // Of several groups: what a wait, and a relaxed one, learns of so many signals, those of complete calls.
-  std::array<Clock, 2> joined_clocks;
-  size_t joined = 0;
+  // If several groups signal, by number of calls: what a wait, and a relaxed one, learns of all signals of these calls.
+  std::vector<std::array<Clock, 2>> learned = std::vector<std::array<Clock, 2>>(1);
 };
 
 struct PlanState {

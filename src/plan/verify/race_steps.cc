@@ -121,8 +121,8 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
     return;
   }
   // Calls of the signalling rank are ordered. In the last of them, a signal is certain if too few others can precede.
-  const size_t first = (needed - 1) / flat.signals * flat.signals;
-  acquire_calls(channel, first, is_relaxed, clock);
+  const size_t calls = (needed - 1) / flat.signals, first = calls * flat.signals;
+  acquire_calls(channel, calls, is_relaxed, clock);
   const size_t last = std::min<size_t>(semaphore.signals.size(), first + flat.signals);
   for (size_t i = first; i < last; ++i)
     if (const Signal& signal = semaphore.signals[i];
@@ -130,16 +130,16 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
       acquire(signal, is_relaxed, clock);
 }
 
-void RaceSearch::acquire_calls(uint32_t channel, size_t count, bool is_relaxed, Clock& clock) {
+void RaceSearch::acquire_calls(uint32_t channel, size_t calls, bool is_relaxed, Clock& clock) {
   Semaphore& semaphore = state_->semaphores[channel];
-  if (count < semaphore.joined) {
-    for (size_t i = 0; i < count; ++i) acquire(semaphore.signals[i], is_relaxed, clock);
-    return;
+  std::vector<std::array<Clock, 2>>& learned = semaphore.learned;
+  for (const size_t signals = program_->channels[channel].signals; learned.size() <= calls;) {
+    std::array<Clock, 2> next = learned.back();
+    for (size_t i = (learned.size() - 1) * signals; i < learned.size() * signals; ++i)
+      for (const size_t relaxed : {0, 1}) acquire(semaphore.signals[i], relaxed == 1, next[relaxed]);
+    learned.push_back(std::move(next));
   }
-  for (; semaphore.joined < count; ++semaphore.joined)
-    for (const bool relaxed : {false, true})
-      acquire(semaphore.signals[semaphore.joined], relaxed, semaphore.joined_clocks[relaxed ? 1 : 0]);
-  join(clock, semaphore.joined_clocks[is_relaxed ? 1 : 0]);
+  join(clock, learned[calls][is_relaxed ? 1 : 0]);
 }
 
 void RaceSearch::add_follower(uint32_t channel) {

@@ -63,6 +63,17 @@ TEST_CASE("a thousand signals between groups are proved within a second") {
   CHECK(processor_seconds() - begin < most_seconds);
 }
 
+TEST_CASE("waits that follow each other can need signals of later calls than the waits of another group") {
+  Plan plan = memory_all_gather(2);
+  const uint32_t channel = add_memory(plan, 0, 1, 1);
+  plan.ranks[0].groups.push_back({{signal({channel}), signal({channel})}});
+  plan.ranks[0].groups.push_back({{signal({channel})}});
+  plan.ranks[1].groups.push_back({{wait({channel}), wait({channel})}});
+  plan.ranks[1].groups.push_back({{wait({channel})}});
+  const Report report = verify(plan);
+  CHECK_MESSAGE(report.verdict == Verdict::proved, report.finding.message);
+}
+
 TEST_CASE("more signals between groups than can be compared are neither proved nor refuted") {
   const Report report = verify(with_signals(max_shared_signals + 1));
   CHECK(report.verdict == Verdict::unsupported);
