@@ -133,12 +133,15 @@ NCAST_API ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, co
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can
-// then only be destroyed.
+// then only be destroyed. CUDA: calls in flight on other ranks that need nothing more from this rank complete.
 NCAST_API ncast_status ncast_comm_abort(ncast_comm* comm);
 
 // The first error of this communicator, on this rank or another one, or NCAST_OK. message (may be NULL) receives its
 // text, truncated to message_capacity bytes including the final 0.
 NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity);
+// As ncast_comm_async_error, but only errors that ended a call of this rank: the failure of another rank is not one if
+// this rank's calls are complete.
+NCAST_API ncast_status ncast_comm_call_error(ncast_comm* comm, char* message, size_t message_capacity);
 
 // The rank that was passed when the communicator was created.
 NCAST_API ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank);

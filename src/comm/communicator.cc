@@ -16,6 +16,23 @@ using narrowcast::guarded;
 using namespace narrowcast::comm;
 using namespace narrowcast::executor;
 
+namespace {
+
+ncast_status report_error(const char* function, ncast_comm* comm, ncast_status (ncast_comm::*error)(), char* message,
+                          size_t message_capacity) {
+  return guarded(function, [&] {
+    CommUse use;
+    if (ncast_status status = use.begin(function, comm)) return status;
+    const ncast_status status = (comm->*error)();
+    if (message != nullptr && message_capacity > 0) {
+      std::snprintf(message, message_capacity, "%s", status == NCAST_OK ? "" : ncast_last_error());
+    }
+    return status;
+  });
+}
+
+}  // namespace
+
 extern "C" {
 
 ncast_status ncast_comm_destroy(ncast_comm* comm) {
@@ -37,15 +54,11 @@ ncast_status ncast_comm_abort(ncast_comm* comm) {
 }
 
 ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity) {
-  return guarded("ncast_comm_async_error", [&] {
-    CommUse use;
-    if (ncast_status status = use.begin("ncast_comm_async_error", comm)) return status;
-    const ncast_status status = comm->check_error();
-    if (message != nullptr && message_capacity > 0) {
-      std::snprintf(message, message_capacity, "%s", status == NCAST_OK ? "" : ncast_last_error());
-    }
-    return status;
-  });
+  return report_error("ncast_comm_async_error", comm, &ncast_comm::check_error, message, message_capacity);
+}
+
+ncast_status ncast_comm_call_error(ncast_comm* comm, char* message, size_t message_capacity) {
+  return report_error("ncast_comm_call_error", comm, &ncast_comm::call_error, message, message_capacity);
 }
 
 ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank) {

@@ -38,6 +38,8 @@ struct ncast_comm {
 
   // The first error of the communicator, on this rank or another one. Sets the last error to its message. Any thread.
   virtual ncast_status check_error() = 0;
+  // The first error that ended a call of this rank. Sets the last error to its message. Any thread.
+  virtual ncast_status call_error() = 0;
   // Ends the calls of all ranks. Any thread.
   virtual ncast_status abort() = 0;
   // Any thread.

@@ -113,6 +113,7 @@ class FakeComm final : public ncast_comm {
   static void operator delete(void*) {}
 
   ncast_status check_error() override { return NCAST_OK; }
+  ncast_status call_error() override { return NCAST_OK; }
   ncast_status abort() override { return NCAST_OK; }
   executor::Counters counters() const override { return {}; }
   ncast_status wait_until_idle() override { return NCAST_OK; }

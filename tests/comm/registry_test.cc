@@ -19,6 +19,7 @@ class Waiting final : public ncast_comm {
   ~Waiting() override { *gone_ = true; }
 
   ncast_status check_error() override { return NCAST_OK; }
+  ncast_status call_error() override { return NCAST_OK; }
   ncast_status abort() override {
     aborted_ = true;
     return NCAST_OK;

@@ -189,6 +189,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_comm_destroy": (_STATUS, [_COMM]),
     "ncast_comm_abort": (_STATUS, [_COMM]),
     "ncast_comm_async_error": (_STATUS, [_COMM, c_char_p, c_size_t]),
+    "ncast_comm_call_error": (_STATUS, [_COMM, c_char_p, c_size_t]),
     "ncast_comm_rank": (_STATUS, [_COMM, POINTER(c_int)]),
     "ncast_comm_ranks": (_STATUS, [_COMM, POINTER(c_int)]),
     "ncast_comm_get_counters": (_STATUS, [_COMM, POINTER(CommCountersC)]),

@@ -20,6 +20,8 @@ namespace {
 
 constexpr size_t default_scratch_bytes = size_t{176} << 20;
 constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
+// How long calls in flight may take to complete after another rank has failed.
+constexpr auto peer_failure_grace = std::chrono::milliseconds(250);
 
 ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
 
@@ -175,8 +177,7 @@ ncast_status Communicator::set_up() {
   peers_.control = control_;
   peers_.ctas = cta_states();
   peers_.timeout_ns = static_cast<uint64_t>(timeout_seconds_ * 1e9);
-  // A peer that dies or aborts ends the kernels that wait for it.
-  rendezvous_->on_failure([this](ncast_status, const char*) { stop_kernels(); });
+  rendezvous_->on_failure([this](ncast_status status, const char* message) { peer_failed(status, message); });
   return NCAST_OK;
 }
 
@@ -208,8 +209,8 @@ Communicator::~Communicator() {
   }
   if (stop_stream_ != nullptr) cudaStreamDestroy(stop_stream_);
   if (fork_event_ != nullptr) cudaEventDestroy(fork_event_);
-  for (const LastCall& last : {last_eager_call_, last_captured_call_})
-    if (last.event != nullptr) cudaEventDestroy(last.event);
+  for (const LastCall* last : {&last_eager_call_, &last_captured_call_})
+    if (last->event != nullptr) cudaEventDestroy(last->event);
   if (kernels_may_run_) return;
   cudaFree(state_);
   if (control_ != nullptr) cudaFreeHost(control_);
@@ -229,6 +230,7 @@ cudaError_t Communicator::copy_stop() {
 }
 
 void Communicator::stop_kernels() {
+  if (!stopped_.exchange(true) && has_calls_in_flight()) calls_failed_ = true;
   __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);  // first: the copy may wait for kernels that this stops
   if (scratch_ == nullptr) return;                          // no kernel has been launched yet
   for (uint32_t& copy : control_->stop_copies) __atomic_store_n(&copy, 1u, __ATOMIC_RELAXED);
@@ -236,8 +238,30 @@ void Communicator::stop_kernels() {
   copy_stop();
 }
 
+bool Communicator::has_calls_in_flight() const {
+  if (last_captured_call_.any) return true;
+  // Other threads may be capturing graphs.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  const bool in_flight = cudaEventQuery(last_eager_call_.event) == cudaErrorNotReady;
+  if (in_flight) cudaGetLastError();
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  return in_flight;
+}
+
+// A peer may end or abort when its own calls are complete, as NCCL allows. Calls in flight that have received
+// everything from it can complete, so they get a moment before the kernels are stopped.
+void Communicator::peer_failed(ncast_status status, const char* message) {
+  const device::DeviceGuard device_guard(device_);
+  const auto start = bootstrap::Clock::now();
+  while (!stopped_ && has_calls_in_flight() && bootstrap::Clock::now() - start < peer_failure_grace)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  record_error(status, message);
+}
+
 void Communicator::set_error(ncast_status status, const char* message) {
   record_kernel_failure();  // a kernel's failure, if any, came first
+  calls_failed_ = true;
   record_error(status, message);
 }
 
@@ -252,14 +276,16 @@ void Communicator::record_error(ncast_status status, const char* message) {
   rendezvous_->publish_failure(status, message);
 }
 
+// peer_failed() records failures of other ranks.
 ncast_status Communicator::check_error() {
   record_kernel_failure();
-  if (ncast_status status = rendezvous_->check_failure()) {
-    const std::string message = ncast_last_error();
-    record_error(status, message.c_str());
-  }
   const std::lock_guard lock(mutex_);
   return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", error_message_.c_str());
+}
+
+ncast_status Communicator::call_error() {
+  record_kernel_failure();
+  return calls_failed_ ? check_error() : NCAST_OK;
 }
 
 bool Communicator::has_error() const {
@@ -290,6 +316,7 @@ void Communicator::record_kernel_failure() {
   uint32_t failed = __atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE);
   const uint32_t peer = control_->peer;
   if (failed == channel::no_failure || has_error()) return;
+  calls_failed_ = true;
   if (failed == channel::payload_corrupt && announced_other_call(static_cast<int>(peer)))
     failed = channel::call_mismatch;
   char message[160];
@@ -313,7 +340,8 @@ void Communicator::record_kernel_failure() {
 }
 
 ncast_status Communicator::abort() {
-  set_error(NCAST_ABORTED, "aborted");
+  record_kernel_failure();  // came first
+  record_error(NCAST_ABORTED, "aborted");
   return NCAST_OK;
 }
 
@@ -388,7 +416,9 @@ cudaError_t Communicator::enter(cudaStream_t stream) {
 cudaError_t Communicator::leave(cudaStream_t stream) {
   current_last_call_->any = true;
   current_last_call_->stream = stream;
-  return cudaEventRecord(current_last_call_->event, stream);
+  const cudaError_t error = cudaEventRecord(current_last_call_->event, stream);
+  if (stopped_) calls_failed_ = true;  // the kernels were stopped while the call was being launched
+  return error;
 }
 
 }  // namespace narrowcast::executor::cuda

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,6 +45,7 @@ class Communicator final : public ncast_comm {
   ~Communicator() override;
 
   ncast_status check_error() override;
+  ncast_status call_error() override;
   ncast_status abort() override;
   Counters counters() const override;
   ncast_status wait_until_idle() override;
@@ -83,7 +85,7 @@ class Communicator final : public ncast_comm {
     cudaEvent_t event = nullptr;
     cudaStream_t stream = nullptr;
     unsigned long long capture = 0;  // id of the capture
-    bool any = false;                // whether there was a call
+    std::atomic<bool> any{false};    // whether there was a call; written under launching_
   };
 
   // Memory that the kernels of all ranks can access.
@@ -170,7 +172,10 @@ class Communicator final : public ncast_comm {
 
   void set_error(ncast_status status, const char* message);
   void record_error(ncast_status status, const char* message);
+  void peer_failed(ncast_status status, const char* message);
   bool has_error() const;
+  // False if all calls are complete. Calls in graphs count as in flight. Any thread.
+  bool has_calls_in_flight() const;
   void record_kernel_failure();
   // Whether `peer`, which sent invalid data to this rank, has announced a different call.
   bool announced_other_call(int peer) const;
@@ -192,7 +197,9 @@ class Communicator final : public ncast_comm {
   channel::Peers peers_ = {};
   channel::ChannelLayout layout_;  // packets come before it in the scratch
   DeviceState* state_ = nullptr;
-  bool kernels_may_run_ = false;  // at destruction: their memory is kept until the process exits
+  bool kernels_may_run_ = false;           // at destruction: their memory is kept until the process exits
+  std::atomic<bool> stopped_{false};       // stop_kernels() has been called
+  std::atomic<bool> calls_failed_{false};  // a call of this rank failed, or was in flight when its kernels were stopped
 
   std::mutex launching_;
   cudaEvent_t fork_event_ = nullptr;

@@ -70,10 +70,12 @@ void Communicator::set_error(ncast_status status, const char* message) {
 
 ncast_status Communicator::check_error() {
   const std::lock_guard lock(mutex_);
-  if (error_ != NCAST_OK) return fail(error_, "%s", message_.c_str());
-  error_ = world->check_failure();
-  if (error_ != NCAST_OK) message_ = ncast_last_error();
-  return error_;
+  return error_ != NCAST_OK ? fail(error_, "%s", message_.c_str()) : world->check_failure();
+}
+
+ncast_status Communicator::call_error() {
+  const std::lock_guard lock(mutex_);
+  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", message_.c_str());
 }
 
 ncast_status Communicator::abort() {

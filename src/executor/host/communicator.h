@@ -42,10 +42,11 @@ class Communicator final : public ncast_comm {
   void end_turn();
   ncast_status wait_until_idle() override;
 
-  // Records the error if it is the first, and makes the calls of the other ranks fail.
+  // Records the error of a call if it is the first, and makes the calls of the other ranks fail.
   void set_error(ncast_status status, const char* message);
   // The first error on this rank, or a failure that a peer has published.
   ncast_status check_error() override;
+  ncast_status call_error() override;
   ncast_status abort() override;
   ncast_status exchange(const void* mine, size_t bytes, void* all) override;
   ncast_status prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
@@ -63,7 +64,7 @@ class Communicator final : public ncast_comm {
   std::condition_variable turn_ended_;
   uint64_t next_ticket_ = 0;
   uint64_t turn_ = 0;
-  ncast_status error_ = NCAST_OK;
+  ncast_status error_ = NCAST_OK;  // the first of this rank's calls
   std::string message_;
   Counters counters_;
 };

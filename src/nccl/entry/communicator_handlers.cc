@@ -171,7 +171,7 @@ int comm_get_async_error(Comm handle, int* error) {
     if (comm != nullptr && comm->broken.load()) *error = unhandled_cuda_error;
     ncast_comm* const engine_comm = comm == nullptr || comm->aborted.load() ? nullptr : comm->engine_comm.load();
     if (engine_comm == nullptr) return result;
-    const ncast_status status = engine()->ncast_comm_async_error(engine_comm, nullptr, 0);
+    const ncast_status status = engine()->ncast_comm_call_error(engine_comm, nullptr, 0);
     // INVALID_ARGUMENT: another thread is destroying it.
     if (status != NCAST_OK && status != NCAST_INVALID_ARGUMENT)
       *error = report_engine_error(status, "the communicator");

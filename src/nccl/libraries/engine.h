@@ -21,7 +21,7 @@ struct Engine {
   FUNCTION(comm_create_by_exchange)     \
   FUNCTION(comm_destroy)                \
   FUNCTION(comm_abort)                  \
-  FUNCTION(comm_async_error)            \
+  FUNCTION(comm_call_error)             \
   FUNCTION(comm_get_counters)           \
   FUNCTION(comm_get_operation_counters) \
   FUNCTION(comm_predictor)              \

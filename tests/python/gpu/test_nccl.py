@@ -167,6 +167,16 @@ def test_an_abort_ends_executed_calls(on_ranks):
     assert max(on_ranks("aborted", RANKS)) < 30
 
 
+def test_an_abort_of_a_peer_is_no_error_if_all_calls_are_complete(on_ranks):
+    on_ranks.module = "nccl_ends_jobs"
+    assert on_ranks("finalized_after_an_abort", RANKS, with_pending_call=False)[0] == 0
+
+
+def test_a_message_arrives_although_its_sender_has_aborted_since(on_ranks):
+    on_ranks.module = "nccl_ends_jobs"
+    assert on_ranks("sender_leaves", RANKS)[1] == [True, 0]
+
+
 def test_the_death_of_a_peer_is_reported_as_an_asynchronous_error(on_ranks, tmp_path):
     on_ranks.module = "nccl_ends_jobs"
     with pytest.raises(errors.RemoteError, match="signal 9"):

@@ -10,7 +10,7 @@ from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
-from narrowcast._native.cuda_driver import DeviceBuffer, Stream, driver
+from narrowcast._native.cuda_driver import DeviceBuffer, Gate, Stream, driver
 from nccl_program import (
     BFLOAT16,
     INT32,
@@ -38,6 +38,68 @@ def finalized(*, rank: int, ranks: int, emit: Any) -> None:
         again = nccl.status("CommFinalize", comm)
         nccl("CommDestroy", comm)
     emit([was_pending, complete, late, again])
+
+
+def finalized_after_an_abort(*, rank: int, ranks: int, with_pending_call: bool, emit: Any) -> None:
+    """Rank 1 aborts a call that the last rank does not make. Rank 0 finalizes, with or without this call in flight.
+
+    Emits the asynchronous errors of rank 0.
+    """
+    aborted, finalized = (Path(os.environ["TEST_FOLDER"]) / name for name in ("aborted", "finalized"))
+    error = c_int(-1)
+    with program(rank, ranks) as (nccl, comm, stream):
+        total = nccl.zeros(1000, "int32")
+        arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+        nccl(*arguments)
+        stream.synchronize()
+        if rank == 1 or (rank == 0 and with_pending_call):
+            nccl(*arguments)
+        if rank == 0:
+            _wait_for_file(aborted)
+            nccl("CommFinalize", comm)
+            nccl("CommGetAsyncError", comm, byref(error))
+            finalized.touch()
+        elif rank == 1:
+            nccl("CommAbort", comm)
+            aborted.touch()
+        _wait_for_file(finalized)
+        if rank != 1:
+            nccl("CommAbort", comm)
+    emit(error.value)
+
+
+def sender_leaves(*, rank: int, ranks: int, emit: Any) -> None:
+    """Rank 0 completes a send and aborts before the receive of rank 1 begins to run.
+
+    Emits whether the values have arrived, and the asynchronous error.
+    """
+    count, error = 1000, c_int(-1)
+    left = Path(os.environ["TEST_FOLDER"]) / "left"
+    with program(rank, ranks) as (nccl, comm, stream):
+        values, total = nccl.put(values_of(rank, count)), nccl.zeros(count, "int32")
+        nccl("AllReduce", total, total, count, INT32, SUM, comm, stream)  # attaches
+        stream.synchronize()
+        if rank == 0:
+            nccl("Send", values, count, BFLOAT16, 1, comm, stream)
+            stream.synchronize()
+            nccl("CommAbort", comm)
+            left.touch()
+        elif rank == 1:
+            gate = Gate()
+            gate.hold(stream)
+            nccl("Recv", values, count, BFLOAT16, 0, comm, stream)
+            _wait_for_file(left)
+            gate.open()
+            stream.synchronize()
+            nccl("CommGetAsyncError", comm, byref(error))
+            gate.close()
+        emit([nccl.holds(values, values_of(0, count)), error.value])
+
+
+def _wait_for_file(path: Path) -> None:
+    end = time.monotonic() + JOIN_SECONDS / 2
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def destroyed_in_turn(*, ranks: int, emit: Any) -> None:

@@ -48,6 +48,12 @@ def test_an_abort_ends_executed_calls(on_ranks):
     assert set(on_ranks.links("all_reduce").values()) == {(None, None)}
 
 
+@pytest.mark.parametrize("with_pending_call", [False, True])
+def test_an_abort_of_a_peer_is_an_error_only_if_it_ends_a_call(on_ranks, with_pending_call):
+    found = on_ranks("finalized_after_an_abort", with_pending_call=with_pending_call)
+    assert found[0] == (3 if with_pending_call else 0)
+
+
 def test_the_death_of_a_peer_is_reported_as_an_asynchronous_error(on_ranks, tmp_path):
     with pytest.raises(errors.RemoteError, match="signal 9"):
         on_ranks("a_peer_dies")
