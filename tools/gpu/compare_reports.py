@@ -3,6 +3,7 @@
 - Results of calls that only move data must have the same bits in both.
 - Results that depend on sums must have the same bits in two runs with Narrowcast that execute the same calls. NCCL may
   add more than two values in another order, so its results may differ by the program's tolerance, if it states one.
+- A test of torch that passes with NCCL must pass with Narrowcast.
 - A token selected by sums must be the same if its margin over the next candidate is large enough, and the margins of
   all tokens before it are too.
 """
@@ -18,6 +19,8 @@ Report = dict[str, Any]
 def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, Any]]:
     """The violations, and the results of the comparison."""
     faults = _different_bits(nccl, narrowcast, ("moved",), "NCCL")
+    passed = narrowcast.get("passed", [])
+    faults += [f"{name}: passes with NCCL only" for name in nccl.get("passed", []) if name not in passed]
     found: dict[str, Any] = {"moved": len(nccl.get("moved", {}))}
     if nccl.get("summed"):
         found["sums have NCCL's bits"] = nccl["summed"] == narrowcast.get("summed")

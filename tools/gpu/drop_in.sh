@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Runs real programs with and without the drop-in on a machine with 2 GPUs or more, and compares the results.
-#   tools/gpu/drop_in.sh [torch] [frameworks] [nccl-tests DIR] [start-cost] [forwarded-cost] [pytest]
-# torch: the programs of bench/programs that need torch; frameworks: CuPy, JAX, vLLM's NCCL wrapper; nccl-tests: the
-# *_perf programs in DIR. Needs the packages that these import, NCCL, and Python with numpy, typer and rich; downloads
-# nothing. Writes drop_in.json to $OUT, or build/gpu/results, after every program; logs are in build/gpu/drop_in. If
-# NARROWCAST_LIBRARY is set, that library and the drop-in beside it are used, and nothing is built.
+#   tools/gpu/drop_in.sh [torch] [torch-tests] [frameworks] [nccl-tests DIR] [start-cost] [forwarded-cost] [pytest]
+# torch: the programs of bench/programs that need torch; torch-tests: PyTorch's own tests; frameworks: CuPy, JAX, vLLM's
+# NCCL wrapper; nccl-tests: the *_perf programs in DIR. Needs the packages that these import, NCCL, and Python with numpy,
+# typer and rich; downloads nothing. Writes drop_in.json to $OUT, or build/gpu/results, after every program; logs are in
+# build/gpu/drop_in. If NARROWCAST_LIBRARY is set, that library and the drop-in beside it are used, and nothing is built.
 #
 # Variables select what runs:
 #   RANKS               default: all GPUs
 #   PROGRAMS            collectives train_ddp train_fsdp2 train_ddp_wide train_fsdp2_wide overlap generate
-#                       prefill_decode dying_rank cupy jax pynccl
+#                       prefill_decode dying_rank torch_tests cupy jax pynccl
 #   VARIANTS            nccl: NCCL alone; auto: Narrowcast where it is faster; always: wherever possible; X_again: X
 #                       once more, which must produce the same bits
 #   STEPS               training steps (200)
@@ -89,6 +89,10 @@ run_torch() {
   program dying_rank 240 "$few" python3 bench/programs/dying_rank.py --ranks "$ranks" $device
 }
 
+run_torch_tests() {
+  program torch_tests 500 "${VARIANTS:-nccl always}" python3 bench/programs/torch_tests.py --ranks "$ranks"
+}
+
 run_frameworks() {
   local few=${VARIANTS:-nccl auto always}
   program cupy 120 "$few" python3 bench/programs/cupy_nccl.py --ranks "$ranks"
@@ -110,6 +114,7 @@ run_tests() {
 while [ $# -gt 0 ]; do
   case $1 in
     torch) run_torch ;;
+    torch-tests) run_torch_tests ;;
     frameworks) run_frameworks ;;
     nccl-tests)
       # shellcheck disable=SC2086
@@ -120,7 +125,7 @@ while [ $# -gt 0 ]; do
     start-cost) step 60 python3 tools/gpu/start_cost.py --json "$runs/start_cost.json" ;;
     forwarded-cost) step 120 python3 tools/gpu/forwarded_cost.py --json "$runs/forwarded_cost.json" ;;
     pytest) run_tests ;;
-    *) echo "$0: unknown step '$1'; steps are torch, frameworks, nccl-tests DIR, start-cost, forwarded-cost and pytest" >&2; exit 2 ;;
+    *) echo "$0: unknown step '$1'; steps are torch, torch-tests, frameworks, nccl-tests DIR, start-cost, forwarded-cost and pytest" >&2; exit 2 ;;
   esac
   shift
 done
