@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "files/owned_file.h"
 #include "status/error.h"
 
 namespace narrowcast::bootstrap {
@@ -37,17 +38,24 @@ ncast_status make_temporary_name(std::string* name) {
   return NCAST_OK;
 }
 
-bool is_stale_temporary(const char* name, uint64_t pid_namespace) {
+int open_segment(const std::string& name, int flags, std::string* why) {
+  return files::open_owned(AT_FDCWD, path_of(name), flags, files::Trust::own_only, why);
+}
+
+bool is_stale_temporary(const std::string& name, uint64_t pid_namespace) {
   ProcessIdentity creator;
-  if (std::sscanf(name + sizeof temporary_prefix - 1, "%" SCNu64 ".%" SCNd64 ".%" SCNu64, &creator.pid_namespace,
-                  &creator.pid, &creator.start_time) != 3) {
+  if (std::sscanf(name.c_str() + sizeof temporary_prefix - 1, "%" SCNu64 ".%" SCNd64 ".%" SCNu64,
+                  &creator.pid_namespace, &creator.pid, &creator.start_time) != 3) {
     return false;
   }
-  return creator.pid_namespace == pid_namespace && !is_alive(creator);
+  struct stat about;
+  return creator.pid_namespace == pid_namespace && lstat(path_of(name).c_str(), &about) == 0 &&
+         files::why_untrusted(about, files::Trust::own_only).empty() && !is_alive(creator);
 }
 
 bool is_stale_published(const std::string& name, uint64_t pid_namespace) {
-  const int file = open(path_of(name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  std::string ignored;
+  const int file = open_segment(name, O_RDONLY, &ignored);
   if (file < 0) return false;
   static_assert(sizeof(SegmentOwners) < 4096);
   SegmentOwners owners;
@@ -81,26 +89,31 @@ ncast_status SharedMemory::create(size_t bytes) {
   if (ftruncate(file_, static_cast<off_t>(bytes)) != 0) {
     return fail(NCAST_SYSTEM_ERROR, "cannot size shared memory to %zu bytes: %s", bytes, std::strerror(errno));
   }
-  return map(temporary_name_.c_str());
+  return map(bytes);
 }
 
 ncast_status SharedMemory::open(const std::string& name, bool* found) {
   reset();
-  file_ = ::open(path_of(name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  std::string why;
+  file_ = open_segment(name, O_RDWR, &why);
   *found = file_ >= 0;
   if (file_ < 0) {
     if (errno == ENOENT) return NCAST_OK;
-    return fail(NCAST_SYSTEM_ERROR, "cannot open shared memory %s: %s", name.c_str(), std::strerror(errno));
+    return fail(NCAST_SYSTEM_ERROR, "cannot use shared memory %s: %s", path_of(name).c_str(), why.c_str());
   }
-  return map(name.c_str());
+  struct stat about;
+  const bool has_header = fstat(file_, &about) == 0 && about.st_size >= static_cast<off_t>(sizeof(SegmentOwners));
+  if (has_header) {
+    if (ncast_status status = map(static_cast<size_t>(about.st_size))) return status;
+    if (reinterpret_cast<const SegmentOwners*>(data_)->magic == segment_magic) return NCAST_OK;
+  }
+  reset();
+  return fail(NCAST_SYSTEM_ERROR, "cannot use shared memory %s: it is not a segment of this library",
+              path_of(name).c_str());
 }
 
-ncast_status SharedMemory::map(const char* name) {
-  struct stat about;
-  if (fstat(file_, &about) != 0 || about.st_size < static_cast<off_t>(sizeof(SegmentOwners))) {
-    return fail(NCAST_SYSTEM_ERROR, "shared memory %s is not a segment of this library", name);
-  }
-  bytes_ = static_cast<size_t>(about.st_size);
+ncast_status SharedMemory::map(size_t bytes) {
+  bytes_ = bytes;
   void* data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (data == MAP_FAILED) {
     return fail(NCAST_SYSTEM_ERROR, "cannot map %zu bytes of shared memory: %s", bytes_, std::strerror(errno));
@@ -178,7 +191,7 @@ int sweep_stale_segments() {
   int removed = 0;
   while (const dirent* entry = readdir(listing)) {
     const std::string name = entry->d_name;
-    const bool stale = name.starts_with(temporary_prefix) ? is_stale_temporary(name.c_str(), pid_namespace)
+    const bool stale = name.starts_with(temporary_prefix) ? is_stale_temporary(name, pid_namespace)
                        : name.starts_with(segment_prefix) ? is_stale_published(name, pid_namespace)
                                                           : false;
     if (stale && unlink(path_of(name).c_str()) == 0) ++removed;

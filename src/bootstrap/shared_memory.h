@@ -41,7 +41,9 @@ class SharedMemory {
   // Creates a zeroed segment of mode 0600 with a temporary name. Its pages are not allocated yet: allocate() does that.
   ncast_status create(size_t bytes);
 
-  // Opens the segment published as `name`. If there is none, *found is false and the status NCAST_OK.
+  // Opens the segment published as `name`. If there is none, *found is false and the status NCAST_OK. Error:
+  // SYSTEM_ERROR, for example if another user created it or has access to it, or if it does not begin with
+  // SegmentOwners.
   ncast_status open(const std::string& name, bool* found);
 
   // Allocates the pages of a range, so that a full file system is an error here and not a SIGBUS later.
@@ -64,7 +66,7 @@ class SharedMemory {
   void reset();
 
  private:
-  ncast_status map(const char* name);
+  ncast_status map(size_t bytes);
 
   int file_ = -1;
   std::byte* data_ = nullptr;
