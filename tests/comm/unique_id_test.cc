@@ -1,9 +1,11 @@
 // A unique id can be used for one communicator only. Segments that killed processes left behind are removed.
+#include "bootstrap/unique_id.h"
+
 #include <dirent.h>
 
-#include <cstring>
 #include <string>
 
+#include "channel/host/world.h"
 #include "failing.h"
 
 namespace narrowcast::testing {
@@ -65,14 +67,6 @@ int segments_with(const std::string& part) {
 }
 
 TEST_CASE("TheNextCommunicatorRemovesSegmentsOfProcessesKilledDuringCreation") {
-  // The name of a published segment contains the two words that follow the first 8 bytes of the id.
-  const auto name_of = [](const ncast_unique_id& id) {
-    unsigned long long words[2];
-    std::memcpy(words, id.bytes + 8, sizeof words);
-    char text[40];
-    std::snprintf(text, sizeof text, "%016llx%016llx", words[0], words[1]);
-    return std::string(text);
-  };
   std::vector<std::string> names;
   int left_behind = 0;
   for (int turn = 0; turn < 30; ++turn) {
@@ -91,7 +85,7 @@ TEST_CASE("TheNextCommunicatorRemovesSegmentsOfProcessesKilledDuringCreation") {
       wait_for_process(pid);
       names.push_back("." + std::to_string(pid) + ".");
     }
-    names.push_back(name_of(id));
+    names.push_back(channel::segment_name(bootstrap::content_of(id).world));
     for (const std::string& name : names) left_behind += segments_with(name);
   }
   CHECK(left_behind > 0);  // otherwise the test proves nothing

@@ -1,11 +1,12 @@
 // Joining a world. The first rank creates the segment and publishes it under a name that is derived from the unique id.
-// The others open it. The last rank to join removes the name, so no segment remains in /dev/shm if the ranks are killed
-// afterwards.
+// All users can list /dev/shm, so the name does not reveal the id. The other ranks open the segment. The last rank to
+// join removes the name, so no segment remains in /dev/shm if the ranks are killed afterwards.
 #include <cinttypes>
-#include <cstdio>
+#include <string_view>
 
 #include "bootstrap/interrupt.h"
 #include "channel/host/world.h"
+#include "digest/sha256.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -13,13 +14,12 @@ namespace {
 
 constexpr std::chrono::milliseconds inspection_interval{50};
 
-std::string segment_name(const bootstrap::WorldId& id) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%s%016" PRIx64 "%016" PRIx64, bootstrap::segment_prefix, id[0], id[1]);
-  return text;
-}
-
 }  // namespace
+
+std::string segment_name(const bootstrap::WorldId& id) {
+  const std::string_view secret(reinterpret_cast<const char*>(id.data()), sizeof id);
+  return bootstrap::segment_prefix + digest::hex(digest::sha256("narrowcast host segment", secret), 32);
+}
 
 ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* result) {
   bootstrap::sweep_stale_segments();
@@ -89,6 +89,11 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
     return fail(NCAST_MISMATCH, "scratch_bytes differs on rank %d", rank_);
   }
   if (control_->costs != options.costs) return fail(NCAST_MISMATCH, "the cost model differs on rank %d", rank_);
+  const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
+  if (memory_.bytes() < layout.total_bytes()) {
+    return fail(NCAST_SYSTEM_ERROR, "shared memory %s is damaged: it has %zu bytes instead of %" PRIu64, name.c_str(),
+                memory_.bytes(), layout.total_bytes());
+  }
   bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[rank_];
   uint64_t state = bootstrap::SegmentOwners::absent;
   if (owner.state.compare_exchange_strong(state, bootstrap::SegmentOwners::claimed)) {
@@ -104,7 +109,6 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
       return fail(NCAST_UNSUPPORTED, "ranks %d and %d are in different pid namespaces (containers)", rank_, peer);
     }
   }
-  const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
   if (ranks_ > 1) {
     const auto rank = static_cast<uint64_t>(rank_);
     if (ncast_status status = memory_.allocate(layout.rank_offset(rank), layout.rank_bytes())) return status;

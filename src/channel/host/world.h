@@ -26,6 +26,9 @@ struct WorldOptions {
   uint64_t costs = 0;      // a hash of the cost model, the same on every rank
 };
 
+// The name of a world's segment until all ranks have joined. It does not reveal the id.
+std::string segment_name(const bootstrap::WorldId& id);
+
 class World {
  public:
   // Returns when all ranks have joined. Errors: TIMEOUT (names the missing ranks), MISMATCH, REMOTE_ERROR (a rank died

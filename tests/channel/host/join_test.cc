@@ -9,6 +9,7 @@
 
 #include "bootstrap/shared_memory.h"
 #include "channel/host/world.h"
+#include "support/other_user.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
@@ -52,12 +53,8 @@ bool has_temporary_segment(pid_t creator) {
   return false;
 }
 
-bool is_published(const WorldId& id) {
-  char name[64];
-  std::snprintf(name, sizeof name, "narrowcast.%016llx%016llx", static_cast<unsigned long long>(id[0]),
-                static_cast<unsigned long long>(id[1]));
-  return segments().contains(name);
-}
+bool is_published(const WorldId& id) { return segments().contains(segment_name(id)); }
+std::string path_of(const WorldId& id) { return "/dev/shm/" + segment_name(id); }
 
 TEST_CASE("TheNameIsRemovedOnceAllRanksHaveJoined") {
   const WorldId id = new_world_id();
@@ -77,15 +74,64 @@ TEST_CASE("ASegmentIsPrivateToTheUser") {
     static_cast<void>(join(id, 0, 2, &world));
   });
   while (!is_published(id)) usleep(1000);
-  char path[80];
-  std::snprintf(path, sizeof path, "/dev/shm/narrowcast.%016llx%016llx", static_cast<unsigned long long>(id[0]),
-                static_cast<unsigned long long>(id[1]));
   struct stat about;
-  REQUIRE(stat(path, &about) == 0);
+  REQUIRE(stat(path_of(id).c_str(), &about) == 0);
   CHECK((about.st_mode & 0777) == 0600);
   kill(pid, SIGKILL);
   CHECK(wait_for_process(pid) == -SIGKILL);
   sweep_stale_segments();
+  CHECK(!is_published(id));
+}
+
+TEST_CASE("TheNameOfASegmentDoesNotContainTheId") {
+  const WorldId id = new_world_id();
+  const pid_t pid = start_process([&] {
+    std::unique_ptr<World> world;
+    static_cast<void>(join(id, 0, 2, &world));
+  });
+  while (!is_published(id)) usleep(1000);
+  char words[2][17];
+  for (int i = 0; i < 2; ++i)
+    std::snprintf(words[i], sizeof words[i], "%016llx", static_cast<unsigned long long>(id[static_cast<size_t>(i)]));
+  for (const std::string& name : segments())
+    for (const char* const word : words) CHECK(name.find(word) == std::string::npos);
+  kill(pid, SIGKILL);
+  CHECK(wait_for_process(pid) == -SIGKILL);
+  sweep_stale_segments();
+}
+
+TEST_CASE("ARankDoesNotUseTheSegmentOfAnotherUser") {
+  if (!can_be_other_users("a rank of another user")) return;
+  const WorldId id = new_world_id();
+  const pid_t other = start_process([&] {
+    EXPECT(setuid(other_uid) == 0);
+    std::unique_ptr<World> world;
+    static_cast<void>(join(id, 0, 2, &world));
+  });
+  while (!is_published(id)) usleep(1000);
+  std::unique_ptr<World> world;
+  CHECK(join(id, 1, 2, &world) == NCAST_SYSTEM_ERROR);  // although root can open all files
+  CHECK(error_contains(path_of(id) + ": it belongs to another user (uid 54321)"));
+  kill(other, SIGKILL);
+  CHECK(wait_for_process(other) == -SIGKILL);
+  CHECK(unlink(path_of(id).c_str()) == 0);
+}
+
+TEST_CASE("ATruncatedSegmentIsRejectedBeforeItIsUsed") {
+  const WorldId id = new_world_id();
+  const pid_t creator = start_process([&] {
+    std::unique_ptr<World> world;
+    EXPECT(join(id, 0, 2, &world) == NCAST_REMOTE_ERROR);
+  });
+  while (!is_published(id)) usleep(1000);
+  // Memory of rank 0 ends before that of rank 1.
+  struct stat about;
+  REQUIRE(stat(path_of(id).c_str(), &about) == 0);
+  REQUIRE(truncate(path_of(id).c_str(), about.st_size - 1) == 0);
+  std::unique_ptr<World> world;
+  CHECK(join(id, 1, 2, &world) == NCAST_SYSTEM_ERROR);
+  CHECK(error_contains("is damaged"));
+  CHECK(wait_for_process(creator) == 0);
   CHECK(!is_published(id));
 }
 

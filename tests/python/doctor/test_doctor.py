@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import platform
 import re
-import struct
+import secrets
 import subprocess
 import sys
 import time
@@ -82,12 +84,10 @@ def test_no_value_is_cut_or_broken_on_a_terminal_of_80_columns(cli, stand_in, fa
 
 
 def segment_of(unique_id: bytes):
-    """The shared memory segment of a communicator: its name has two numbers of the id. None if there is none."""
-    for path in SHARED_MEMORY.glob("narrowcast.*"):
-        number = path.name.removeprefix("narrowcast.")
-        if len(number) == 32 and struct.pack("<QQ", int(number[:16], 16), int(number[16:], 16)) in unique_id:
-            return path
-    return None
+    """The shared memory segment of a communicator: its name is a digest of the id. None if there is none."""
+    digest = hashlib.sha256(b"narrowcast host segment\0" + unique_id[8:24]).hexdigest()
+    path = SHARED_MEMORY / f"narrowcast.{digest[:32]}"
+    return path if path.exists() else None
 
 
 @pytest.fixture
@@ -127,6 +127,18 @@ def test_clean_removes_the_shared_memory_of_killed_processes_only(cli, waiting_r
     assert "stale segments" in cli("doctor", "--clean").stdout
 
 
+def test_a_fifo_in_shared_memory_stops_nothing(cli, waiting_rank):
+    """Any user can create one with the prefix of segments."""
+    fifo = SHARED_MEMORY / f"narrowcast.{secrets.token_hex(8)}"
+    os.mkfifo(fifo, 0o666)
+    try:
+        waiting_rank()  # creates an id, and begins to create a communicator
+        assert "stale segments" in cli("doctor", "--clean").stdout
+        assert fifo.is_fifo()
+    finally:
+        fifo.unlink()
+
+
 def test_a_bare_machine_is_examined(cli):
     done = cli("doctor", "--json", LD_LIBRARY_PATH="", NARROWCAST_LIBRARY="/nowhere/libnarrowcast.so")
     assert done.returncode == 1
@@ -147,6 +159,7 @@ def test_a_bare_machine_is_examined(cli):
         ({"NARROWCAST_CODEX": "raw"}, ["NARROWCAST_CODEX", "did you mean NARROWCAST_CODEC?"]),
         ({"NARROWCAST_OFF": "all"}, ["NARROWCAST_OFF=all", "all calls are forwarded to NCCL"]),
         ({"NARROWCAST_CONFIG": "/nowhere.toml"}, ["/nowhere.toml", "cannot be read"]),
+        ({"NARROWCAST_CONFIG": "/dev/zero"}, ["/dev/zero", "cannot be read", "not a regular file"]),
         ({"NARROWCAST_COST_MODEL": "/nowhere.costs"}, ["NARROWCAST_COST_MODEL: /nowhere.costs cannot be read: "]),
         ({"NARROWCAST_TAKE": "sometimes"}, ["NARROWCAST_TAKE is sometimes, not auto, always or never"]),
         ({"CUDA_LAUNCH_BLOCKING": "1"}, ["CUDA_LAUNCH_BLOCKING=1"]),
