@@ -7,7 +7,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
+#include "digest/sha256.h"
 #include "nccl/abi/nccl_types.h"
 
 namespace narrowcast::nccl {
@@ -19,8 +22,8 @@ enum class Readiness : uint8_t {
   wants_to_attach  // these calls are faster on the engine
 };
 
-// The datagram socket of one rank. Its name is derived from the communicator's id, so anyone who knows the id can pose
-// as the other rank.
+// The datagram socket of one rank. Its name and the secret in its messages are derived from the communicator's id and
+// do not reveal it. Another process can pose as the other rank only if it knows the id and is of the same user.
 class PairHandshake {
  public:
   // Called before the communicator is created, so that after the creation it is certain whether the peer has a socket.
@@ -30,19 +33,24 @@ class PairHandshake {
   PairHandshake(const PairHandshake&) = delete;
   PairHandshake& operator=(const PairHandshake&) = delete;
 
-  // Sends this rank's readiness and waits for the other's. nullopt: the other rank has no socket, has closed it, or
-  // is_over() has become true.
+  // Sends this rank's readiness and waits for the other's. nullopt: the other rank has no socket, has closed it or is
+  // of another user, or is_over() has become true.
   std::optional<Readiness> exchange(Readiness own, const std::function<bool()>& is_over);
 
  private:
-  PairHandshake(int socket, uint64_t name, uint64_t secret, int rank)
-      : socket_(socket), name_(name), secret_(secret), rank_(rank) {}
+  PairHandshake(int socket, std::string name, const digest::Sha256& secret, int rank)
+      : socket_(socket), name_(std::move(name)), secret_(secret), rank_(rank) {}
   enum class Sent { yes, not_now, no_receiver };
+  struct Received {
+    std::optional<Readiness> readiness;
+    bool is_of_other_user = false;
+  };
   Sent send(Readiness own) const;
-  std::optional<Readiness> receive(int milliseconds) const;
+  Received receive(int milliseconds) const;
 
   int socket_;
-  uint64_t name_, secret_;
+  std::string name_;
+  digest::Sha256 secret_;
   int rank_;
 };
 

@@ -9,16 +9,20 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "digest/sha256.h"
 #include "doctest/doctest.h"
+#include "support/other_user.h"
+#include "support/ranks.h"
 
-using namespace narrowcast::nccl;
-
+namespace narrowcast::nccl {
 namespace {
 
 constexpr auto late = std::chrono::milliseconds(60);
@@ -91,27 +95,58 @@ TEST_CASE("each rank of an id has one socket") {
   CHECK(PairHandshake::create(new_id(), 0) != nullptr);
 }
 
-// Every user can read the names of sockets.
-std::string name_of(int rank) {
-  std::ifstream names("/proc/net/unix");
-  const std::string wanted = "@narrowcast-nccl.", end = "." + std::to_string(rank);
-  for (std::string line; std::getline(names, line);)
-    if (const size_t at = line.find(wanted); at != line.npos && line.ends_with(end)) return line.substr(at + 1);
-  return "";
+std::string digits_of(const UniqueId& id) {
+  const std::string_view bytes(id.bytes, sizeof id.bytes);
+  return digest::hex(digest::sha256("narrowcast handshake name", bytes), 32);
+}
+
+std::string name_of(const UniqueId& id, int rank) {
+  return "narrowcast-nccl." + digits_of(id) + "." + std::to_string(rank);
+}
+
+// With std::hash, which can be inverted, the name revealed the secret bytes of NCCL's id to all users.
+TEST_CASE("the name and the secret of a socket are digests of the id for different purposes") {
+  const UniqueId id = new_id();
+  const auto one = PairHandshake::create(id, 0);
+  std::ifstream file("/proc/net/unix");
+  const std::string names{std::istreambuf_iterator<char>(file), {}};
+  if (!names.empty()) CHECK(names.find("@" + name_of(id, 0)) != std::string::npos);
+  const std::string_view bytes(id.bytes, sizeof id.bytes);
+  CHECK(!digest::hex(digest::sha256("narrowcast handshake secret", bytes)).starts_with(digits_of(id)));
+}
+
+TEST_CASE("a peer of another user is not answered, even if it knows the id") {
+  if (!testing::can_be_other_users("a peer of another user")) return;
+  const UniqueId id = new_id();
+  const auto one = PairHandshake::create(id, 0);
+  int pipe_ends[2];
+  REQUIRE(pipe(pipe_ends) == 0);
+  const pid_t other = testing::start_process([&] {
+    EXPECT(setuid(testing::other_uid) == 0);
+    const auto handshake = PairHandshake::create(id, 1);
+    EXPECT(handshake != nullptr);
+    EXPECT(write(pipe_ends[1], "x", 1) == 1);
+    EXPECT(handshake->exchange(Readiness::wants_to_attach, never) == std::nullopt);
+  });
+  char byte;
+  REQUIRE(read(pipe_ends[0], &byte, 1) == 1);
+  CHECK(one->exchange(Readiness::wants_to_attach, never) == std::nullopt);
+  CHECK(testing::wait_for_process(other) == 0);
+  for (const int end : pipe_ends) close(end);
 }
 
 TEST_CASE("messages of other processes are ignored") {
   const UniqueId id = new_id();
   const auto one = PairHandshake::create(id, 0), other = PairHandshake::create(id, 1);
-  const std::string name = name_of(0);
-  if (!name.empty()) {
+  const std::string name = name_of(id, 0);
+  {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path + 1, name.data(), name.size());
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
     const int stranger = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const std::string magic("NcMeet1\0", 8), readiness(8, '\3');
-    const std::string wrong_secret = magic + std::string(8, 's') + readiness;
+    const std::string magic("NcMeet2\0", 8), readiness(1, '\3');
+    const std::string wrong_secret = magic + std::string(32, 's') + readiness;
     for (const std::string& message : {std::string(), magic, wrong_secret, std::string(500, 'x')})
       sendto(stranger, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&address), length);
     while (sendto(stranger, "", 0, 0, reinterpret_cast<const sockaddr*>(&address), length) >= 0)
@@ -124,3 +159,4 @@ TEST_CASE("messages of other processes are ignored") {
 }
 
 }  // namespace
+}  // namespace narrowcast::nccl
