@@ -1,16 +1,14 @@
 // Parses the text of a cost model, which docs/guide/tuning.md specifies.
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "channel/peer/peers.h"
+#include "files/read_file.h"
 #include "select/cost_model.h"
 #include "status/error.h"
 
@@ -150,19 +148,6 @@ std::string read_curve(std::string_view line, int version, MeasuredCurve* curve)
   return curve->points.empty() ? "the curve has no points" : "";
 }
 
-ncast_status read_file(const char* path, const char* setting, std::string* text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rbe"), std::fclose);
-  const auto failed = [&](const char* why) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: %s cannot be read: %s", setting, path, why);
-  };
-  if (file == nullptr) return failed(std::strerror(errno));
-  text->resize(most_text_bytes + 1);
-  text->resize(std::fread(text->data(), 1, text->size(), file.get()));
-  if (std::ferror(file.get()) != 0) return failed(std::strerror(errno));
-  if (text->size() > most_text_bytes) return failed("it is larger than 1 MiB");
-  return NCAST_OK;
-}
-
 }  // namespace
 
 const CostModel& CostModel::shipped() {
@@ -176,7 +161,8 @@ const CostModel& CostModel::shipped() {
 
 ncast_status CostModel::load(const std::string& path, const std::string& setting, CostModel* model) {
   std::string text;
-  if (ncast_status status = read_file(path.c_str(), setting.c_str(), &text)) return status;
+  if (const std::string error = files::read_file(path, most_text_bytes, &text); !error.empty())
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s cannot be read: %s", setting.c_str(), path.c_str(), error.c_str());
   return parse(std::move(text), path.c_str(), model);
 }
 

@@ -1,6 +1,7 @@
 // The environment sets the options that a configuration leaves open. No GPU is needed.
 #include "select/options.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "doctest/doctest.h"
 #include "narrowcast/explain.h"
 #include "support/environment.h"
+#include "support/ranks.h"
 
 namespace narrowcast::select {
 namespace {
@@ -207,6 +209,11 @@ TEST_CASE("the error for a model that cannot be loaded names the setting") {
   CHECK(error(&config) == "ncast_explain: cost_model: " + cannot);
   const Environment set("NARROWCAST_COST_MODEL", path);
   CHECK(error(nullptr) == "ncast_explain: NARROWCAST_COST_MODEL: " + cannot);
+  const testing::TimeLimit limit(20);
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK(error(nullptr) ==
+        "ncast_explain: NARROWCAST_COST_MODEL: " + path + " cannot be read: it is not a regular file");
+  REQUIRE(unlink(path.c_str()) == 0);
   file.write("nonsense\n");
   CHECK(error(nullptr) == "ncast_explain: " + path + ", line 2: 'nonsense' is not an operation that is measured");
 }

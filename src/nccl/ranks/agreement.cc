@@ -9,10 +9,10 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <vector>
 
+#include "files/read_file.h"
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/engine.h"
@@ -22,6 +22,7 @@
 namespace narrowcast::nccl {
 namespace {
 
+constexpr uint64_t most_cost_model_bytes = uint64_t{1} << 20;
 constexpr const char* zero_cta_policy = "the communicator's CTA policy is NCCL_CTA_POLICY_ZERO";
 
 // The properties of a rank that the ranks compare.
@@ -52,11 +53,6 @@ std::string own_place() {
   return place;
 }
 
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 Offer own_offer(const Communicator& comm) {
   Offer offer = {};
   std::memcpy(offer.magic, "NcNccl2", sizeof offer.magic);
@@ -70,10 +66,13 @@ Offer own_offer(const Communicator& comm) {
   offer.settings = digest(settings());
   // These also affect decisions that are made before the engine's communicator exists. For the cost model the content
   // is compared, not the path.
-  if (const char* const text = std::getenv("NARROWCAST_PATH"))
+  if (const char* const text = secure_getenv("NARROWCAST_PATH"))
     offer.settings ^= std::hash<std::string>()(std::string("NARROWCAST_PATH") + text);
-  if (const std::string& path = settings().cost_model; !path.empty())
-    offer.settings ^= std::hash<std::string>()(content_of(path));
+  if (const std::string& path = settings().cost_model; !path.empty()) {
+    std::string content;
+    const std::string ignored = files::read_file(path, most_cost_model_bytes, &content);  // the library reports errors
+    offer.settings ^= std::hash<std::string>()(content);
+  }
   // Names matter only if a rule matches by name.
   const auto names_one = [](const auto& rule) { return !rule.communicator.empty(); };
   if (std::ranges::any_of(settings().rules, names_one) || std::ranges::any_of(settings().plan_rules, names_one))

@@ -1,10 +1,10 @@
 // The files of plans: those of the folder, and those that rules name.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <system_error>
 
+#include "files/read_file.h"
 #include "nccl/report/log.h"
 #include "nccl/settings/settings.h"
 
@@ -13,23 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t most_bytes = uintmax_t{256} << 20;
-
-std::optional<std::string> content_of(const fs::path& path) {
-  std::error_code error;
-  const uintmax_t bytes = fs::file_size(path, error);  // an error if it is not a regular file
-  if (!error && bytes > most_bytes) {
-    log(Level::warn, "%s: the plan is not used: the file is larger than 256 MiB", path.c_str());
-    return std::nullopt;
-  }
-  if (!error) {
-    std::ifstream file(path, std::ios::binary);
-    std::string content{std::istreambuf_iterator<char>(file), {}};
-    if (file && content.size() == bytes) return content;
-  }
-  log(Level::warn, "%s: the plan is not used: the file cannot be read", path.c_str());
-  return std::nullopt;
-}
+constexpr uint64_t most_bytes = uint64_t{256} << 20;
 
 // Sorted, so that the order is the same on all ranks.
 std::vector<fs::path> files_in(const std::string& folder) {
@@ -68,9 +52,11 @@ void read_plan_files(Settings* settings) {
       paths.push_back(path_of(rule));
   }
   for (const fs::path& path : paths) {
-    std::optional<std::string> content = content_of(path);
-    if (!content) continue;
-    PlanFile file{path.string(), std::move(*content), {}};
+    PlanFile file{path.string(), "", {}};
+    if (const std::string error = files::read_file(file.path, most_bytes, &file.content); !error.empty()) {
+      log(Level::warn, "%s: the plan is not used: the file cannot be read: %s", path.c_str(), error.c_str());
+      continue;
+    }
     std::ranges::copy_if(settings->plan_rules, std::back_inserter(file.rules),
                          [&](const PlanRule& rule) { return !rule.file.empty() && path_of(rule) == path; });
     if (file.rules.empty()) file.rules.emplace_back();
