@@ -18,11 +18,31 @@ constinit std::atomic<int> chosen{not_read};
 
 // For messages before the settings are read. The settings warn about an unknown level.
 int read_level() {
-  const char* const named = std::getenv("NARROWCAST_DEBUG");
+  const char* const named = secure_getenv("NARROWCAST_DEBUG");
   return static_cast<int>(level_named(named != nullptr ? named : "").value_or(Level::warn));
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  const auto is_in = [](char letter, unsigned char first, unsigned char last) {
+    return first <= static_cast<unsigned char>(letter) && static_cast<unsigned char>(letter) <= last;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    // In UTF-8, the control characters from U+0080 to U+009F are C2 and a byte.
+    const bool is_pair = is_in(text[i], 0xc2, 0xc2) && i + 1 < text.size() && is_in(text[i + 1], 0x80, 0x9f);
+    if (is_pair) ++i;
+    if (!is_pair && !is_in(text[i], 0, 0x1f) && !is_in(text[i], 0x7f, 0x7f)) {
+      result += text[i];
+      continue;
+    }
+    char escaped[5];
+    std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(text[i]));
+    result += escaped;
+  }
+  return result;
+}
 
 std::optional<Level> level_named(std::string_view name) {
   for (int level = 0; level < static_cast<int>(sizeof names / sizeof names[0]); ++level)
@@ -40,17 +60,16 @@ bool logs(Level level) {
 
 void log(Level level, const char* format, ...) {
   if (!logs(level)) return;
-  // One write per line, because ranks share a terminal.
-  char line[1200];
-  int used =
-      std::snprintf(line, sizeof line, "%d:%d narrowcast %s ", getpid(), gettid(), names[static_cast<int>(level)]);
+  char message[1200];
+  const int used = std::snprintf(message, sizeof message, "%d:%d narrowcast %s ", getpid(), gettid(),
+                                 names[static_cast<int>(level)]);
   va_list arguments;
   va_start(arguments, format);
-  used += std::vsnprintf(line + used, sizeof line - static_cast<size_t>(used), format, arguments);
+  std::vsnprintf(message + used, sizeof message - static_cast<size_t>(used), format, arguments);
   va_end(arguments);
-  if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;
-  line[used] = '\n';
-  std::fwrite(line, 1, static_cast<size_t>(used) + 1, stderr);
+  // One write per line, because ranks share a terminal.
+  const std::string line = printable(message) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 }  // namespace narrowcast::nccl

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace narrowcast::nccl {
@@ -15,7 +16,12 @@ std::optional<Level> level_named(std::string_view name);
 // Overrides NARROWCAST_DEBUG.
 void choose_level(Level level);
 
+// The text with control characters escaped, as \x1b: values of settings and names of files must not control a terminal
+// or look like other lines of a log.
+std::string printable(std::string_view text);
+
 bool logs(Level level);
+// Writes a line, with control characters escaped.
 void log(Level level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // Tells when a wait has lasted ten seconds, so that it can be reported.
