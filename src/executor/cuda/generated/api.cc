@@ -44,6 +44,12 @@ bool can_generate(const plan::Plan& lowered) {
   });
 }
 
+ncast_status cannot_write(const char* function, const std::string& folder) {
+  const std::string why = CubinCache(folder).why_unusable();
+  return fail(NCAST_SYSTEM_ERROR, "%s: cannot write kernels to the folder %s%s%s", function, folder.c_str(),
+              why.empty() ? "" : ": ", why.c_str());
+}
+
 }  // namespace
 
 extern "C" ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
@@ -73,8 +79,7 @@ extern "C" ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype d
       const std::string message = ncast_last_error();
       return fail(status, "%s: %s", function, message.c_str());
     }
-    if (!compiled.is_kept && !used.empty())
-      return fail(NCAST_SYSTEM_ERROR, "%s: cannot write kernels to the folder %s", function, used.c_str());
+    if (!compiled.is_kept && !used.empty()) return cannot_write(function, used);
     if (report == nullptr) return NCAST_OK;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     return make_text(function, report, [&] { return report_of(compiled, seconds.count(), !used.empty()); });

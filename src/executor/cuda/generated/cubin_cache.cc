@@ -1,26 +1,27 @@
 #include "executor/cuda/generated/cubin_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 #include <utility>
+
+#include "bootstrap/descriptor.h"
+#include "files/owned_file.h"
 
 #define XXH_INLINE_ALL
 #include "xxhash/xxhash.h"
 
 namespace narrowcast::executor::cuda::generated {
 namespace {
-
-namespace files = std::filesystem;
 
 // Precedes the cubin in its file.
 struct Header {
@@ -47,41 +48,115 @@ std::string hex(const std::string& data, size_t digits) {
   return text.substr(0, digits);
 }
 
-// Holds an exclusive lock on a file; without one if the file cannot be created. The lock ends with the process.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    while (file_ >= 0 && flock(file_, LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
-  ~FileLock() {
-    if (file_ >= 0) close(file_);
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
+using bootstrap::Descriptor;
 
- private:
-  int file_;
-};
+// Opens an entry to read it, or to write it for this user alone. -1 if other users can have written it.
+int open_entry(const Descriptor& folder, const std::string& name, int flags) {
+  std::string ignored;
+  return files::open_owned(folder.get(), name, flags, files::Trust::readable, &ignored);
+}
+
+// Opens a folder of entries. Returns why that fails, for example because other users can put some there.
+std::string open_folder(const std::string& path, Descriptor* folder) {
+  if (!folder->open([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }))
+    return std::strerror(errno);
+  struct stat about;
+  if (fstat(folder->get(), &about) != 0) return std::strerror(errno);
+  return files::why_untrusted(about, files::Trust::readable, S_IFDIR);
+}
+
+// Creates a folder, and those above it, for this user alone.
+void make_folder(const std::string& path) {
+  for (size_t end = 0; end != path.npos;) {
+    end = path.find('/', end + 1);
+    mkdir(path.substr(0, end).c_str(), 0700);
+  }
+}
+
+// Waits until no other process holds the lock of a file, and holds it until the file is closed.
+void lock(const Descriptor& file) {
+  while (file && flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+}
+
+// Without streams, the first of which in a process takes as long as finding all kernels of a plan.
+bool read_entry(const Descriptor& folder, const std::string& name, std::string* cubin) {
+  Descriptor file;
+  struct stat status;
+  Header header;
+  if (!file.open([&] { return open_entry(folder, name, O_RDONLY); }) || fstat(file.get(), &status) != 0 ||
+      static_cast<size_t>(status.st_size) < sizeof header)
+    return false;
+  std::string content(static_cast<size_t>(status.st_size) - sizeof header, '\0');
+  const iovec parts[] = {{&header, sizeof header}, {content.data(), content.size()}};
+  if (readv(file.get(), parts, 2) != status.st_size || std::memcmp(header.magic, magic, sizeof magic) != 0 ||
+      header.bytes != content.size())
+    return false;
+  const XXH128_canonical_t checksum = hash_of(content);
+  if (std::memcmp(&checksum, &header.checksum, sizeof checksum) != 0) return false;
+  *cubin = std::move(content);
+  return true;
+}
+
+bool read_of_any_compiler(const Descriptor& folder, const CubinKey& key, std::string* cubin) {
+  const std::string prefix = hex(key.kernel, 32) + "-";
+  const int copy = fcntl(folder.get(), F_DUPFD_CLOEXEC, 0);  // closed by closedir()
+  DIR* const listing = fdopendir(copy);
+  if (listing == nullptr) {
+    close(copy);
+    return false;
+  }
+  bool is_found = false;
+  while (const dirent* const entry = is_found ? nullptr : readdir(listing)) {
+    const std::string name = entry->d_name;
+    is_found = name.starts_with(prefix) && name.ends_with(".cubin") && read_entry(folder, name, cubin);
+  }
+  closedir(listing);
+  return is_found;
+}
+
+// Writes another file and renames it, so that readers see the whole file or none. Returns whether that succeeded.
+bool write_entry(const Descriptor& folder, const std::string& name, const std::string& cubin) {
+  Header header;
+  std::memcpy(header.magic, magic, sizeof magic);
+  header.bytes = cubin.size();
+  header.checksum = hash_of(cubin);
+  uint64_t random;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) return false;
+  const std::string written = name + "." + std::to_string(random);
+  Descriptor file;
+  if (!file.open([&] { return open_entry(folder, written, O_WRONLY | O_CREAT | O_EXCL); })) return false;
+  const iovec parts[] = {{&header, sizeof header}, {const_cast<char*>(cubin.data()), cubin.size()}};
+  const bool is_written = writev(file.get(), parts, 2) == static_cast<ssize_t>(sizeof header + cubin.size());
+  if (is_written && renameat(folder.get(), written.c_str(), folder.get(), name.c_str()) == 0) return true;
+  unlinkat(folder.get(), written.c_str(), 0);
+  return false;
+}
 
 }  // namespace
 
 std::string CubinCache::default_folder() {
-  if (const char* const folder = std::getenv("NARROWCAST_PLAN_CACHE"); folder != nullptr && *folder != '\0')
+  if (const char* const folder = secure_getenv("NARROWCAST_PLAN_CACHE"); folder != nullptr && *folder != '\0')
     return std::strcmp(folder, "off") == 0 ? "" : folder;
-  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
+  if (const char* const cache = secure_getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
     return std::string(cache) + "/narrowcast/plans";
-  const char* const home = std::getenv("HOME");
+  const char* const home = secure_getenv("HOME");
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache/narrowcast/plans" : "";
 }
 
-std::string CubinCache::path_of(const CubinKey& key) const {
-  return folder_ + "/" + hex(key.kernel, 32) + "-" + hex(key.compiler, 16) + ".cubin";
+std::string CubinCache::name_of(const CubinKey& key) {
+  return hex(key.kernel, 32) + "-" + hex(key.compiler, 16) + ".cubin";
+}
+
+std::string CubinCache::why_unusable() const {
+  Descriptor folder;
+  return open_folder(folder_, &folder);
 }
 
 bool CubinCache::find(const CubinKey& key, std::string* cubin) const {
-  if (folder_.empty()) return false;
-  return read(path_of(key), cubin) || (key.compiler.empty() && read_of_any_compiler(key, cubin));
+  Descriptor folder;
+  if (folder_.empty() || !open_folder(folder_, &folder).empty()) return false;
+  return read_entry(folder, name_of(key), cubin) || (key.compiler.empty() && read_of_any_compiler(folder, key, cubin));
 }
 
 ncast_status CubinCache::find_or_compile(const CubinKey& key, const std::function<ncast_status(std::string*)>& compile,
@@ -91,68 +166,17 @@ ncast_status CubinCache::find_or_compile(const CubinKey& key, const std::functio
   kept = !folder_.empty();
   if (folder_.empty()) return compile(cubin);
   if (find(key, cubin)) return NCAST_OK;
-  const std::string path = path_of(key);
-  std::error_code ignored;
-  files::create_directories(folder_, ignored);
-  const FileLock lock(path + ".lock");
-  if (read(path, cubin)) return NCAST_OK;  // another process has compiled it
+  make_folder(folder_);
+  Descriptor folder, locked;
+  kept = open_folder(folder_, &folder).empty();
+  if (!kept) return compile(cubin);
+  const std::string name = name_of(key);
+  locked.open([&] { return open_entry(folder, name + ".lock", O_RDWR | O_CREAT); });
+  lock(locked);
+  if (read_entry(folder, name, cubin)) return NCAST_OK;  // another process has compiled it
   if (ncast_status status = compile(cubin)) return status;
-  kept = write(path, *cubin);
+  kept = write_entry(folder, name, *cubin);
   return NCAST_OK;
-}
-
-// Without streams, the first of which in a process takes as long as finding all kernels of a plan.
-bool CubinCache::read(const std::string& path, std::string* cubin) const {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  struct stat status;
-  Header header;
-  std::string content;
-  bool is_read = fstat(file, &status) == 0 && static_cast<size_t>(status.st_size) >= sizeof header;
-  if (is_read) {
-    content.resize(static_cast<size_t>(status.st_size) - sizeof header);
-    const iovec parts[] = {{&header, sizeof header}, {content.data(), content.size()}};
-    is_read = readv(file, parts, 2) == status.st_size;
-  }
-  close(file);
-  if (!is_read || std::memcmp(header.magic, magic, sizeof magic) != 0 || header.bytes != content.size()) return false;
-  const XXH128_canonical_t checksum = hash_of(content);
-  if (std::memcmp(&checksum, &header.checksum, sizeof checksum) != 0) return false;
-  *cubin = std::move(content);
-  return true;
-}
-
-bool CubinCache::read_of_any_compiler(const CubinKey& key, std::string* cubin) const {
-  const std::string prefix = hex(key.kernel, 32) + "-";
-  std::error_code error;
-  for (files::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(".cubin") && read(entry->path().string(), cubin)) return true;
-  }
-  return false;
-}
-
-// Writes another file and renames it, so that readers see the whole file or none. Returns whether that succeeded.
-bool CubinCache::write(const std::string& path, const std::string& cubin) const {
-  const std::string written = path + "." + std::to_string(getpid());
-  Header header;
-  std::memcpy(header.magic, magic, sizeof magic);
-  header.bytes = cubin.size();
-  header.checksum = hash_of(cubin);
-  std::error_code ignored;
-  {
-    std::ofstream file(written, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&header), sizeof header);
-    file.write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
-    file.close();
-    if (!file) {
-      files::remove(written, ignored);
-      return false;
-    }
-  }
-  std::error_code error;
-  files::rename(written, path, error);
-  return !error;
 }
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -1,4 +1,5 @@
-// A cache of compiled kernels on disk: one file per kernel in a folder that processes share.
+// A cache of compiled kernels on disk: one file per kernel in a folder that processes of a user share. Kernels that
+// other users, except root, can have written are not used.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,8 @@ struct CubinKey {
 
 class CubinCache {
  public:
-  // folder: created when it is needed. Empty: nothing is stored.
+  // folder: created with mode 0700 when it is needed. Nothing is stored if it is empty, or if other users can write to
+  // it.
   explicit CubinCache(std::string folder) : folder_(std::move(folder)) {}
   // The folder that NARROWCAST_PLAN_CACHE names ("off": none), or narrowcast/plans in XDG_CACHE_HOME or ~/.cache.
   static std::string default_folder();
@@ -24,19 +26,18 @@ class CubinCache {
   // Whether the cache has the cubin.
   bool find(const CubinKey& key, std::string* cubin) const;
   // Returns the cubin from the cache, or from compile(), which one process at a time calls for a key; the others wait
-  // for it. A file that is damaged, or cannot be read or written, is ignored. Errors: those of compile().
-  // is_kept: whether the cache has the cubin now; may be nullptr.
+  // for it. A file that is damaged or of another user, or cannot be read or written, is ignored. Errors: those of
+  // compile(). is_kept: whether the cache has the cubin now; may be nullptr.
   ncast_status find_or_compile(const CubinKey& key, const std::function<ncast_status(std::string*)>& compile,
                                std::string* cubin, bool* is_kept = nullptr) const;
 
-  // The file of a key. Only for tests.
-  std::string path_of(const CubinKey& key) const;
+  // Why nothing can be stored, such as "other users can write to it"; empty if only writing can tell.
+  std::string why_unusable() const;
+
+  // The name of the file of a key. Only for tests.
+  static std::string name_of(const CubinKey& key);
 
  private:
-  bool read(const std::string& path, std::string* cubin) const;
-  bool read_of_any_compiler(const CubinKey& key, std::string* cubin) const;
-  bool write(const std::string& path, const std::string& cubin) const;
-
   std::string folder_;
 };
 

@@ -1,10 +1,12 @@
 #include "executor/cuda/generated/cubin_cache.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +16,8 @@
 
 #include "doctest/doctest.h"
 #include "status/error.h"
+#include "support/other_user.h"
+#include "support/ranks.h"
 
 namespace narrowcast::executor::cuda::generated {
 namespace {
@@ -28,6 +32,12 @@ struct Folder {
   ~Folder() { files::remove_all(path); }
   std::string path;
 };
+
+mode_t mode_of(const std::string& path) {
+  struct stat about;
+  REQUIRE(stat(path.c_str(), &about) == 0);
+  return about.st_mode & 0777;
+}
 
 // Finds a key and counts the compilations.
 struct Compiler {
@@ -80,7 +90,7 @@ TEST_CASE("damaged files are ignored and written again") {
   const CubinKey key{"kernel", "13.0"};
   Compiler compiler;
   compiler.find(cache, key);
-  const std::string path = cache.path_of(key);
+  const std::string path = folder.path + "/" + CubinCache::name_of(key);
   const auto size = files::file_size(path);
   const auto damage = [&](const auto& how) {
     how();
@@ -99,6 +109,78 @@ TEST_CASE("damaged files are ignored and written again") {
     file.seekp(-1, std::ios::end);
     file.put('?');
   });
+}
+
+TEST_CASE("folders and files are created for their user alone") {
+  const Folder folder;
+  const mode_t before = umask(0);
+  Compiler().find(CubinCache(folder.path + "/new/plans"), {"kernel", "13.0"});
+  umask(before);
+  CHECK(mode_of(folder.path + "/new") == 0700);
+  CHECK(mode_of(folder.path + "/new/plans") == 0700);
+  int count = 0;
+  for (const auto& entry : files::directory_iterator(folder.path + "/new/plans")) {
+    CHECK(mode_of(entry.path()) == 0600);
+    ++count;
+  }
+  CHECK(count == 2);  // the cubin and its lock
+}
+
+TEST_CASE("kernels that other users can have written are not used") {
+  const Folder folder;
+  const CubinCache cache(folder.path);
+  const CubinKey key{"kernel", "13.0"};
+  const std::string path = folder.path + "/" + CubinCache::name_of(key);
+  const auto is_ignored = [&](const auto& change, const std::string& place) {
+    files::remove(path);
+    Compiler theirs, own;
+    theirs.find(cache, key, "theirs");
+    REQUIRE(change(place.c_str()) == 0);
+    std::string cubin;
+    // Without a compiler, kernels of any compiler would be found.
+    return !cache.find(key, &cubin) && !cache.find({"kernel", ""}, &cubin) && own.find(cache, key, "own") == "own";
+  };
+  CHECK(is_ignored([](const char* file) { return chmod(file, 0620); }, path));
+  CHECK(is_ignored([](const char* file) { return chmod(file, 0602); }, path));
+  CHECK(is_ignored(
+      [](const char* file) {
+        const std::string target = std::string(file) + ".target";
+        return rename(file, target.c_str()) != 0 ? 1 : symlink(target.c_str(), file);
+      },
+      path));
+  CHECK(is_ignored([](const char* file) { return unlink(file) != 0 ? 1 : mkfifo(file, 0600); }, path));
+  CHECK(is_ignored([](const char* file) { return chmod(file, 0777); }, folder.path));
+  CHECK(CubinCache(folder.path).why_unusable() == "other users can write to it");
+  REQUIRE(chmod(folder.path.c_str(), 0700) == 0);
+  if (!testing::can_be_other_users("kernels of another user")) return;
+  CHECK(is_ignored([](const char* file) { return chown(file, testing::other_uid, 0); }, path));
+  CHECK(is_ignored([](const char* file) { return chown(file, testing::other_uid, 0); }, folder.path));
+  CHECK(cache.why_unusable() == "it belongs to another user (uid 54321)");
+}
+
+TEST_CASE("kernels of root are used") {
+  if (!testing::can_be_other_users("kernels of root")) return;
+  const Folder folder;
+  Compiler().find(CubinCache(folder.path), {"kernel", "13.0"});
+  for (const auto& entry : files::directory_iterator(folder.path)) REQUIRE(chmod(entry.path().c_str(), 0644) == 0);
+  REQUIRE(chmod(folder.path.c_str(), 0755) == 0);
+  CHECK(testing::wait_for_process(testing::start_process([&] {
+          EXPECT(setuid(testing::other_uid) == 0);
+          std::string cubin;
+          EXPECT(CubinCache(folder.path).find({"kernel", "13.0"}, &cubin));
+        })) == 0);
+}
+
+TEST_CASE("a file in place of the temporary one is not followed") {
+  // The name was that of the file and the process id.
+  const Folder folder;
+  const CubinKey key{"kernel", "13.0"};
+  const std::string target = folder.path + "/target";
+  std::ofstream(target) << "precious";
+  const std::string link = folder.path + "/" + CubinCache::name_of(key) + "." + std::to_string(getpid());
+  REQUIRE(symlink(target.c_str(), link.c_str()) == 0);
+  Compiler().find(CubinCache(folder.path), key);
+  CHECK(files::file_size(target) == 8);
 }
 
 TEST_CASE("a folder that cannot be written does not prevent compilation") {
