@@ -45,7 +45,7 @@ class Machine:
         self.library.parent.mkdir(parents=True)
         self.library.symlink_to(library_path().absolute())
         self.torch = self.put("loaded/site-packages/torch/lib/libtorch.so")
-        self.program = compiled("compile_plan.c", root / "python" / "bin" / "program", INCLUDES, "-ldl")
+        self.program = compiled("compile_plan.c", root / "python" / "bin" / "python3.11", INCLUDES, "-ldl")
         build_plan("ring", "all_gather", 2).save(root / "plan.json")
         self.runs = 0
 
@@ -108,6 +108,22 @@ def test_the_first_that_exists_is_used(machine: Machine) -> None:
         assert machine.used(**environment) == place
         (root / place).unlink()
         environment.pop("NARROWCAST_NVRTC", None)
+
+
+def test_folders_to_which_others_may_write_are_not_searched(machine: Machine) -> None:
+    """A checkout, and a program, below a folder such as /tmp, in which another user can create the others."""
+    root = machine.root
+    checkout = root / "shared" / "checkout" / "build" / "libnarrowcast.so"
+    checkout.parent.mkdir(parents=True)
+    checkout.symlink_to(machine.library)
+    machine.library = checkout
+    (root / "shared" / "bin").mkdir()
+    machine.program = machine.program.rename(root / "shared" / "bin" / "program")
+    for folder in ("shared", "shared/checkout", "shared/checkout/build", "shared/lib/python3.11/site-packages"):
+        for package in ("cu13", "cuda_nvrtc"):
+            machine.put(f"{folder}/nvidia/{package}/lib/libnvrtc.so.13")
+    machine.put("home/lib64/libnvrtc.so.13")  # searched after all packages
+    assert machine.used(CUDA_HOME=root / "home") == "home/lib64/libnvrtc.so.13"
 
 
 def test_a_newer_file_is_preferred_in_a_folder(machine: Machine) -> None:

@@ -40,33 +40,20 @@ bool is_file(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// The folder of this library; "" if it is not known.
-std::string own_folder() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&find_nvrtc), &info) == 0 || info.dli_fname == nullptr) return "";
-  const std::string path = info.dli_fname;
-  const size_t end = path.rfind('/');
-  return end == std::string::npos ? "." : path.substr(0, end);
-}
-
-// Folders that may contain NVRTC, the preferred ones first.
+// Folders that may contain NVRTC, the preferred ones first. Other folders above this library are not searched: a
+// checkout may be below one to which other users can write, such as /tmp.
 std::vector<std::string> folders() {
   std::vector<std::string> found;
   // NVRTC is in a package of its own, on which torch depends, too.
   const auto add_packages = [&](const std::string& folder) {
     for (const char* package : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}) found.push_back(folder + package);
   };
-  // The folder `nvidia` is next to that of this package: narrowcast/lib is two folders below.
-  std::string folder = own_folder();
-  for (int level = 0; level < 3 && !folder.empty(); ++level) {
-    add_packages(folder + "/");
-    const size_t end = folder.rfind('/');
-    folder = end == std::string::npos ? "" : folder.substr(0, end);
-  }
-  // This library may be elsewhere.
+  Dl_info self;
+  if (dladdr(reinterpret_cast<const void*>(&find_nvrtc), &self) != 0 && self.dli_fname != nullptr)
+    if (const std::string own = packages::python_package_folder_of(self.dli_fname); !own.empty()) add_packages(own);
   for (const std::string& packages : packages::python_package_folders()) add_packages(packages);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* const toolkit = std::getenv(variable); toolkit != nullptr && *toolkit != '\0')
+    if (const char* const toolkit = secure_getenv(variable); toolkit != nullptr && *toolkit != '\0')
       for (const char* library : {"/lib64", "/lib"}) found.push_back(toolkit + std::string(library));
   found.push_back("/usr/local/cuda/lib64");
   return found;
@@ -82,7 +69,7 @@ std::string search() {
 // Every plan that is loaded needs the path, and looking into all folders takes longer than reading a kernel. So a file
 // that was found is used as long as it exists.
 std::string find_path() {
-  if (const char* const path = std::getenv("NARROWCAST_NVRTC"); path != nullptr && *path != '\0') return path;
+  if (const char* const path = secure_getenv("NARROWCAST_NVRTC"); path != nullptr && *path != '\0') return path;
   static std::mutex mutex;
   static std::string found;
   const std::lock_guard lock(mutex);

@@ -1,7 +1,7 @@
 // NVRTC, NVIDIA's compiler for CUDA C++ at run time. It is loaded when it is first needed: from the file that the
-// environment variable NARROWCAST_NVRTC names, NVIDIA's packages (nvidia-cuda-nvrtc, which torch depends on, too) next
-// to this library or in the folders of Python's packages, a CUDA toolkit (CUDA_HOME, CUDA_PATH, /usr/local/cuda), or
-// the process and the dynamic linker's path. It needs no host compiler and no headers.
+// environment variable NARROWCAST_NVRTC names, NVIDIA's packages (nvidia-cuda-nvrtc, which torch depends on, too) in
+// the folders of Python's packages, that of this library first, a CUDA toolkit (CUDA_HOME, CUDA_PATH,
+// /usr/local/cuda), or the process and the dynamic linker's path. It needs no host compiler and no headers.
 #pragma once
 
 #include <string>
