@@ -1,13 +1,17 @@
 #include "nccl/report/statistics.h"
 
+#include <fcntl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "nccl/report/log.h"
@@ -107,15 +111,35 @@ std::string document() {
   return text + "]}\n";
 }
 
+// Creates a file beside `path`, with the permissions of a new file. The folder may be /tmp, where another user could
+// have put a link in place of a name that can be guessed.
+int create_beside(const std::string& path, std::string* name) {
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) return -1;
+  *name = path + "." + std::to_string(random);
+  return open(name->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(written, 0)));
+  }
+  return true;
+}
+
 // Replaces the file atomically: it may be read while the process runs.
 void write_file() {
   if (void (*const refresh)() = chosen_output.load()->refresh) refresh();
-  const std::string path = file_path(), unfinished = path + ".unfinished", text = document();
-  std::FILE* const file = std::fopen(unfinished.c_str(), "w");
-  const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool closed = file != nullptr && std::fclose(file) == 0;
-  if (!written || !closed || std::rename(unfinished.c_str(), path.c_str()) != 0)
-    log(Level::warn, "NARROWCAST_STATS cannot be written to %s", path.c_str());
+  const std::string path = file_path();
+  std::string unfinished;
+  const int file = create_beside(path, &unfinished);
+  bool is_written = file >= 0 && write_all(file, document());
+  if (file >= 0) is_written = close(file) == 0 && is_written && rename(unfinished.c_str(), path.c_str()) == 0;
+  if (is_written) return;
+  log(Level::warn, "NARROWCAST_STATS cannot be written to %s: %s", path.c_str(), std::strerror(errno));
+  if (file >= 0) unlink(unfinished.c_str());
 }
 
 void write_last_time() {

@@ -61,6 +61,24 @@ def test_the_death_of_a_peer_is_reported_as_an_asynchronous_error(on_ranks, tmp_
         assert (tmp_path / str(rank)).read_text().startswith("[0, 6] ")
 
 
+def test_statistics_follow_no_links(on_ranks, monkeypatch, tmp_path):
+    """In a shared folder, such as /tmp, another user can create a link of any name that can be guessed."""
+    precious, shared = tmp_path / "precious", tmp_path / "shared"
+    precious.write_text("precious")
+    shared.mkdir()
+    reports = [shared / f"{rank}.json" for rank in range(2)]
+    for path in reports:
+        path.symlink_to(precious)
+        path.with_suffix(".json.unfinished").symlink_to(precious)
+    monkeypatch.setenv("NARROWCAST_STATS", str(shared / "%r.json"))
+    on_ranks("aborted")
+    assert precious.read_text() == "precious"
+    for path in reports:
+        assert not path.is_symlink()
+        assert len(json.loads(path.read_text())["communicators"]) == 1
+    assert {path.suffix for path in shared.iterdir()} == {".json", ".unfinished"}  # nothing else is left behind
+
+
 def test_statistics_are_named_by_rank_and_written_while_the_process_runs(on_ranks, monkeypatch, tmp_path):
     monkeypatch.setenv("NARROWCAST_STATS", str(tmp_path / "rank-%r.json"))
     monkeypatch.setenv("NARROWCAST_STATS_SECONDS", "1e-9")
