@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +17,8 @@ from .traffic import RankTraffic, Report, Traffic
 Samples = Callable[[RankTraffic], Iterator[tuple[dict[str, str], float]]]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
+MAX_CONNECTIONS = 64
+CONNECTION_SECONDS = 10.0
 
 
 def text(report: Report) -> str:
@@ -91,8 +96,47 @@ def _escaped(content: str) -> str:
     return content.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
+class _Server(ThreadingHTTPServer):
+    """Refuses connections beyond MAX_CONNECTIONS, and ends those that last CONNECTION_SECONDS."""
+
+    request_queue_size = MAX_CONNECTIONS
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._lock = threading.Lock()
+        self._deadlines: dict[socket.socket, float] = {}
+        super().__init__(address, handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        with self._lock:
+            if len(self._deadlines) >= MAX_CONNECTIONS:
+                return False
+            self._deadlines[request] = time.monotonic() + CONNECTION_SECONDS
+        return True
+
+    def service_actions(self) -> None:
+        """Called by serve_forever() about twice a second."""
+        now = time.monotonic()
+        with self._lock:
+            for connection, deadline in self._deadlines.items():
+                if deadline < now:
+                    # The thread that reads or writes gets an end of file or an error, and closes the connection.
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Logs nothing, because standard error belongs to the command."""
+
+
 class MetricsServer:
-    """Answers GET /metrics with the text of `render`, on its own threads, from start() to close()."""
+    """Answers GET /metrics with the text of `render`, on its own threads, from start() to close().
+
+    At most MAX_CONNECTIONS are open, each for CONNECTION_SECONDS.
+    """
 
     def __init__(self, host: str, port: int, render: Callable[[], str]) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -111,7 +155,7 @@ class MetricsServer:
                 """Logs nothing, because standard error belongs to the command."""
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = _Server((host, port), Handler)
         except OSError as error:
             raise SystemFailure(f"cannot listen at {host}:{port}: {error.strerror or error}") from None
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
+import socket
+import struct
+import threading
 import time
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -159,6 +165,63 @@ def test_a_port_in_use_is_reported_before_the_command_starts(run):
         server.close()
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot listen at 127.0.0.1" in done.stderr
+
+
+@pytest.fixture
+def served():
+    """The address of a server of metrics."""
+    server = prometheus.MetricsServer("127.0.0.1", 0, lambda: "the metrics")
+    server.start()
+    address = urllib.parse.urlsplit(server.url)
+    yield address.hostname, address.port
+    server.close()
+
+
+def answer_of(address):
+    with urllib.request.urlopen(f"http://{address[0]}:{address[1]}/metrics", timeout=20) as answer:
+        return answer.read()
+
+
+@pytest.mark.parametrize("request_line", [b"", b"GET /metrics HTTP/1.1\r\nHost: x"], ids=["silent", "unfinished"])
+def test_the_metrics_server_ends_connections_that_last_too_long(served, monkeypatch, request_line):
+    monkeypatch.setattr(prometheus, "CONNECTION_SECONDS", 0.2)
+    with socket.create_connection(served, timeout=20) as slow:
+        slow.sendall(request_line)
+        assert slow.recv(1) == b""
+    assert answer_of(served) == b"the metrics"
+
+
+def test_the_metrics_server_has_a_limited_number_of_connections(served):
+    with contextlib.ExitStack() as opened:
+        for _ in range(prometheus.MAX_CONNECTIONS):
+            opened.enter_context(socket.create_connection(served, timeout=20))
+        with socket.create_connection(served, timeout=20) as refused:
+            assert refused.recv(1) == b""
+    # The others have been closed, and the server finds out.
+    for _ in range(200):
+        with contextlib.suppress(OSError):
+            assert answer_of(served) == b"the metrics"
+            return
+        time.sleep(0.1)
+    raise AssertionError("the server does not answer any more")
+
+
+def test_the_metrics_server_prints_nothing_about_broken_connections(served, capfd):
+    with socket.create_connection(served, timeout=20) as broken:
+        broken.sendall(b"GET /metrics HTTP/1.1\r\n")
+        broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
+    assert answer_of(served) == b"the metrics"
+    for thread in threading.enumerate():
+        if "process_request_thread" in thread.name:
+            thread.join(20)
+    assert capfd.readouterr().err == ""
+
+
+def test_reports_that_are_not_regular_files_are_reported_and_do_not_block(tmp_path):
+    os.mkfifo(tmp_path / "7.json")
+    assert traffic.read_folder(tmp_path).faults == [
+        f"7.json is not a valid report: OSError: [Errno 22] it is not a regular file: '{tmp_path}/7.json'"
+    ]
 
 
 def test_metrics_follow_the_format(tmp_path):
