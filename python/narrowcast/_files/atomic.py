@@ -123,6 +123,11 @@ def _create_locked(target: Path, mode: int) -> tuple[Path, BinaryIO]:
         file.close()
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Waits for no writer of a FIFO, and follows no link: in a shared folder, other users can create both."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
 def _remove_stale(target: Path) -> None:
     """Removes temporary files for the target whose processes no longer exist."""
     prefix = _prefix(target)
@@ -132,11 +137,11 @@ def _remove_stale(target: Path) -> None:
             name = entry.name
             if not (name.startswith(prefix) and name.endswith(_SUFFIX) and len(name) == length):
                 continue
-            # Opening anything else could block.
-            if entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(OSError), open(entry.path, "rb") as file:  # noqa: PTH123
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.unlink(entry.path)  # noqa: PTH108
+            with contextlib.suppress(OSError), open(entry.path, "rb", opener=_open_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    continue
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(entry.path)  # noqa: PTH108
 
 
 def _copy_permissions(file: int, model: os.stat_result) -> None:
