@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .._native.paths import read_regular
+
 # The placeholder for the process id in NARROWCAST_STATS.
 PID = "%p"
+_MAX_REPORT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def read_folder(folder: Path) -> Report:
     report = Report()
     for path in sorted(folder.glob("*.json"), key=lambda path: (len(path.name), path.name)):
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(read_regular(path, _MAX_REPORT_BYTES))
             ranks = list(_ranks_of(content))
         except FileNotFoundError:
             continue

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import paths
+
 PREFIX = "NARROWCAST_"
 # Variables of the tests.
 _TEST_PREFIX = f"{PREFIX}TEST_"
@@ -37,6 +39,8 @@ VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_FILE_SETTINGS, *_ENVIRONM
 # The keys, besides rules and plans, of the file that NARROWCAST_CONFIG names.
 KEYS = frozenset(name.lower() for name in _FILE_SETTINGS)
 
+_MAX_TOML_BYTES = 1 << 20
+
 # The values of settings that are options of `narrowcast run`.
 TAKES = ("auto", "always", "never")
 ATTACHES = ("first", "init")
@@ -62,12 +66,13 @@ def unknown_message(name: str) -> str:
     """The message about an unknown variable."""
     meant = closest(name, VARIABLES)
     rest = f"did you mean {meant}?" if meant else f"known: {', '.join(sorted(VARIABLES))}"
-    return f"the environment variable {name} is not known to Narrowcast ({rest})"
+    shown = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
+    return f"the environment variable {shown} is not known to Narrowcast ({rest})"
 
 
 def toml(path: Path) -> dict[str, Any] | None:
     """The content of a TOML file; None if this Python cannot parse TOML. Raises OSError or ValueError."""
-    text = path.read_text(encoding="utf-8")
+    text = paths.read_regular(path, _MAX_TOML_BYTES).decode()
     if sys.version_info >= (3, 11):
         import tomllib
 

@@ -1,19 +1,19 @@
 #include "nccl/settings/settings.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
+#include "files/read_file.h"
 #include "nccl/report/log.h"
 #include "nccl/settings/text.h"
 
 namespace narrowcast::nccl {
 namespace {
+
+constexpr uint64_t most_file_bytes = uint64_t{1} << 20;
 
 // The part of "OPERATION=CODEC" before the equals sign. nullopt for a codec alone: "=" after its colon belong to its
 // parameters.
@@ -79,6 +79,7 @@ std::string all_variables() {
 }
 
 void read_environment(Settings* settings) {
+  if (getauxval(AT_SECURE) != 0) return;  // as secure_getenv()
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view entry(*variable);
     const size_t equals = entry.find('=');
@@ -98,14 +99,13 @@ void read_environment(Settings* settings) {
 
 const Settings* read_settings() {
   auto* const settings = new Settings;  // never freed: calls may come until the process ends
-  if (const char* const path = std::getenv("NARROWCAST_CONFIG"); path != nullptr && *path != '\0') {
-    std::ifstream file(path);
-    std::ostringstream content;
-    const bool is_empty = file.peek() == EOF && file.eof();
-    if (is_empty || (file && content << file.rdbuf()))
-      apply_file(content.str(), path, settings);
+  if (const char* const path = secure_getenv("NARROWCAST_CONFIG"); path != nullptr && *path != '\0') {
+    std::string content;
+    const std::string error = files::read_file(path, most_file_bytes, &content);
+    if (error.empty())
+      apply_file(content, path, settings);
     else
-      log(Level::warn, "NARROWCAST_CONFIG: cannot read %s", path);
+      log(Level::warn, "NARROWCAST_CONFIG: cannot read %s: %s", path, error.c_str());
   }
   read_environment(settings);
   read_plan_files(settings);

@@ -124,3 +124,9 @@ def test_unknown_settings_are_reported(cli):
     result = cli("--version", NARROWCAST_LIBARY="x")
     assert result.returncode == 0
     assert "NARROWCAST_LIBARY is not known" in result.stderr
+
+
+def test_control_characters_in_the_names_of_unknown_settings_are_escaped(monkeypatch):
+    monkeypatch.setenv("NARROWCAST_\x1b[2J\nX", "x")
+    with pytest.warns(UserWarning, match=re.escape(r"NARROWCAST_\x1b[2J\nX is not known")):
+        library.warn_of_unknown_variables()

@@ -226,6 +226,29 @@ def test_values_of_unsupported_types_are_reported(warned):
     assert warned("debug = {}") == ["own.toml:1: debug has a value of an unsupported type"]
 
 
+def test_a_settings_file_that_is_not_a_regular_file_is_reported(warned, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(1 << 40)
+    for path, why in (
+        (tmp_path / "fifo", "it is not a regular file"),
+        (Path("/dev/zero"), "it is not a regular file"),
+        (tmp_path / "large", "it has more than 1048576 bytes"),
+        (tmp_path, "Is a directory"),
+    ):
+        shown = str(path).replace(f"{tmp_path}/", "")
+        assert warned(NARROWCAST_CONFIG=str(path)) == [f"NARROWCAST_CONFIG: cannot read {shown}: {why}"]
+
+
+def test_control_characters_in_settings_are_escaped(warned):
+    expected = "take is \\x1b[2J\\x0aall is well, not auto, always or never"
+    assert warned(NARROWCAST_TAKE="\x1b[2J\nall is well") == [f"NARROWCAST_TAKE: {expected}"]
+    assert warned("take = '\\u001b'") == ["own.toml:1: take is \\u001b, not auto, always or never"]
+    assert warned('take = "\\u001b[2J\\nall is well"') == [f"own.toml:1: {expected}"]
+    (warning,) = warned(**{"NARROWCAST_\x1b[2J": "1"})
+    assert warning.startswith("the environment variable NARROWCAST_\\x1b[2J is not known")
+
+
 def test_a_file_can_set_the_path_of_nccl_and_the_log_level(drop_in, fakes, tmp_path):
     path, old = tmp_path / "own.toml", fakes / "libnccl_old.so.2"
     path.write_text(f"nccl_library = '{fakes / 'libnccl.so.2'}'\ndebug = 'none'\n")
