@@ -104,7 +104,7 @@ ncast_status listening_addresses(std::vector<TcpAddress>* addresses) {
   if (getifaddrs(&list) != 0) {
     return fail(NCAST_SYSTEM_ERROR, "cannot list the network interfaces: %s", std::strerror(errno));
   }
-  const char* wanted = std::getenv(interface_variable);
+  const char* wanted = secure_getenv(interface_variable);
   if (wanted == nullptr) wanted = "";
   std::multimap<int, TcpAddress> found;  // by cost; equal costs in the order of getifaddrs
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {

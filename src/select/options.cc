@@ -14,7 +14,7 @@ namespace {
 
 // Empty if it is not set.
 const char* variable(const char* name) {
-  const char* const text = std::getenv(name);
+  const char* const text = secure_getenv(name);
   return text == nullptr ? "" : text;
 }
 

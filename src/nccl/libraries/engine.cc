@@ -18,7 +18,7 @@ constexpr const char* soname = "libnarrowcast.so.0";
 
 // In this order: NARROWCAST_LIBRARY, beside the drop-in, by the loader.
 void* open_library() {
-  if (const char* const named = std::getenv("NARROWCAST_LIBRARY"); named != nullptr && *named != '\0')
+  if (const char* const named = secure_getenv("NARROWCAST_LIBRARY"); named != nullptr && *named != '\0')
     return dlopen(named, RTLD_NOW | RTLD_LOCAL);
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&engine), &self) != 0) {

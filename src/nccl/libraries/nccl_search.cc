@@ -54,7 +54,7 @@ void add_loaded(Paths* paths) {
 }
 
 void add_system(Paths* paths) {
-  std::string_view folders = std::getenv("LD_LIBRARY_PATH") != nullptr ? std::getenv("LD_LIBRARY_PATH") : "";
+  std::string_view folders = secure_getenv("LD_LIBRARY_PATH") != nullptr ? secure_getenv("LD_LIBRARY_PATH") : "";
   while (!folders.empty()) {
     const size_t end = std::min(folders.find_first_of(":;"), folders.size());
     const std::string folder(folders.substr(0, end));

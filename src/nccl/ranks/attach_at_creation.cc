@@ -24,7 +24,7 @@ bool attaches_at_creation(Comm parent, const Config* config) {
 std::unique_ptr<PairHandshake> handshake_for(int ranks, const UniqueId& id, int rank, const Config* config) {
   if (ranks != 2 || rank < 0 || rank > 1 || settings().attach != Attach::first || !may_block(config)) return nullptr;
   // With NCCL_COMM_ID consecutive communicators have the same id.
-  if (std::getenv("NCCL_COMM_ID") != nullptr) return nullptr;
+  if (secure_getenv("NCCL_COMM_ID") != nullptr) return nullptr;
   return PairHandshake::create(id, rank);
 }
 

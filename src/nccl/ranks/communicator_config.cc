@@ -24,7 +24,7 @@ Field read_field(const Config* config, Field Config::* field, Field otherwise) {
 }
 
 const char* environment(const char* name) {
-  const char* const value = std::getenv(name);
+  const char* const value = secure_getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
@@ -63,7 +63,7 @@ CommunicatorConfig read_config(const Config* config, const CommunicatorConfig* p
 }
 
 bool may_block(const Config* config, bool parent_blocks) {
-  const char* const of_all = std::getenv("NCCL_COMM_BLOCKING");
+  const char* const of_all = secure_getenv("NCCL_COMM_BLOCKING");
   if (of_all != nullptr && std::strcmp(of_all, "0") == 0) return false;
   return config != nullptr ? read_field(config, &Config::blocking, config_undefined) != 0 : parent_blocks;
 }
