@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
 #include <thread>
 
 #include "bootstrap/interrupt.h"
+#include "digest/sha256.h"
 #include "status/error.h"
 #include "store/table/open/load.h"
 #include "store/table/open/places.h"
@@ -17,8 +19,9 @@
 namespace narrowcast::store {
 namespace {
 
-// Behind the list of owners in a shared segment: what its creator has reserved.
+// Behind the list of owners in a shared segment: of which file it is, and what its creator has reserved.
 struct Reserved {
+  digest::Sha256 file;
   uint64_t capacity, entry_count;
 };
 constexpr uint64_t reserved_offset = owners_bytes - sizeof(Reserved);
@@ -69,7 +72,7 @@ ncast_status create_shared(const TableFile& file, const OpenOptions& options, Ta
   if (ncast_status status = table.shared.allocate(0, places.bytes)) return status;
   set_view(table, places, memory);
   if (ncast_status status = table.writer->initialise()) return status;
-  const Reserved reserved = {places.capacity, places.entry_count};
+  const Reserved reserved = {file.identity(), places.capacity, places.entry_count};
   std::memcpy(memory + reserved_offset, &reserved, sizeof reserved);
   if (ncast_status status = load(file, table, options)) return status;
   table.owners = reinterpret_cast<bootstrap::SegmentOwners*>(memory);
@@ -79,10 +82,18 @@ ncast_status create_shared(const TableFile& file, const OpenOptions& options, Ta
   return table.shared.publish(table.shared_name, &taken);
 }
 
-ncast_status join_shared(const OpenOptions& options, Table& table) {
+ncast_status join_shared(const TableFile& file, const OpenOptions& options, Table& table) {
   auto* const memory = reinterpret_cast<uint8_t*>(table.shared.data());
+  const auto damaged = [&] {
+    return fail(NCAST_CORRUPT, "%s: its segment of shared memory, %s, is damaged or of another version of the library",
+                table.name.c_str(), table.shared_name.c_str());
+  };
   Reserved reserved;
+  if (table.shared.bytes() < owners_bytes) return damaged();
   std::memcpy(&reserved, memory + reserved_offset, sizeof reserved);
+  if (reserved.file != file.identity() || reserved.capacity < table.header.rows ||
+      reserved.entry_count < table.header.entries)
+    return damaged();
   OpenOptions same = options;
   same.capacity = reserved.capacity;
   same.spare = static_cast<int64_t>(reserved.entry_count - table.header.entries);
@@ -97,6 +108,8 @@ ncast_status join_shared(const OpenOptions& options, Table& table) {
   if (places.bytes != table.shared.bytes())
     return fail(NCAST_MISMATCH, "%s is open in shared memory by another version of the library", table.name.c_str());
   set_view(table, places, memory);
+  if (table.rows() > places.capacity || std::atomic_ref(table.view.control->entries_used).load() > places.entry_count)
+    return damaged();
   auto* const owners = reinterpret_cast<bootstrap::SegmentOwners*>(memory);
   table.own_number = join(*owners);
   if (table.own_number == 0) {
@@ -119,7 +132,8 @@ ncast_status open_shared(TableFile& file, const OpenOptions& options, Table& tab
     bootstrap::unlink_segment(table.shared_name);  // all its processes were killed
     found = false;
   }
-  if (ncast_status status = found ? join_shared(options, table) : create_shared(file, options, table)) return status;
+  if (ncast_status status = found ? join_shared(file, options, table) : create_shared(file, options, table))
+    return status;
   table.checks.deactivate();
   table.readers.attach(table.view.readers, table.owners, table.own_number);
   flock(file.descriptor(), LOCK_UN);

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
@@ -59,17 +57,18 @@ ncast_status TableFile::read(uint64_t offset, uint8_t* bytes, uint64_t count) co
   return NCAST_OK;
 }
 
-std::string TableFile::shared_name() const {
+digest::Sha256 TableFile::identity() const {
   const uint64_t parts[] = {about_.st_dev,
                             about_.st_ino,
                             static_cast<uint64_t>(about_.st_size),
                             static_cast<uint64_t>(about_.st_mtim.tv_sec),
                             static_cast<uint64_t>(about_.st_mtim.tv_nsec),
                             geteuid()};
-  char text[64];
-  std::snprintf(text, sizeof text, "%sstore.%016" PRIx64, bootstrap::segment_prefix,
-                static_cast<uint64_t>(file::checksum(parts, sizeof parts)));
-  return text;
+  return digest::sha256("narrowcast table segment", {reinterpret_cast<const char*>(parts), sizeof parts});
+}
+
+std::string TableFile::shared_name() const {
+  return std::string(bootstrap::segment_prefix) + "store." + digest::hex(identity(), 32);
 }
 
 ncast_status read_description(const TableFile& file, Table& table) {

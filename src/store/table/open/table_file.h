@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "digest/sha256.h"
 #include "store/table/table.h"
 
 namespace narrowcast::store {
@@ -29,7 +30,10 @@ class TableFile {
   int descriptor() const { return file_; }
   int release() { return std::exchange(file_, -1); }
   uint64_t bytes() const { return static_cast<uint64_t>(about_.st_size); }
-  // The name of shared memory for the table. It differs for every file and every version of it.
+  // Differs for every file, every version of it and every user.
+  digest::Sha256 identity() const;
+  // The name of shared memory for the table. Other users can guess it and so prevent the use of shared memory, but
+  // not more: SharedMemory opens only segments of this user.
   std::string shared_name() const;
 
  private:
