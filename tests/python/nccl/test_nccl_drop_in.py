@@ -6,6 +6,7 @@ Executed calls run on the library's host backend.
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from codec_names import EXACT
@@ -64,6 +65,14 @@ def test_calls_without_a_predicted_gain_are_forwarded(on_ranks, monkeypatch):
         assert set(correct) == OPERATIONS
     assert {taken for taken, _ in on_ranks.taken().values()} == {0}
     assert "the cost model does not know this call" in on_ranks.reasons()
+
+
+def test_a_cost_model_that_is_a_fifo_is_reported_and_does_not_block(on_ranks, monkeypatch, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", str(tmp_path / "fifo"))
+    for correct in on_ranks("every_operation", count=100):
+        assert set(correct) == OPERATIONS
+    assert {taken for taken, _ in on_ranks.taken().values()} == {0}
 
 
 def test_single_operations_can_be_switched_off(on_ranks, monkeypatch):
