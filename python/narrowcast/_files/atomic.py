@@ -115,12 +115,19 @@ def _create_locked(target: Path, mode: int) -> tuple[Path, BinaryIO]:
     while True:
         temporary = _temporary_name(target)
         file = open(temporary, "xb", buffering=0, opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        # Another process may have removed the file as stale before it was locked.
-        if os.fstat(file.fileno()).st_nlink:
+        is_lost = False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Another process is about to remove the file as stale, or another user, who can read it, keeps it locked.
+            is_lost = True
+        except OSError:
+            pass  # a file system without locks
+        if not is_lost and os.fstat(file.fileno()).st_nlink:
             return temporary, file
         file.close()
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -96,6 +97,24 @@ from narrowcast.files import encode_file
 atomic._create_unnamed = lambda folder, mode: None
 encode_file("long", "out", dtype="bfloat16")
 """
+
+
+@pytest.mark.timeout(30)
+def test_a_partial_file_that_another_process_locks_does_not_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic, "_create_unnamed", lambda folder, mode: None)
+    lock, others = fcntl.flock, []
+
+    def locked_by_another_first(file, how):
+        if not others:
+            others.append(os.open(file.name, os.O_RDONLY))
+            lock(others[0], fcntl.LOCK_EX)
+        lock(file, how)
+
+    monkeypatch.setattr(atomic.fcntl, "flock", locked_by_another_first)
+    with atomic.new_file(tmp_path / "out") as file:
+        file.write(b"content")
+    os.close(others[0])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"content"}
 
 
 def test_the_partial_file_of_a_killed_run_is_removed_by_the_next(values, tmp_path):
