@@ -37,17 +37,17 @@ constexpr const char* started = "NARROWCAST_TEST_SET_USER_ID";  // set if the pr
 
 void check_that_variables_are_ignored() {
   const nccl::Settings& settings = nccl::settings();
-  CHECK(!settings.take);
-  CHECK(settings.nccl_library.empty());
-  CHECK(nccl::logs(nccl::Level::warn));
+  EXPECT(!settings.take);
+  EXPECT(settings.nccl_library.empty());
+  EXPECT(nccl::logs(nccl::Level::warn));
   ncast_comm_config config;
   ncast_comm_config_init(&config);
   select::Options options;
-  CHECK(select::Options::of(config, &options) == NCAST_OK);
-  CHECK(executor::cuda::generated::CubinCache::default_folder().empty());
-  CHECK(executor::cuda::generated::find_nvrtc().path != "/named/libnvrtc.so");
+  EXPECT(select::Options::of(config, &options) == NCAST_OK);
+  EXPECT(executor::cuda::generated::CubinCache::default_folder().empty());
+  EXPECT(executor::cuda::generated::find_nvrtc().path != "/named/libnvrtc.so");
   std::vector<bootstrap::TcpAddress> addresses;
-  CHECK(bootstrap::listening_addresses(&addresses) == NCAST_OK);
+  EXPECT(bootstrap::listening_addresses(&addresses) == NCAST_OK);
 }
 
 int run_with_set_user_id(const std::string& program) {
@@ -62,7 +62,7 @@ int run_with_set_user_id(const std::string& program) {
 TEST_CASE("a program with set-user-ID ignores the environment") {
   if (getauxval(AT_SECURE) != 0) {
     check_that_variables_are_ignored();
-    return;
+    _exit(0);  // the sanitizer of leaks cannot examine such programs
   }
   if (std::getenv(started) != nullptr) {
     MESSAGE("skipped: the file system of /tmp, or this container, does not support set-user-ID");
