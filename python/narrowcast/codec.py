@@ -21,7 +21,7 @@ from ._native.library import check, library
 from ._native.numbers import as_index, as_int, as_unsigned
 from ._native.structures import CHECKSUM, MORE, NO_CHECKSUM, REFERENCE
 from .errors import CorruptError
-from .types import DType, ValueType, value_type
+from .types import BY_NAME, DType, ValueType, encoded_type, value_type
 
 __all__ = [
     "BlockStats",
@@ -87,13 +87,13 @@ def error_bound(codec: str, dtype: DType, largest: float) -> float:
 
 
 def bound(dtype: DType, elems: int, *, codec: str = "window") -> int:
-    """The largest size in bytes of a frame of `elems` values of `dtype`.
+    """The largest size in bytes of a frame of `elems` values of `dtype`, of any type that `encode` accepts.
 
     Raises ValueError for an unknown value type or codec, and when the values exceed 2^35 bytes, the limit of one frame.
     """
-    kind, number = value_type(dtype), codec_number(codec)
+    kind, number = encoded_type(dtype), codec_number(codec)
     elems = as_index(elems, "elems")
-    found = int(library().ncast_bound(kind.number, number, elems)) if 0 <= elems < 1 << 64 else 0
+    found = int(library().ncast_bound(kind.number, number, elems * kind.units)) if 0 <= elems < 1 << 63 else 0
     if not found:
         raise ValueError(f"elems is {elems}: one frame holds 0 to 2^35 bytes of values")
     return found
@@ -113,9 +113,10 @@ def encode(
 
     values: a contiguous array of any shape and alignment.
     codec: one of `codecs()`, with parameters as "name:key=value,key=value". "window" is lossless; value types that a
-        codec does not encode are stored raw.
-    dtype: the value type, such as "bfloat16" or torch.bfloat16 (`types.DType`). Required if the array does not have
-        it, as for bytes and uint16 bits.
+        codec does not encode are stored raw. As in files, bool, int16, uint16 and other types that are not value types
+        are stored as bytes, and complex values as two floats each.
+    dtype: the value type, such as "bfloat16" or torch.bfloat16 (`types.DType`), if the array does not have it: bytes
+        are uint8 otherwise, and the bits of bfloat16 in uint16 are not compressed.
     checksum: store an XXH3 of the frame in its header, which `decode` verifies. Without it, a changed bit may decode to
         other values.
     more: set the flag MORE: another frame of the same stream follows.
@@ -125,11 +126,11 @@ def encode(
     Returns the frame: a new array, or the part of `out` that it fills.
     Raises TypeError or ValueError for invalid arguments, and TooSmallError when `out` is too small for the frame.
     """
-    source = host_view(values, "values", dtype=dtype)
+    source = host_view(values, "values", dtype=dtype, encoded=True)
     flags = checksum_flag(checksum) | MORE * more | REFERENCE * reference
     numpy_type = _numpy_type(values, source)
     if out is None:
-        capacity = bound(source.dtype.name, source.elems, codec=codec)
+        capacity = bound(source.dtype, source.elems, codec=codec)
         frame: npt.NDArray[np.uint8] = np.empty(capacity, np.uint8)
         wire_bytes = encode_into(source, codec_number(codec), flags, frame.ctypes.data, capacity)
         # Shrinks in place. No other reference exists yet.
@@ -142,8 +143,10 @@ def encode(
 
 
 def _numpy_type(values: Any, source: View) -> np.dtype[Any] | None:
-    """The NumPy type of an array of NumPy or JAX, if it is as wide as the value type."""
+    """The NumPy type of an array of NumPy or JAX, if it is as wide as the value type, or of a type without a codec."""
     held = getattr(values, "dtype", None)
+    if source.dtype.name not in BY_NAME and not isinstance(held, np.dtype):
+        return np.dtype(source.dtype.numpy)
     return held if isinstance(held, np.dtype) and held.itemsize == source.dtype.bytes else None
 
 
@@ -163,8 +166,8 @@ def encode_batch(
 
     Returns the frames, which `encode` would return too. Raises what `encode` raises; the message names the array.
     """
-    sources = [host_view(one, f"arrays[{i}]", dtype=dtype) for i, one in enumerate(arrays)]
-    capacities = [bound(one.dtype.name, one.elems, codec=codec) for one in sources]
+    sources = [host_view(one, f"arrays[{i}]", dtype=dtype, encoded=True) for i, one in enumerate(arrays)]
+    capacities = [bound(one.dtype, one.elems, codec=codec) for one in sources]
     frames: list[npt.NDArray[np.uint8]] = [np.empty(capacity, np.uint8) for capacity in capacities]
     count = len(sources)
     wire_bytes = (c_size_t * count)()
@@ -173,7 +176,7 @@ def encode_batch(
             count,
             (c_void_p * count)(*(one.pointer for one in sources)),
             (c_int * count)(*(one.dtype.number for one in sources)),
-            (c_uint64 * count)(*(one.elems for one in sources)),
+            (c_uint64 * count)(*(one.c_count for one in sources)),
             codec_number(codec),
             checksum_flag(checksum),
             (c_void_p * count)(*(frame.ctypes.data for frame in frames)),
@@ -235,7 +238,7 @@ def encode_into(source: View, codec: int, flags: int, frame: int, capacity: int)
     wire_bytes = c_size_t()
     check(
         library().ncast_encode(
-            source.pointer, source.dtype.number, source.elems, codec, flags, frame, capacity, byref(wire_bytes)
+            source.pointer, source.dtype.number, source.c_count, codec, flags, frame, capacity, byref(wire_bytes)
         )
     )
     return wire_bytes.value
@@ -263,12 +266,13 @@ def decode(
     """Decodes one frame in host memory. The frame may come from an untrusted source.
 
     frame: contiguous bytes of any alignment. Bytes after the frame are ignored.
-    out: writable host memory for exactly the values of the frame: an array of its value type, of bytes, or of unsigned
-        integers of the same width. It must not overlap `frame`.
+    out: writable host memory for exactly the values of the frame: an array of its value type or of the encoded type, of
+        bytes, or of unsigned integers of the same width. It must not overlap `frame`.
     shape: the shape of the result; None: that of the encoded array if `frame` is a `Frame`, otherwise 1-D.
-    dtype: the NumPy type of the result, as wide as the value type; None: that of the encoded array if `frame` is a
-        `Frame`, otherwise the value type. NumPy has no bfloat16 and no fp8: without `dtype`, their bits are returned as
-        uint16 and uint8. `dtype=ml_dtypes.bfloat16` returns values.
+    dtype: the NumPy type of the result: as wide as the value type, or one that `encode` stores as values of that type,
+        such as int16 as bytes; None: that of the encoded array if `frame` is a `Frame`, otherwise the value type. NumPy
+        has no bfloat16 and no fp8: without `dtype`, their bits are returned as uint16 and uint8.
+        `dtype=ml_dtypes.bfloat16` returns values.
     reference: use the scalar reference implementation, which gives the same values.
 
     Returns `out`, or a new NumPy array. `inspect(frame).dtype` is the name of the value type.
@@ -304,10 +308,10 @@ def _target(
         form, numpy_type = _form(frame, info, kind, shape, dtype)
         memory = np.empty(info.elems, kind.numpy)
         result = memory.view(numpy_type).reshape(form)
-    target = host_view(memory, out_name, holds=kind, as_bits=True, writable=True)
+    target = host_view(memory, out_name, holds=kind, as_bits=True, encoded=True, writable=True)
     reject_overlap(**{frame_name: source, out_name: target})
-    if target.elems != info.elems:
-        raise ValueError(f"{out_name} holds {target.elems} {kind.name} values, but {frame_name} has {info.elems}")
+    if target.c_count != info.elems:
+        raise ValueError(f"{out_name} holds {target.c_count} {kind.name} values, but {frame_name} has {info.elems}")
     return result, target
 
 
@@ -315,23 +319,38 @@ def _form(
     frame: Any, info: FrameInfo, kind: ValueType, shape: Sequence[int] | None, dtype: npt.DTypeLike | None
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """The shape and the NumPy type of a decoded array. Raises TypeError or ValueError if they do not fit the frame."""
-    form: tuple[int, ...] = (info.elems,)
-    numpy_type = np.dtype(kind.numpy)
-    if isinstance(frame, Frame):
-        # Checked, because the content may have changed since.
-        if frame.values_shape is not None and math.prod(frame.values_shape) == info.elems:
-            form = frame.values_shape
-        if frame.values_dtype is not None and frame.values_dtype.itemsize == kind.bytes:
-            numpy_type = frame.values_dtype
-    if shape is not None:
-        form = tuple(as_unsigned(extent, "shape") for extent in shape)
-        if math.prod(form) != info.elems:
-            raise ValueError(f"shape is {form}, but the frame has {info.elems} values")
+    numpy_type, units = np.dtype(kind.numpy), 1
+    encoded = (frame.values_shape, frame.values_dtype) if isinstance(frame, Frame) else (None, None)
     if dtype is not None:
         numpy_type = np.dtype(dtype)
-        if numpy_type.itemsize != kind.bytes or numpy_type.hasobject:
+        units = _units(numpy_type, kind)
+        if not units:
             raise TypeError(f"dtype is {numpy_type}, but the frame has {kind.name} values of {kind.bytes} bytes")
+    elif encoded[1] is not None and (found := _units(encoded[1], kind)):
+        numpy_type, units = encoded[1], found
+    elems, rest = divmod(info.elems, units)
+    if rest:
+        raise ValueError(f"dtype is {numpy_type}, but the frame has {info.raw_bytes} bytes")
+    # Checked, because the content of the frame may have changed since.
+    form = encoded[0] if encoded[0] is not None and math.prod(encoded[0]) == elems else (elems,)
+    if shape is not None:
+        form = tuple(as_unsigned(extent, "shape") for extent in shape)
+        if math.prod(form) != elems:
+            raise ValueError(f"shape is {form}, but the frame has {elems} values")
     return form, numpy_type
+
+
+def _units(numpy_type: np.dtype[Any], kind: ValueType) -> int:
+    """How many values of a frame have the bytes of one value of a NumPy type; 0 if it cannot hold them."""
+    if numpy_type.hasobject:
+        return 0
+    if numpy_type.itemsize == kind.bytes:
+        return 1
+    try:
+        wide = encoded_type(numpy_type)
+    except ValueError:
+        return 0
+    return wide.units if wide.number == kind.number else 0
 
 
 def decode_into(frame: int, frame_bytes: int, flags: int, values: int, value_capacity: int) -> None:

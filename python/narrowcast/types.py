@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -58,7 +59,18 @@ MOVED_TYPES: Final = (
     ValueType("int16", 1, 2, 0, 0, "int16", units=2),
     ValueType("uint16", 1, 2, 0, 0, "uint16", units=2),
 )
+# Types without a codec, of which frames contain the bytes, or the parts of complex numbers.
+ENCODED_TYPES: Final = (
+    *MOVED_TYPES,
+    ValueType("float8_e8m0fnu", 1, 1, 0, 0, "uint8"),
+    ValueType("float8_e4m3fnuz", 1, 1, 0, 0, "uint8"),
+    ValueType("float8_e5m2fnuz", 1, 1, 0, 0, "uint8"),
+    ValueType("float4_e2m1fn_x2", 1, 1, 0, 0, "uint8"),
+    ValueType("complex64", 7, 8, 0, 0, "complex64", units=2),
+    ValueType("complex128", 8, 16, 0, 0, "complex128", units=2),
+)
 _MOVED_BY_NAME: Final = {moved.name: moved for moved in MOVED_TYPES}
+_ENCODED_BY_NAME: Final = {encoded.name: encoded for encoded in ENCODED_TYPES}
 
 BY_NAME: Final = {value_type.name: value_type for value_type in VALUE_TYPES}
 BY_NUMBER: Final = {value_type.number: value_type for value_type in VALUE_TYPES}
@@ -97,12 +109,25 @@ def value_type(dtype: DType, *, moved: bool = False) -> ValueType:
     return _value_type(dtype, moved)
 
 
+def encoded_type(dtype: DType) -> ValueType:
+    """As value_type, but also accepts types without a codec.
+
+    These have the number of the type as which frames contain them, and `units` of its values.
+    """
+    with contextlib.suppress(ValueError, TypeError):
+        name = dtype if isinstance(dtype, str) else _name_of(dtype)
+        found = _ENCODED_BY_NAME.get(_plain(name))
+        if found is not None:
+            return found
+    return value_type(dtype)
+
+
 @functools.cache
 def _value_type(dtype: DType, moved: bool) -> ValueType:
     if isinstance(dtype, ValueType):
         return dtype
     name = dtype if isinstance(dtype, str) else _name_of(dtype)
-    plain = name.lower().removeprefix("torch.").removeprefix("numpy.")
+    plain = _plain(name)
     found = BY_NAME.get(_ALIASES.get(plain, plain))
     if found is None and plain in _MOVED_BY_NAME:
         if moved:
@@ -111,6 +136,10 @@ def _value_type(dtype: DType, moved: bool) -> ValueType:
     if found is None:
         raise ValueError(f"{name!r} is not a value type (known: {', '.join(BY_NAME)})")
     return found
+
+
+def _plain(name: str) -> str:
+    return name.lower().removeprefix("torch.").removeprefix("numpy.")
 
 
 def _name_of(dtype: Any) -> str:

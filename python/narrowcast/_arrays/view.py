@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..types import DType, ValueType, value_type
+from ..types import ENCODED_TYPES, DType, ValueType, encoded_type, value_type
 from . import dlpack
 from .streams import stream_handle
 
@@ -62,6 +62,9 @@ class _Memory(NamedTuple):
 
 # Types that need no dtype= to be moved, as the frameworks call them. uint16 needs it: it may hold the bits of bfloat16.
 _MOVED = {"bool": "bool", "bool8": "bool", "torch.bool": "bool", "int16": "int16", "torch.int16": "int16"}
+# Types without a codec that can be encoded, as the frameworks call them.
+_ENCODED = {prefix + kind.name: kind for kind in ENCODED_TYPES for prefix in ("", "torch.")}
+_ENCODED["bool8"] = _ENCODED["bool"]
 # Types of NumPy whose bytes are not values, whatever dtype= says: the starts of their names, and why.
 _UNUSABLE = {">": "which are big-endian: convert them to the byte order of this machine", "object": "not numbers"}
 
@@ -74,6 +77,7 @@ def view(
     holds: ValueType | None = None,
     as_bits: bool = False,
     moved: bool = False,
+    encoded: bool = False,
     writable: bool = False,
     stream: Any = None,
 ) -> View:
@@ -85,6 +89,8 @@ def view(
     holds: the required value type. Arrays of this type, of bytes, and of types that are not value types (uint16 for
         bfloat16) are accepted.
     moved: also accept values that are only moved, of bool and int16, and of uint16 if `dtype` says so.
+    encoded: also accept values of types without a codec, as `types.encoded_type`; with `holds`, those that frames
+        contain as values of that type.
     as_bits: with `holds`, also accept unsigned integers of the same width.
     writable: the memory will be written.
     stream: for GPU arrays, the stream that will use them. A DLPack producer orders its own work before it.
@@ -100,18 +106,23 @@ def view(
         raise ValueError(f"{name} is not contiguous (shape {memory.shape}): make a contiguous copy first")
     if writable and not memory.writable:
         raise ValueError(f"{name} is read-only, but the result must be written to it")
-    if holds is not None:
+    without_codec = _ENCODED.get(memory.type_text) if encoded else None
+    if without_codec is not None and holds is not None and without_codec.number == holds.number:
+        kind = without_codec
+    elif holds is not None:
         bits = (f"uint{8 * holds.bytes}",) if as_bits else ()
         if memory.type_name not in (None, holds.name, "uint8", "int8", *bits):
             raise TypeError(f"{name} holds {memory.type_text} values, not {holds.name}")
         kind = holds
     elif dtype is not None:
         try:
-            kind = value_type(dtype, moved=moved)
+            kind = encoded_type(dtype) if encoded else value_type(dtype, moved=moved)
         except ValueError as error:
             raise ValueError(f"dtype of {name}: {error}") from None
     elif memory.type_name is not None:
         kind = value_type(memory.type_name)
+    elif without_codec is not None:
+        kind = without_codec
     elif (plain := _MOVED.get(memory.type_text)) is not None:
         if not moved:
             raise TypeError(
@@ -304,10 +315,13 @@ def host_view(
     holds: ValueType | None = None,
     as_bits: bool = False,
     moved: bool = False,
+    encoded: bool = False,
     writable: bool = False,
 ) -> View:
     """As view(), for arrays that must be in host memory."""
-    found = view(array, name, dtype=dtype, holds=holds, as_bits=as_bits, moved=moved, writable=writable)
+    found = view(
+        array, name, dtype=dtype, holds=holds, as_bits=as_bits, moved=moved, encoded=encoded, writable=writable
+    )
     if found.device != "cpu":
         raise ValueError(f"{name} is in GPU memory: use narrowcast.cuda, or copy it to the host first")
     return found
@@ -321,6 +335,28 @@ def reject_overlap(**views: View | None) -> None:
     for (_, end, first), (begin, _, second) in itertools.pairwise(placed):
         if begin < end:
             raise ValueError(f"{first} and {second} overlap in memory")
+
+
+def reject_batch_overlap(first: str, readable: Sequence[View], second: str, writable: Sequence[View]) -> None:
+    """Raises ValueError if a written array of a batch shares memory with another array.
+
+    first, second: the names of the arguments. Arrays that are only read may overlap each other.
+    """
+    named = {f"{second}[{i}]": one for i, one in enumerate(writable)}
+    reject_overlap(**named)
+    # Merges overlapping arrays that are only read into stretches.
+    stretches: dict[str, View] = {}
+    end = 0
+    last = ""
+    for begin, i in sorted((one.pointer, i) for i, one in enumerate(readable) if one.raw_bytes):
+        one = readable[i]
+        if last and begin < end:
+            end = max(end, begin + one.raw_bytes)
+            stretches[last] = stretches[last]._replace(elems=end - stretches[last].pointer, dtype=value_type("uint8"))
+        else:
+            last, end = f"{first}[{i}]", begin + one.raw_bytes
+            stretches[last] = one
+    reject_overlap(**stretches, **named)
 
 
 def byte_array(pointer: int, count: int, owner: object) -> np.ndarray[Any, np.dtype[np.uint8]]:
