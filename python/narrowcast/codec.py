@@ -265,7 +265,8 @@ def decode(
 ) -> Any:
     """Decodes one frame in host memory. The frame may come from an untrusted source.
 
-    frame: contiguous bytes of any alignment. Bytes after the frame are ignored.
+    frame: contiguous bytes of any alignment. Bytes after the frame are ignored, unless its header says that another
+        frame follows: `narrowcast.files` decodes whole files.
     out: writable host memory for exactly the values of the frame: an array of its value type or of the encoded type, of
         bytes, or of unsigned integers of the same width. It must not overlap `frame`.
     shape: the shape of the result; None: that of the encoded array if `frame` is a `Frame`, otherwise 1-D.
@@ -301,6 +302,11 @@ def _target(
     if info.wire_bytes > source.raw_bytes:
         # Checked before memory is allocated for the number of values that the header claims.
         raise CorruptError(f"{frame_name} has {source.raw_bytes} bytes, but its header says {info.wire_bytes}")
+    if info.more and source.raw_bytes > info.wire_bytes:
+        raise ValueError(
+            f"{frame_name} has {source.raw_bytes} bytes, of which {info.wire_bytes} are its first frame, and says that "
+            "more frames follow: use narrowcast.files.decode_file or load_file, or pass the bytes of one frame"
+        )
     kind = value_type(info.dtype)
     if out is not None:
         result = memory = out
