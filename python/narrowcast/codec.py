@@ -7,14 +7,14 @@ torch, anything with DLPack such as JAX, bytes and buffers. `narrowcast.cuda` do
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays.view import View, byte_array, host_view, reject_overlap
+from ._arrays.view import View, byte_array, host_view, reject_batch_overlap, reject_overlap
 from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codecs
 from ._native.frames import BlockStats, FrameInfo, inspect_blocks_memory, inspect_memory
 from ._native.library import check, library
@@ -47,6 +47,7 @@ def __dir__() -> list[str]:
 
 
 Array = TypeVar("Array")
+_NO_VALUES = View(0, "cpu", 0, value_type("uint8"), 0, True, (0,), None)
 
 
 class Frame(np.ndarray[Any, np.dtype[np.uint8]]):
@@ -151,7 +152,7 @@ def _numpy_type(values: Any, source: View) -> np.dtype[Any] | None:
 
 
 def encode_batch(
-    arrays: Sequence[Any],
+    arrays: Iterable[Any],
     *,
     codec: str = "window",
     dtype: DType | None = None,
@@ -166,6 +167,7 @@ def encode_batch(
 
     Returns the frames, which `encode` would return too. Raises what `encode` raises; the message names the array.
     """
+    arrays = list(arrays)
     sources = [host_view(one, f"arrays[{i}]", dtype=dtype, encoded=True) for i, one in enumerate(arrays)]
     capacities = [bound(one.dtype, one.elems, codec=codec) for one in sources]
     frames: list[npt.NDArray[np.uint8]] = [np.empty(capacity, np.uint8) for capacity in capacities]
@@ -194,25 +196,34 @@ def encode_batch(
 
 
 def decode_batch(
-    frames: Sequence[Any], *, outs: Sequence[Any] | None = None, threads: int = 0
+    frames: Iterable[Any], *, outs: Iterable[Any] | None = None, threads: int = 0
 ) -> list[npt.NDArray[Any]]:
     """Decodes frames in host memory, with several threads. They may come from an untrusted source.
 
     frames: as `frame` of `decode`.
-    outs: an array for each frame, as `out` of `decode`; None: new arrays, in the form that `decode` gives them.
+    outs: an array for each frame, as `out` of `decode`; None: new arrays, in the form that `decode` gives them. They
+        must not overlap.
     threads: the maximum number of threads; 0: the CPUs that this process may use.
 
-    Returns the arrays. Raises what `decode` raises; the message names the frame. The others are decoded nevertheless.
+    Returns the arrays. Raises TypeError or ValueError for invalid arguments, before anything is decoded, and
+    CorruptError for the first invalid frame, which the message names; all valid frames are decoded nevertheless.
     """
+    frames = list(frames)
+    outs = None if outs is None else list(outs)
     if outs is not None and len(outs) != len(frames):
         raise ValueError(f"outs has {len(outs)} arrays for {len(frames)} frames")
     sources = [host_view(one, f"frames[{i}]", holds=value_type("uint8")) for i, one in enumerate(frames)]
     results: list[Any] = []
     targets = []
     for i, (frame, source) in enumerate(zip(frames, sources, strict=True)):
-        result, target = _target(frame, source, f"frames[{i}]", None if outs is None else outs[i], f"outs[{i}]")
+        try:
+            result, target = _target(frame, source, f"frames[{i}]", None if outs is None else outs[i], f"outs[{i}]")
+        except CorruptError:
+            # Reported by ncast_decode_batch, after it has decoded the others.
+            result, target = None, _NO_VALUES
         results.append(result)
         targets.append(target)
+    reject_batch_overlap("frames", sources, "outs", targets)
     count = len(sources)
     check(
         library().ncast_decode_batch(

@@ -21,13 +21,13 @@ The arrays of a batch may differ in value type and size. All of them are on one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ._arrays.streams import stream_handle
-from ._arrays.view import View, reject_overlap
+from ._arrays.view import View, reject_batch_overlap
 from ._native import cuda_driver
 from ._native.codecs import codec_number
 from ._native.cuda_driver import DeviceBuffer
@@ -104,21 +104,22 @@ class EncodeBatch(_Batch):
 
     def __init__(
         self,
-        arrays: Sequence[Any],
+        arrays: Iterable[Any],
         *,
-        outs: Sequence[Any],
+        outs: Iterable[Any],
         codec: str = "window",
         dtype: DType | None = None,
         more: bool = False,
         max_ctas: int = 0,
         stream: Any = None,
     ) -> None:
+        arrays, outs = list(arrays), list(outs)
         if len(outs) != len(arrays):
             raise ValueError(f"outs has {len(outs)} arrays for {len(arrays)} arrays")
         self._codec, self._flags, self._options = codec_number(codec), MORE * more, launch_options(max_ctas)
         sources = [gpu_view(one, f"arrays[{i}]", stream, dtype=dtype) for i, one in enumerate(arrays)]
         frames = [gpu_view(one, f"outs[{i}]", stream, holds=_BYTES, writable=True) for i, one in enumerate(outs)]
-        _reject_overlap("arrays", sources, "outs", frames)
+        reject_batch_overlap("arrays", sources, "outs", frames)
         for i, (source, frame) in enumerate(zip(sources, frames, strict=True)):
             _require_alignment(source.pointer if source.elems else 0, source.dtype.bytes, f"arrays[{i}]")
             _require_alignment(frame.pointer, 16, f"outs[{i}]")
@@ -182,19 +183,20 @@ class DecodeBatch(_Batch):
 
     def __init__(
         self,
-        frames: Sequence[Any],
+        frames: Iterable[Any],
         *,
-        outs: Sequence[Any],
+        outs: Iterable[Any],
         codec: str = "window",
         max_ctas: int = 0,
         stream: Any = None,
     ) -> None:
+        frames, outs = list(frames), list(outs)
         if len(outs) != len(frames):
             raise ValueError(f"outs has {len(outs)} arrays for {len(frames)} frames")
         self._codec, self._options = codec_number(codec), launch_options(max_ctas)
         sources = [gpu_view(one, f"frames[{i}]", stream, holds=_BYTES) for i, one in enumerate(frames)]
         targets = [gpu_view(one, f"outs[{i}]", stream, writable=True) for i, one in enumerate(outs)]
-        _reject_overlap("frames", sources, "outs", targets)
+        reject_batch_overlap("frames", sources, "outs", targets)
         for i, source in enumerate(sources):
             _require_alignment(source.pointer, 16, f"frames[{i}]")
         self._workspace_bytes = int(library().ncast_cuda_decode_batch_workspace_bytes(len(sources)))
@@ -243,24 +245,6 @@ def _packed(words: list[int]) -> list[int]:
     padded = np.zeros(2 * len(words), np.uint32)
     padded[: len(words)] = words
     return [int(word) for word in padded.view(np.uint64)]
-
-
-def _reject_overlap(first: str, readable: Sequence[View], second: str, writable: Sequence[View]) -> None:
-    named = {f"{second}[{i}]": one for i, one in enumerate(writable)}
-    reject_overlap(**named)
-    # Arrays that are only read may share memory: merge those into stretches.
-    stretches: dict[str, View] = {}
-    end = 0
-    last = ""
-    for begin, i in sorted((one.pointer, i) for i, one in enumerate(readable) if one.raw_bytes):
-        one = readable[i]
-        if last and begin < end:
-            end = max(end, begin + one.raw_bytes)
-            stretches[last] = stretches[last]._replace(elems=end - stretches[last].pointer, dtype=_BYTES)
-        else:
-            last, end = f"{first}[{i}]", begin + one.raw_bytes
-            stretches[last] = one
-    reject_overlap(**stretches, **named)
 
 
 def _require_alignment(pointer: int, alignment: int, name: str) -> None:

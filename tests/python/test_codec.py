@@ -9,6 +9,7 @@ import pickle
 
 import ml_dtypes
 import narrowcast
+import narrowcast.files
 import numpy as np
 import pytest
 from codec_names import EXACT
@@ -135,9 +136,69 @@ def test_a_frame_that_does_not_fit_out_is_an_error():
     assert caught.value.status == narrowcast.Status.TOO_SMALL
 
 
-def test_bytes_after_the_frame_are_allowed():
-    first, second = (narrowcast.encode(normal("float32", elems), more=True) for elems in (10, 20))
-    assert narrowcast.decode(np.concatenate([first, second])).size == 10
+def test_bytes_after_the_last_frame_are_allowed():
+    frame = narrowcast.encode(normal("float32", 10))
+    assert narrowcast.decode(np.concatenate([frame, frame])).size == 10
+
+
+def test_the_first_frame_of_several_is_not_decoded_alone(tmp_path):
+    values = normal("float32", 10)
+    first, second = (narrowcast.encode(values, more=more) for more in (True, False))
+    whole = np.concatenate([first, second])
+    with pytest.raises(ValueError, match=r"more frames follow: use narrowcast\.files\.decode_file"):
+        narrowcast.decode(whole)
+    with pytest.raises(ValueError, match=r"frames\[1\] has .* more frames follow"):
+        narrowcast.decode_batch([second, whole])
+    assert narrowcast.decode(whole[: first.size]).tobytes() == values.tobytes()
+    narrowcast.files.save_file({"a": normal("float32", 100_000)}, tmp_path / "file")
+    with pytest.raises(ValueError, match=r"narrowcast\.files"):
+        narrowcast.decode((tmp_path / "file").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [
+        (bool, "uint8"),
+        ("i2", "uint8"),
+        ("u2", "uint8"),
+        (ml_dtypes.float8_e8m0fnu, "uint8"),
+        (ml_dtypes.float8_e4m3fnuz, "uint8"),
+        ("c8", "float32"),
+        ("c16", "float64"),
+    ],
+)
+def test_types_without_a_codec_are_stored_as_in_files(tmp_path, dtype, stored):
+    values = np.arange(30_000).reshape(3, 10_000).astype(dtype)
+    frame = narrowcast.encode(values)
+    info = narrowcast.inspect(frame)
+    assert (info.dtype, info.raw_bytes) == (stored, values.nbytes)
+    np.save(tmp_path / "a.npy", values)
+    narrowcast.files.encode_file(tmp_path / "a.npy", tmp_path / "a")
+    assert [one.info.dtype for one in narrowcast.files.frames_of(tmp_path / "a")][-1] == stored
+    assert frame.size <= narrowcast.bound(values.dtype, values.size)
+    out = np.empty_like(values)
+    (batched,) = narrowcast.encode_batch([values])
+    assert np.array_equal(frame, batched)
+    for back in (
+        narrowcast.decode(frame),
+        narrowcast.decode(frame.tobytes(), shape=(3, 10_000), dtype=values.dtype),
+        narrowcast.decode(frame, out=out),
+        *narrowcast.decode_batch([frame]),
+    ):
+        assert (back.shape, back.dtype, back.tobytes()) == (values.shape, values.dtype, values.tobytes())
+    assert narrowcast.decode(frame.tobytes()).dtype == stored
+    named = narrowcast.encode(values.tobytes(), dtype=values.dtype)
+    assert (named.tobytes(), named.values_shape) == (frame.tobytes(), (30_000,))
+
+
+def test_a_frame_of_bytes_becomes_whole_values_only():
+    odd = narrowcast.encode(b"123")
+    with pytest.raises(ValueError, match="dtype is int16, but the frame has 3 bytes"):
+        narrowcast.decode(odd, dtype=np.int16)
+    with pytest.raises(ValueError, match=r"shape is \(3,\), but the frame has 2 values"):
+        narrowcast.decode(narrowcast.encode(b"1234"), dtype=np.int16, shape=(3,))
+    with pytest.raises(TypeError, match="dtype is float32, but the frame has uint8 values"):
+        narrowcast.decode(narrowcast.encode(b"1234"), dtype=np.float32)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 3, 4)])
@@ -215,6 +276,53 @@ def test_errors_of_a_batch_name_the_array():
     frames[1][200] ^= 1
     with pytest.raises(narrowcast.CorruptError, match=r"frame 1: .*checksum"):
         narrowcast.decode_batch(frames)
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda frame: frame[:-1], "frame 2: .*bytes"),
+        (lambda frame: frame[:10], "frame 2: .*"),
+        (lambda frame: frame[:0], "frame 2: .*"),
+        (lambda frame: np.zeros(100, np.uint8), "frame 2: .*magic"),
+        (lambda frame: np.concatenate([frame[:-1], frame[-1:] ^ 1]), "frame 2: .*checksum"),
+    ],
+)
+def test_a_batch_names_an_invalid_frame_and_decodes_the_valid_ones(damage, why):
+    arrays = [np.full(1000 + i, i, np.float32) for i in range(5)]
+    frames = [np.asarray(frame) for frame in narrowcast.encode_batch(arrays)]
+    frames[2] = damage(frames[2])
+    outs = [np.full_like(array, -1) for array in arrays]
+    with pytest.raises(narrowcast.CorruptError, match=why):
+        narrowcast.decode_batch(frames, outs=outs)
+    for i in (0, 1, 3, 4):
+        assert np.array_equal(outs[i], arrays[i])
+    with pytest.raises(narrowcast.CorruptError, match=why):
+        narrowcast.decode_batch(frames)
+
+
+def test_arrays_of_a_batch_that_overlap_are_rejected():
+    frames = narrowcast.encode_batch([np.ones(100, np.float32)] * 2)
+    memory = np.full(250, 7, np.float32)
+    with pytest.raises(ValueError, match=r"outs\[0\] and outs\[1\] overlap in memory"):
+        narrowcast.decode_batch(frames, outs=[memory[:100], memory[99:199]])
+    both = np.zeros(4096, np.uint8)
+    both[: frames[1].size] = frames[1]
+    with pytest.raises(ValueError, match=r"outs\[0\] and frames\[1\] overlap in memory"):
+        narrowcast.decode_batch([frames[0], both[: frames[1].size]], outs=[both[:400].view(np.float32), memory[:100]])
+    assert np.all(memory == 7)
+    narrowcast.decode_batch([frames[0]] * 2, outs=[memory[:100], memory[100:200]])
+    assert np.all(memory[:200] == 1)
+
+
+def test_a_batch_may_be_a_generator():
+    arrays = [np.arange(i, dtype=np.float32) for i in range(4)]
+    frames = narrowcast.encode_batch(array for array in arrays)
+    for results in (
+        narrowcast.decode_batch(frame for frame in frames),
+        narrowcast.decode_batch(iter(frames), outs=(np.empty_like(array) for array in arrays)),
+    ):
+        assert all(np.array_equal(back, array) for back, array in zip(results, arrays, strict=True))
 
 
 def test_frames_have_a_checksum_by_default():

@@ -84,6 +84,10 @@ def test_batches_reject_invalid_arrays():
             DecodeBatch([far, other], outs=[farther, VALUES])
     with pytest.raises(ValueError, match=r"outs\[0\] and outs\[1\] overlap"):
         EncodeBatch([VALUES, VALUES], outs=[far, far])
+    with pytest.raises(ValueError, match=r"outs\[0\] and outs\[1\] overlap"):
+        EncodeBatch(iter([VALUES, VALUES]), outs=(out for out in [far, far]))
+    with pytest.raises(ValueError, match=r"outs\[0\] and outs\[1\] overlap"):
+        DecodeBatch(iter([far, farther]), outs=iter([VALUES, VALUES]))
     with pytest.raises(ValueError, match="outs has 1 arrays for 2 frames"):
         DecodeBatch([far, farther], outs=[VALUES])
     with pytest.raises(narrowcast.TooSmallError, match=r"outs\[1\] has 100 bytes, but the frame may need"):
