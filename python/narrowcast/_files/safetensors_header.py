@@ -37,6 +37,8 @@ TYPES = {
     "F8_E5M2": SafetensorsType(8, "float8_e5m2", "float8_e5m2"),
     "F8_E4M3": SafetensorsType(8, "float8_e4m3", "float8_e4m3"),
     "F8_E8M0": SafetensorsType(8, "float8_e8m0", None),
+    "F8_E4M3FNUZ": SafetensorsType(8, "float8_e4m3fnuz", None),
+    "F8_E5M2FNUZ": SafetensorsType(8, "float8_e5m2fnuz", None),
     "I16": SafetensorsType(16, "int16", None),
     "U16": SafetensorsType(16, "uint16", None),
     "F16": SafetensorsType(16, "float16", "float16"),
@@ -127,7 +129,9 @@ def _parse(file: BinaryIO, total: int) -> Header:
     file.seek(_PREFIX.size)
     text = file.read(length)
     header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop("__metadata__", None)
+    if metadata is None:
+        metadata = {}
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError("__metadata__ does not map names to strings")
     tensors = [_tensor(name, entry, data) for name, entry in header.items()]
@@ -149,8 +153,9 @@ def _place(tensor: TensorEntry) -> tuple[int, int]:
 
 
 def _tensor(name: str, entry: Any, data: int) -> TensorEntry:
-    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"tensor {name!r} does not have exactly dtype, shape and data_offsets")
+    # Other keys are ignored, as by the safetensors library.
+    if not isinstance(entry, dict) or not entry.keys() >= {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"tensor {name!r} does not have dtype, shape and data_offsets")
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(kind, str):
         raise ValueError(f"the dtype of tensor {name!r} is not a string")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from narrowcast import files
 from narrowcast._files import containers
 from narrowcast._files.safetensors_header import MAX_HEADER_BYTES
 from narrowcast._files.segment import StatedTypeError, UnknownValuesError
@@ -90,8 +92,9 @@ def test_tensors_gaps_and_unknown_types_cover_the_file(write):
         (safetensors(b'{"a":' + b"[" * 200_000), "recursion"),
         (safetensors(b'{"a":' + b"9" * 100_000 + b"}"), "integer string conversion"),
         (safetensors({"__metadata__": {"a": 1}}), "__metadata__"),
-        (safetensors({"a": 5}), "exactly dtype, shape and data_offsets"),
-        (safetensors({"a": tensor("F32", [1], 0, 4, extra=1)}, bytes(4)), "exactly"),
+        (safetensors({"__metadata__": []}), "__metadata__"),
+        (safetensors({"a": 5}), "does not have dtype, shape and data_offsets"),
+        (safetensors({"a": {"dtype": "F32", "shape": [1], "extra": 1}}), "does not have dtype"),
         (safetensors({"a": tensor(7, [1], 0, 4)}, bytes(4)), "not a string"),
         (safetensors({"a": tensor("F32", [-1], 0, 4)}, bytes(4)), "list of non-negative integers"),
         (safetensors({"a": tensor("F32", [True], 0, 4)}, bytes(4)), "list of non-negative integers"),
@@ -114,6 +117,14 @@ def test_malformed_safetensors_are_rejected_or_plain_bytes(write, data, why):
         segments(path)
     assert "\n" not in str(caught.value)
     assert sum(part.raw_bytes for part in segments(path, "uint8")) == len(data)
+
+
+def test_further_keys_and_null_metadata_are_ignored(write):
+    header = {"__metadata__": None, "a": tensor("F32", [1], 0, 4, note=[1])}
+    data = safetensors(header, bytes(4))
+    assert [part.tensor for part in segments(write(data))] == [None, "a"]
+    with files.open(io.BytesIO(data)) as opened:
+        assert (opened.metadata, opened["a"].shape) == ({}, (1,))
 
 
 @given(header=st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.lists(st.integers())), max_size=3),
