@@ -5,6 +5,7 @@ An encoded file is a stream of frames (docs/format/file.md). The decoded file is
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -40,8 +41,10 @@ __all__ = [
     "decode_file",
     "encode_file",
     "frames_of",
+    "load",
     "load_file",
     "open",
+    "save",
     "save_file",
 ]
 
@@ -241,6 +244,25 @@ def save_file(
     parts = segments_of(source.header, source.size_bytes)
     with created(target, None) as (out, out_name):
         return _encode(source, parts, out, out_name, codec, checksum, threads)
+
+
+def load(data: Any, *, names: Iterable[str] | None = None, threads: int | None = None) -> dict[str, npt.NDArray[Any]]:
+    """As `load_file`, for the content of a file, encoded or not: bytes, or another object with a buffer."""
+    return load_file(io.BytesIO(data), names=names, threads=threads)
+
+
+def save(
+    tensors: Mapping[str, Any],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    codec: str = "window",
+    checksum: bool = True,
+    threads: int | None = None,
+) -> bytes:
+    """As `save_file`. Returns the content of the file."""
+    content = io.BytesIO()
+    save_file(tensors, content, metadata, codec=codec, checksum=checksum, threads=threads)
+    return content.getvalue()
 
 
 def is_encoded(source: FileArgument) -> bool:

@@ -17,7 +17,7 @@ from ..errors import CorruptError
 from .content import Content, EncodedContent, Part, PlainContent
 from .opening import FileArgument, bytes_left, opened
 from .safetensors_header import Header, TensorEntry, begins_like_safetensors, read_header
-from .tensor_arrays import bytes_of, new_array
+from .tensor_arrays import bytes_of, new_array, packed_values
 
 _START_BYTES = 9
 NewArray = Callable[[str, tuple[int, ...], str], Any]
@@ -70,9 +70,14 @@ class Tensor:
     def select(self, index: Any, new: NewArray = new_array) -> Any:
         """As an index. new: makes the array, as for `TensorFile.load`."""
         indices = index if isinstance(index, tuple) else (index,)
+        packed = packed_values(self._entry.type)
+        if packed > 1:
+            indices = _index_of_bytes(indices, self.shape, packed, self.name)
         first = indices[0] if indices else ...
-        if not self.shape or not isinstance(first, (int, np.integer, slice)):
-            return self._file.load([self.name], new)[self.name][index]
+        has_rows = len(self.shape) > (1 if packed > 1 else 0)
+        # A bool is not a row: it adds an axis.
+        if not has_rows or isinstance(first, bool) or not isinstance(first, (int, np.integer, slice)):
+            return self._file.load([self.name], new)[self.name][indices]
         extent = self.shape[0]
         own: Any = 0
         if isinstance(first, slice):
@@ -126,6 +131,11 @@ class TensorFile(Mapping[str, Tensor]):
         """The metadata of the safetensors file."""
         return dict(self._header.metadata)
 
+    @property
+    def closes(self) -> Callable[[], None]:
+        """Does what `close` does, without a reference to this object."""
+        return self._owned.close
+
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._entries:
             raise KeyError(f"{self._name} has no tensor {name!r}")
@@ -176,6 +186,24 @@ class TensorFile(Mapping[str, Tensor]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _index_of_bytes(indices: tuple[Any, ...], shape: tuple[int, ...], packed: int, name: str) -> tuple[Any, ...]:
+    """The index of the bytes that contain the values of an index. Raises ValueError if it selects parts of bytes."""
+    places = [place for place, one in enumerate(indices) if one is ...]
+    if len(places) == 1:
+        fill = (slice(None),) * (len(shape) + 1 - len(indices))
+        indices = (*indices[: places[0]], *fill, *indices[places[0] + 1 :])
+    if any(isinstance(one, bool) or not isinstance(one, (int, np.integer, slice)) for one in indices):
+        raise ValueError(f"tensor {name!r} of packed values takes integers and slices as indices")
+    if len(indices) < len(shape) or not shape:
+        return indices
+    *rest, last = indices
+    if isinstance(last, slice):
+        start, stop, step = last.indices(shape[-1])
+        if step == 1 and start % packed == 0 and stop % packed == 0:
+            return (*rest, slice(start // packed, stop // packed))
+    raise ValueError(f"tensor {name!r} has {packed} values in a byte, and {last} does not select whole bytes")
 
 
 def _content(file: BinaryIO, name: str) -> Content:

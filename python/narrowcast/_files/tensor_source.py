@@ -24,9 +24,10 @@ class TensorSource:
             raise TypeError(f"tensors is of type {type(tensors).__name__}, not a mapping of names to arrays")
         found = {name: _checked(name, value) for name, value in tensors.items()}
         # As the safetensors library: wide types first, so that all values are aligned.
-        ordered = sorted(found.items(), key=lambda one: (-TYPES[one[1].type].bits, one[1].type, one[0]))
+        rank = {kind: -number for number, kind in enumerate(TYPES)}
+        ordered = sorted(found.items(), key=lambda one: (rank[one[1].type], one[0]))
         description: dict[str, Any] = {}
-        if metadata:
+        if metadata is not None:
             if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
                 raise TypeError("metadata does not map strings to strings")
             description["__metadata__"] = dict(metadata)
