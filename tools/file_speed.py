@@ -71,8 +71,8 @@ def measure_folder(name: str, folder: Path, gib: float, runs: int, narrowcast: l
     write_model(model, gib)
     commands = {
         "cp": (["cp", str(model), str(copy)], copy),
-        "encode": ([*narrowcast, "encode", str(model), str(encoded)], encoded),
-        "decode": ([*narrowcast, "decode", str(encoded), str(decoded)], decoded),
+        "encode": ([*narrowcast, "encode", "-f", str(model), "-o", str(encoded)], encoded),
+        "decode": ([*narrowcast, "decode", "-f", str(encoded), "-o", str(decoded)], decoded),
     }
     found: dict[str, list[dict[str, Any]]] = {operation: [] for operation in commands}
     for _ in range(runs):
@@ -104,7 +104,7 @@ def measure_small(folder: Path, runs: int, narrowcast: list[str]) -> dict[str, A
     model, encoded = folder / "file_speed.small", folder / "file_speed.encoded"
     values = np.random.default_rng(0).bytes(4 * SMALL_TENSORS)
     write_safetensors(model, "F32", [1], [values[4 * i : 4 * i + 4] for i in range(SMALL_TENSORS)])
-    encode = [timed([*narrowcast, "encode", str(model), str(encoded)], encoded, False) for _ in range(runs)]
+    encode = [timed([*narrowcast, "encode", "-f", str(model), "-o", str(encoded)], encoded, False) for _ in range(runs)]
     raw_bytes, wire_bytes = model.stat().st_size, encoded.stat().st_size
     nothing = folder / "file_speed.nothing"
     ratio = [timed([*narrowcast, "ratio", str(model)], nothing, False) for _ in range(runs)]

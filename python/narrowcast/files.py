@@ -89,6 +89,7 @@ def encode_file(
     checksum: bool = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    replace: bool = True,
 ) -> FileTotals:
     """Encodes a safetensors, npy or plain file.
 
@@ -100,12 +101,13 @@ def encode_file(
     checksum: put a checksum into every frame.
     threads: how many encode at the same time; by default the number of CPUs, up to 4.
     progress: called with the raw bytes that were encoded since the last call.
+    replace: False: raise FileExistsError if the target is a path that exists.
 
     Raises UnknownValuesError for a plain file without dtype, StatedTypeError if dtype contradicts the header,
     CorruptError for a malformed header, and OSError.
     """
     codec_number(codec)
-    with opened_source(source) as read, created(target, read.file) as (out, out_name):
+    with opened_source(source) as read, created(target, read.file, replace) as (out, out_name):
         parts = segments(read.file, read.name, dtype)
         totals = _encode(read, parts, out, out_name, codec, checksum, threads, progress)
         read.check_unchanged()
@@ -136,7 +138,12 @@ def _encode(
 
 
 def decode_file(
-    source: FileArgument, target: FileArgument, *, threads: int | None = None, progress: Progress | None = None
+    source: FileArgument,
+    target: FileArgument,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    replace: bool = True,
 ) -> FileTotals:
     """Decodes an encoded file.
 
@@ -145,11 +152,12 @@ def decode_file(
         which may have received the first frames when an error is raised.
     threads: how many decode at the same time; by default the number of CPUs, up to 4.
     progress: called with the wire bytes of every frame.
+    replace: as for `encode_file`.
 
     Raises CorruptError, which names the frame and the byte where it begins, and OSError.
     """
     frames = raw_bytes = wire_bytes = 0
-    with opened(source) as (file, name), created(target, file) as (out, out_name):
+    with opened(source) as (file, name), created(target, file, replace) as (out, out_name):
         reader = FrameReader(file, name)
 
         def work(frame: Frame, buffers: Buffers) -> tuple[Frame, npt.NDArray[np.uint8]]:

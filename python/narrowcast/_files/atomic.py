@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -19,8 +20,10 @@ _GROUP, _OTHERS = 0o070, 0o007
 
 
 @contextlib.contextmanager
-def new_file(path: Path, like: os.stat_result | None = None) -> Iterator[BinaryIO]:
+def new_file(path: Path, like: os.stat_result | None = None, replace: bool = True) -> Iterator[BinaryIO]:
     """Opens a temporary file in the same folder. It replaces `path` when the body ends, and is removed when it raises.
+
+    replace: False: an existing file is not replaced but raises FileExistsError, also if it appears in the meantime.
 
     A file that is replaced keeps its permissions and owner. A new one gets those of `like`, the status of the input, or
     the default.
@@ -37,6 +40,8 @@ def new_file(path: Path, like: os.stat_result | None = None) -> Iterator[BinaryI
         replaced = None
     if replaced is not None and not stat.S_ISREG(replaced.st_mode):
         raise OSError(f"{path} exists and is not a regular file")
+    if replaced is not None and not replace:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     model = replaced or like
     _remove_stale(target)
     temporary = None
@@ -54,10 +59,17 @@ def new_file(path: Path, like: os.stat_result | None = None) -> Iterator[BinaryI
             # Closing a duplicate reports delayed errors, such as a full disk of a server. The file stays locked until
             # it has its name.
             os.close(os.dup(file.fileno()))
+            if temporary is None and not replace:
+                _give_name(file, target)
+                return
             if temporary is None:
                 temporary = _temporary_name(target)
                 _give_name(file, temporary)
-            temporary.replace(target)
+            if replace:
+                temporary.replace(target)
+            else:
+                os.link(temporary, target)
+                temporary.unlink()
     except BaseException as error:
         if temporary is not None:
             with contextlib.suppress(OSError):

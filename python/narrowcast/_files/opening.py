@@ -115,13 +115,14 @@ def _has_size(file: BinaryIO) -> bool:
 
 
 @contextlib.contextmanager
-def created(target: FileArgument, source: BinaryIO | None) -> Iterator[tuple[BinaryIO, str]]:
+def created(target: FileArgument, source: BinaryIO | None, replace: bool = True) -> Iterator[tuple[BinaryIO, str]]:
     """The target, open for writing, and its name for messages.
 
-    A file given by path is replaced atomically. A new one has the permissions of the source, if there is one.
+    A file given by path is replaced atomically, or an error if `replace` is false. A new one has the permissions of the
+    source, if there is one.
     """
     if isinstance(target, (str, os.PathLike)):
-        with new_file(Path(target), like=None if source is None else _status(source)) as file:
+        with new_file(Path(target), like=None if source is None else _status(source), replace=replace) as file:
             yield file, os.fspath(target)
     else:
         yield _with(target, "write"), name_of(target)

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 import typer
 
 from .._files.atomic import write_file
+from .._files.display import printable
 from .._files.opening import FileArgument
 from .._files.segment import StatedTypeError, UnknownValuesError
 from .._native.codecs import codec_number, comm_codec_number
 from .._native.structures import BACKENDS
+from ..errors import NarrowcastError
 from ..types import REDUCTIONS, reduction_number, value_type
 
 
@@ -144,9 +146,9 @@ def dtype_errors_as_bad_use() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int], None] | None]:
+def progress_bar(label: str, total_bytes: int | None, quiet: bool = False) -> Iterator[Callable[[int], None] | None]:
     """A progress bar on standard error, if that is a terminal. Yields a function that takes the bytes of each step."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield None
         return
     from ._progress import Progress
@@ -154,6 +156,21 @@ def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int]
     with Progress() as bar:
         task = bar.add_task(label, total=total_bytes)
         yield lambda count: bar.advance(task, count)
+
+
+def error_text(error: BaseException) -> str | None:
+    """The message of an error of the library or the operating system; None for other exceptions."""
+    if isinstance(error, OSError) and not isinstance(error, NarrowcastError):
+        text = error.strerror or str(error)
+        return f"{error.filename}: {text}" if error.filename and error.strerror else text
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return str(error) if isinstance(error, (NarrowcastError, BadUse)) else None
+
+
+def print_error(message: str) -> None:
+    """Prints a message as one line."""
+    print(f"narrowcast: {printable(' '.join(message.split()))}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -15,8 +15,8 @@ import typer
 
 from .._files.display import printable
 from .._native import library
-from ..errors import NarrowcastError
 from ._commands import CommandGroup, new_group, print_help_without_command, single_command
+from ._common import error_text, print_error
 from ._terminal import replace_closed_streams
 
 #: Command -> module and function.
@@ -110,18 +110,12 @@ def _run(arguments: list[str] | None) -> int:
         result = typer.main.get_command(app).main(arguments, prog_name="narrowcast", standalone_mode=False)
     except BrokenPipeError:
         raise
-    except NarrowcastError as error:
-        return _fail(str(error))
-    except OSError as error:
-        if error.filename and error.strerror:
-            return _fail(f"{error.filename}: {error.strerror}")
-        return _fail(error.strerror or str(error))
-    except MemoryError:
-        return _fail("out of memory")
     except Exception as error:
         # BadUse, and errors of typer, whose class depends on its version.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             return _fail(error.format_message(), int(error.exit_code))
+        if (text := error_text(error)) is not None:
+            return _fail(text)
         if os.environ.get("NARROWCAST_TRACEBACK") == "1":
             raise
         return _fail(f"internal error, {type(error).__name__}: {error} (NARROWCAST_TRACEBACK=1 prints a traceback)")
@@ -129,7 +123,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _fail(message: str, status: int = 1) -> int:
-    print(f"narrowcast: {printable(' '.join(message.split()))}", file=sys.stderr)
+    print_error(message)
     return status
 
 

@@ -3,66 +3,159 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .._files.display import bytes_text, printable
+from .._files.opening import FileArgument
 from ..errors import CorruptError
-from ..files import FileFrame, decode_file, encode_file, frames_of
+from ..files import FileFrame, Progress, decode_file, encode_file, frames_of
 from ._common import (
     STANDARD_STREAM,
+    BadUse,
     DtypeOption,
     ReaderThreadsOption,
     WriterThreadsOption,
     codec_name,
     dtype_errors_as_bad_use,
+    error_text,
     file_bytes,
     input_file,
     output_file,
+    print_error,
     print_json,
     progress_bar,
 )
 from ._tables import Column, Table
 
-_Output = Annotated[
-    str,
-    typer.Argument(metavar="OUT", help="Replaced only after everything has been written; -: standard output."),
+#: Added by encode and removed by decode.
+SUFFIX = ".ncast"
+
+_OutputOption = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="OUT", help="The output of one input; -: standard output.")
 ]
+_StdoutOption = Annotated[bool, typer.Option("--stdout", "-c", help="Write to standard output.")]
+_ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace existing outputs.")]
+_QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
 def encode(
-    source: Annotated[
-        str, typer.Argument(metavar="IN", help="safetensors, npy, or plain values with --dtype; -: standard input.")
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help="safetensors, npy, or plain values with --dtype; -: standard input."),
     ],
-    target: _Output,
+    output: _OutputOption = None,
+    stdout: _StdoutOption = False,
+    force: _ForceOption = False,
+    quiet: _QuietOption = False,
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
     threads: WriterThreadsOption = None,
 ) -> None:
-    """Encode a file without loss: `decode` restores every byte."""
-    read, written = input_file(source), output_file(target, source)
-    with dtype_errors_as_bad_use(), progress_bar("encode", file_bytes(read)) as progress:
-        totals = encode_file(
-            read, written, codec=codec, dtype=dtype, checksum=checksum, threads=threads, progress=progress
-        )
-    ratio = f", ratio {totals.wire_bytes / totals.raw_bytes:.4f}" if totals.raw_bytes else ""
-    _print_summary(source, target, f"{bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}")
+    """Encode files without loss: FILE becomes FILE.ncast, and `decode` restores every byte.
+
+    Inputs stay. An output appears only after everything has been written; one that exists is replaced with -f only.
+    """
+    if len(sources) > 1 and (stdout or output is not None):
+        raise BadUse("an encoded file has one input: -o and -c accept one FILE")
+
+    def work(source: FileArgument, target: FileArgument, progress: Progress | None) -> str:
+        with dtype_errors_as_bad_use():
+            totals = encode_file(
+                source,
+                target,
+                codec=codec,
+                dtype=dtype,
+                checksum=checksum,
+                threads=threads,
+                progress=progress,
+                replace=force,
+            )
+        ratio = f", ratio {totals.wire_bytes / totals.raw_bytes:.4f}" if totals.raw_bytes else ""
+        return f"{bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}"
+
+    _run("encode", sources, _target_of(output, stdout, lambda source: source + SUFFIX), force, quiet, work)
 
 
 def decode(
-    source: Annotated[str, typer.Argument(metavar="IN", help="A file that encode wrote; -: standard input.")],
-    target: _Output,
+    sources: Annotated[list[str], typer.Argument(metavar="FILE", help="Files that encode wrote; -: standard input.")],
+    output: _OutputOption = None,
+    stdout: _StdoutOption = False,
+    force: _ForceOption = False,
+    quiet: _QuietOption = False,
     threads: WriterThreadsOption = None,
 ) -> None:
-    """Decode a file that `encode` wrote."""
-    read, written = input_file(source), output_file(target, source)
-    with progress_bar("decode", file_bytes(read)) as progress:
-        totals = decode_file(read, written, threads=threads, progress=progress)
-    _print_summary(source, target, f"{bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}")
+    """Decode files that `encode` wrote: FILE.ncast becomes FILE.
+
+    Inputs stay. An output appears only after everything has been written; one that exists is replaced with -f only.
+    """
+    if len(sources) > 1 and output is not None:
+        raise BadUse("-o accepts one FILE (-c writes the content of several to standard output)")
+
+    def work(source: FileArgument, target: FileArgument, progress: Progress | None) -> str:
+        totals = decode_file(source, target, threads=threads, progress=progress, replace=force)
+        return f"{bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}"
+
+    _run("decode", sources, _target_of(output, stdout, _without_suffix), force, quiet, work)
+
+
+def _without_suffix(source: str) -> str:
+    target = source.removesuffix(SUFFIX)
+    if target == source or not Path(source).stem:
+        raise BadUse(f"{source} does not end in {SUFFIX}: name the output with -o")
+    return target
+
+
+def _target_of(output: str | None, stdout: bool, own: Callable[[str], str]) -> Callable[[str], str]:
+    """A function from the name of an input to the name of its output. own: of an input that has a name."""
+    if stdout and output is not None:
+        raise BadUse("-o and -c exclude each other")
+    if stdout or output is not None:
+        return lambda source: output or STANDARD_STREAM
+    return lambda source: source if source == STANDARD_STREAM else own(source)
+
+
+def _run(
+    label: str,
+    sources: list[str],
+    target_of: Callable[[str], str],
+    force: bool,
+    quiet: bool,
+    work: Callable[[FileArgument, FileArgument, Progress | None], str],
+) -> None:
+    """Codes every file. If there are several, an error does not keep the others from being coded.
+
+    work: codes a file and returns the text of its summary.
+    """
+    failed = False
+    for source in sources:
+        try:
+            read, target = input_file(source), target_of(source)
+            written = output_file(target, source)
+            if isinstance(written, Path) and written.is_file() and not force:
+                raise FileExistsError(errno.EEXIST, "exists already (-f replaces it)", target)
+            with progress_bar(label, file_bytes(read), quiet) as progress:
+                summary = work(read, written, progress)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            text = error_text(error)
+            if text is None or len(sources) == 1:
+                raise
+            print_error(text)
+            failed = True
+        else:
+            if not quiet:
+                _print_summary(source, target, summary)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _print_summary(source: str, target: str, sizes: str) -> None:

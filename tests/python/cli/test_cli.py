@@ -22,10 +22,10 @@ from sample_values import normal
 
 
 def test_encode_decode_inspect(cli, slices, tmp_path):
-    done = cli("encode", slices, "model.ncast")
+    done = cli("encode", slices, "-o", "model.ncast")
     assert (done.returncode, done.stderr) == (0, "")
     assert "ratio 0.7" in done.stdout
-    assert cli("decode", "model.ncast", "model.safetensors").returncode == 0
+    assert cli("decode", "model.ncast", "-o", "model.safetensors").returncode == 0
     assert (tmp_path / "model.safetensors").read_bytes() == slices.read_bytes()
     table = cli("inspect", "model.ncast")
     assert (table.returncode, table.stderr) == (0, "")
@@ -37,6 +37,57 @@ def test_encode_decode_inspect(cli, slices, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ncast", "model.safetensors"]
 
 
+def test_outputs_have_the_names_of_their_inputs(cli_here, slices, tmp_path):
+    model, values = tmp_path / "model.safetensors", tmp_path / "values.npy"
+    model.write_bytes(slices.read_bytes())
+    np.save(values, np.arange(1000))
+    expected = {path.name: path.read_bytes() for path in (model, values)}
+    done = cli_here("encode", "model.safetensors", "values.npy")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [f"{name} -> {name}.ncast" for name in expected]
+    model.unlink()
+    values.unlink()
+    done = cli_here("decode", "-q", "model.safetensors.ncast", "values.npy.ncast")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert {path.name: path.read_bytes() for path in (model, values)} == expected
+    both = subprocess.run(
+        [sys.executable, "-m", "narrowcast", "decode", "-qc", "model.safetensors.ncast", "values.npy.ncast"],
+        capture_output=True,
+        cwd=tmp_path,
+        timeout=60,
+        check=True,
+    )
+    assert (both.stdout, both.stderr) == (b"".join(expected.values()), b"")
+
+
+@pytest.mark.parametrize(("command", "source", "target"), [("encode", "a", "a.ncast"), ("decode", "b.ncast", "b")])
+def test_an_existing_output_is_replaced_only_with_f(cli_here, slices, tmp_path, command, source, target):
+    (tmp_path / "a").write_bytes(slices.read_bytes())
+    assert cli_here("encode", "a", "-o", "b.ncast").returncode == 0
+    (tmp_path / target).write_bytes(b"mine")
+    for arguments in ([source], [source, "-o", target]):
+        assert_one_line(cli_here(command, *arguments), 1, f"{target}: exists already (-f replaces it)")
+        assert (tmp_path / target).read_bytes() == b"mine"
+    done = cli_here(command, "-f", source)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / target).read_bytes() != b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({"a", "b.ncast", target})
+
+
+def test_a_failure_does_not_keep_other_files_from_being_coded(cli_here, slices, tmp_path):
+    (tmp_path / "a").write_bytes(slices.read_bytes())
+    (tmp_path / "plain").write_bytes(b"plain")
+    done = cli_here("encode", "missing", "plain", "a")
+    assert done.returncode == 1
+    errors = done.stderr.splitlines()
+    assert errors[0].startswith("narrowcast: missing: ")
+    assert "plain is neither safetensors nor npy" in errors[1]
+    assert done.stdout.startswith("a -> a.ncast: ")
+    done = cli_here("decode", "a", "a.ncast", "-f")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stdout.startswith("a.ncast -> a: ")
+
+
 def test_a_dash_is_standard_input_and_output(slices, tmp_path):
     def narrowcast(*arguments: str, **options) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -44,21 +95,21 @@ def test_a_dash_is_standard_input_and_output(slices, tmp_path):
         )
 
     model = slices.read_bytes()
-    encoded = narrowcast("encode", "-", "-", input=model, check=True)
+    encoded = narrowcast("encode", "-", input=model, check=True)
     assert b"- -> -: " in encoded.stderr
     with slices.open("rb") as redirected:
-        assert narrowcast("encode", "-", "-", stdin=redirected, check=True).stdout == encoded.stdout
-    assert narrowcast("decode", "-", "-", input=encoded.stdout, check=True).stdout == model
+        assert narrowcast("encode", "-", stdin=redirected, check=True).stdout == encoded.stdout
+    assert narrowcast("decode", "-", "-o", "-", input=encoded.stdout, check=True).stdout == model
     frames = json.loads(narrowcast("inspect", "-", "--json", input=encoded.stdout, check=True).stdout)
     assert len(frames) == 8
     rows = json.loads(narrowcast("ratio", "-", "--codec", "raw", "--codec", "window", "--json", input=model).stdout)
     assert [row["file"] for row in rows] == ["<stdin>"] * 14
     assert rows[7]["ratio"] < 0.8
-    cut = narrowcast("decode", "-", "out", input=encoded.stdout[:-1])
+    cut = narrowcast("decode", "-", "-o", "out", input=encoded.stdout[:-1])
     assert cut.returncode == 1
     assert b"<stdin>: frame 7 at byte " in cut.stderr
     assert not (tmp_path / "out").exists()
-    plain = narrowcast("encode", "-", "-", input=b"plain")
+    plain = narrowcast("encode", "-", input=b"plain")
     assert plain.returncode == 2
     assert b"<stdin> is neither safetensors nor npy" in plain.stderr
 
@@ -66,7 +117,7 @@ def test_a_dash_is_standard_input_and_output(slices, tmp_path):
 def test_encoded_data_is_not_written_to_a_terminal(slices):
     leader, terminal = pty.openpty()
     try:
-        command = [sys.executable, "-m", "narrowcast", "encode", str(slices), "-"]
+        command = [sys.executable, "-m", "narrowcast", "encode", str(slices), "-c"]
         done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         done.stdout = ""
     finally:
@@ -77,7 +128,7 @@ def test_encoded_data_is_not_written_to_a_terminal(slices):
 
 def test_options_of_encode(cli, tmp_path):
     (tmp_path / "values").write_bytes(normal("bfloat16", 40_001).tobytes() + b"x")
-    assert cli("encode", "values", "out", "--dtype", "bf16", "--codec", "raw", "--no-checksum").returncode == 0
+    assert cli("encode", "values", "-o", "out", "--dtype", "bf16", "--codec", "raw", "--no-checksum").returncode == 0
     frames = json.loads(cli("inspect", "out", "--json").stdout)
     assert [(f["dtype"], f["codec"], f["elems"], f["checksum"]) for f in frames] == [
         ("bfloat16", "raw", 40_001, None),
@@ -109,7 +160,7 @@ def test_a_group_without_a_command_prints_its_help(cli_here, command):
 
 def test_a_command_imports_only_what_it_needs(tmp_path):
     program = (
-        "import sys; from narrowcast.cli import main; main(['encode', 'missing', 'out']); "
+        "import sys; from narrowcast.cli import main; main(['encode', 'missing']); "
         "print(sorted(set(sys.modules) & {'rich', 'narrowcast._doctor', 'narrowcast.cli.bench'}))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -120,15 +171,19 @@ def test_a_command_imports_only_what_it_needs(tmp_path):
     ("arguments", "word"),
     [
         (["compress"], "compress"),
-        (["encode"], "IN"),
-        (["encode", "plain", "out", "--dtype", "uint8", "--threads", "0"], "--threads"),
-        (["encode", "plain"], "OUT"),
-        (["encode", "plain", "out", "--level", "9"], "--level"),
-        (["encode", "plain", "out"], "--dtype"),
-        (["encode", "plain", "out", "--dtype", "float31"], "float31"),
-        (["encode", "plain", "out", "--dtype", "uint8", "--codec", "zip"], "zip"),
-        (["encode", "plain", "plain", "--dtype", "uint8"], "is the input"),
-        (["encode", "plain", "./link", "--dtype", "uint8"], "is the input"),
+        (["encode"], "FILE"),
+        (["encode", "plain", "-o", "out", "--dtype", "uint8", "--threads", "0"], "--threads"),
+        (["encode", "plain", "-o", "out", "-c", "--dtype", "uint8"], "-o and -c exclude each other"),
+        (["encode", "plain", "link", "-o", "out", "--dtype", "uint8"], "accept one FILE"),
+        (["encode", "plain", "link", "-c", "--dtype", "uint8"], "accept one FILE"),
+        (["decode", "plain", "link", "-o", "out"], "accepts one FILE"),
+        (["decode", "plain"], "does not end in .ncast: name the output with -o"),
+        (["encode", "plain", "-o", "out", "--level", "9"], "--level"),
+        (["encode", "plain", "-o", "out"], "--dtype"),
+        (["encode", "plain", "-o", "out", "--dtype", "float31"], "float31"),
+        (["encode", "plain", "-o", "out", "--dtype", "uint8", "--codec", "zip"], "zip"),
+        (["encode", "plain", "-f", "-o", "plain", "--dtype", "uint8"], "is the input"),
+        (["encode", "plain", "-f", "-o", "./link", "--dtype", "uint8"], "is the input"),
         (["ratio", "plain"], "--dtype"),
         (["ratio", "plain", "--dtype", "uint8", "--plot", "out.txt"], ".png"),
         (["bench", "all_reduce", "-b", "many"], "many"),
@@ -164,13 +219,13 @@ def test_invalid_arguments_are_one_line_and_exit_status_2(cli_here, tmp_path, ar
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["encode", "nothing", "out", "--dtype", "uint8"], ["nothing", "No such file"]),
-        (["encode", "folder", "out", "--dtype", "uint8"], ["folder", "Is a directory"]),
-        (["encode", "plain", "folder", "--dtype", "uint8"], ["folder", "not a regular file"]),
-        (["encode", "plain", "nowhere/out", "--dtype", "uint8"], ["nowhere", "No such file"]),
-        (["encode", "/dev/zero", "out", "--dtype", "uint8"], ["/dev/zero", "not a regular file"]),
-        (["encode", "broken.safetensors", "out"], ["broken.safetensors", "not a valid safetensors file"]),
-        (["decode", "plain", "out"], ["plain: frame 0 at byte 0"]),
+        (["encode", "nothing", "-o", "out", "--dtype", "uint8"], ["nothing", "No such file"]),
+        (["encode", "folder", "-o", "out", "--dtype", "uint8"], ["folder", "Is a directory"]),
+        (["encode", "plain", "-o", "folder", "--dtype", "uint8"], ["folder", "not a regular file"]),
+        (["encode", "plain", "-o", "nowhere/out", "--dtype", "uint8"], ["nowhere", "No such file"]),
+        (["encode", "/dev/zero", "-o", "out", "--dtype", "uint8"], ["/dev/zero", "not a regular file"]),
+        (["encode", "broken.safetensors"], ["broken.safetensors", "not a valid safetensors file"]),
+        (["decode", "plain", "-o", "out"], ["plain: frame 0 at byte 0"]),
         (["inspect", "plain"], ["plain: frame 0 at byte 0"]),
         (["ratio", "nothing"], ["nothing"]),
         (["bench", "codec", "nothing"], ["nothing"]),
@@ -188,7 +243,7 @@ def test_failures_are_one_line_and_exit_status_1(cli_here, tmp_path, arguments, 
 
 
 def test_inspect_shows_which_frame_is_corrupt(cli_here, slices, tmp_path):
-    assert cli_here("encode", slices, "model.ncast").returncode == 0
+    assert cli_here("encode", slices, "-o", "model.ncast").returncode == 0
     right = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
     assert [frame["fault"] for frame in right] == [None] * len(right)
     broken = bytearray((tmp_path / "model.ncast").read_bytes())
@@ -206,7 +261,7 @@ def test_inspect_shows_which_frame_is_corrupt(cli_here, slices, tmp_path):
 
 
 def test_inspect_shows_the_frames_of_a_truncated_file(cli_here, slices, tmp_path):
-    assert cli_here("encode", slices, "model.ncast").returncode == 0
+    assert cli_here("encode", slices, "-o", "model.ncast").returncode == 0
     (tmp_path / "model.ncast").write_bytes((tmp_path / "model.ncast").read_bytes()[:-1])
     done = cli_here("inspect", "model.ncast")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -216,12 +271,12 @@ def test_inspect_shows_the_frames_of_a_truncated_file(cli_here, slices, tmp_path
 
 
 def test_errors_in_truncated_files_have_an_offset(cli, slices, tmp_path):
-    assert cli("encode", slices, "whole").returncode == 0
+    assert cli("encode", slices, "-o", "whole").returncode == 0
     whole = (tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
     frames = json.loads(cli("inspect", "whole", "--json").stdout)
     broken = max(frame["offset"] for frame in frames if frame["offset"] <= len(whole) // 2)
-    assert_one_line(cli("decode", "cut", "out"), 1, f"at byte {broken}: the file is truncated")
+    assert_one_line(cli("decode", "cut", "-o", "out"), 1, f"at byte {broken}: the file is truncated")
     assert not (tmp_path / "out").exists()
 
 
@@ -239,7 +294,7 @@ def test_signals_leave_no_partial_files(tmp_path, number):
     with (tmp_path / "long").open("wb") as file:
         file.truncate(8 << 30)  # a hole: nothing on the disk
     process = subprocess.Popen(
-        [sys.executable, "-m", "narrowcast", "encode", "long", "out", "--dtype", "bfloat16"],
+        [sys.executable, "-m", "narrowcast", "encode", "long", "-o", "out", "--dtype", "bfloat16"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
@@ -257,7 +312,7 @@ def test_signals_leave_no_partial_files(tmp_path, number):
 
 def test_a_full_disk_is_reported_and_leaves_no_partial_file(slices, tmp_path):
     # A file size limit of 512 KiB simulates a full disk.
-    command = f"ulimit -f 1024; exec {sys.executable} -m narrowcast encode {slices} out"
+    command = f"ulimit -f 1024; exec {sys.executable} -m narrowcast encode {slices} -o out"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert_one_line(done, 1, "narrowcast: out: File too large")
     assert list(tmp_path.iterdir()) == []
@@ -287,9 +342,9 @@ def test_demo_is_exact(cli):
 
 def test_a_dtype_that_contradicts_a_header_is_rejected(cli_here, slices, tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(4, np.float32))
-    for command in (["encode", slices, "out"], ["ratio", slices], ["bench", "codec", slices]):
+    for command in (["encode", slices, "-o", "out"], ["ratio", slices], ["bench", "codec", slices]):
         assert_one_line(cli_here(*command, "--dtype", "bfloat16"), 2, "header states the types", "omit --dtype")
-    assert_one_line(cli_here("encode", "a.npy", "out", "--dtype", "bf16"), 2, "contains float32", "not bfloat16")
+    assert_one_line(cli_here("encode", "a.npy", "-o", "out", "--dtype", "bf16"), 2, "contains float32", "not bfloat16")
     assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
 
 
@@ -298,8 +353,10 @@ def test_malformed_headers_are_faults_of_the_file(cli_here, slices, tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(4, np.float32))
     whole = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(whole.replace(b"'<f4'", b"exit("))
-    assert_one_line(cli_here("encode", "cut", "out"), 1, "cut is a truncated safetensors file: tensor ")
-    assert_one_line(cli_here("encode", "a.npy", "out"), 1, "a.npy is not a valid npy file: its header cannot be parsed")
+    assert_one_line(cli_here("encode", "cut", "-o", "out"), 1, "cut is a truncated safetensors file: tensor ")
+    assert_one_line(
+        cli_here("encode", "a.npy", "-o", "out"), 1, "a.npy is not a valid npy file: its header cannot be parsed"
+    )
 
 
 @pytest.mark.parametrize("value", [None, "", "0", "1"])

@@ -47,7 +47,7 @@ def test_names_with_brackets_are_printed_unchanged(cli_here, slices, tmp_path):
 
 
 def test_ratio_rejects_encoded_files(cli, slices):
-    assert cli("encode", slices, "model.ncast").returncode == 0
+    assert cli("encode", slices, "-o", "model.ncast").returncode == 0
     assert_one_line(cli("ratio", "model.ncast"), 2, "already encoded", "inspect")
 
 

@@ -74,7 +74,7 @@ def test_rows_must_have_a_cell_for_every_column():
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
 def test_the_tables_of_files_fit(cli, model, columns):
-    assert cli("decode", "model.ncast", "model.safetensors").returncode == 0
+    assert cli("decode", "-f", "model.ncast", "-o", "model.safetensors").returncode == 0
     model = "model.safetensors"
     for command in (["inspect", "model.ncast"], ["ratio", model], ["ratio", model, model, "--codec", "raw"]):
         done = cli(*command, COLUMNS=str(columns))
@@ -101,7 +101,7 @@ def test_other_tables_fit_80_columns(cli, command):
 
 
 def test_ratio_has_a_total_and_the_types_of_the_file(cli_here, model, tmp_path):
-    assert cli_here("decode", "model.ncast", "model.safetensors").returncode == 0
+    assert cli_here("decode", "-f", "model.ncast", "-o", "model.safetensors").returncode == 0
     rows = json.loads(cli_here("ratio", "--json", "model.safetensors").stdout)
     assert {row["tensor"]: row["dtype"] for row in rows if "layers" not in row["tensor"]} == {
         "mask": "bool",

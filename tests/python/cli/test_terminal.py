@@ -38,11 +38,11 @@ def test_text_without_control_characters_is_unchanged():
     [
         ["ratio", "model"],
         ["ratio", "model", HOSTILE],
-        ["encode", "model", HOSTILE + "out"],
-        ["encode", HOSTILE, "out", "--dtype", HOSTILE],
-        ["encode", HOSTILE + "missing", "out"],
-        ["encode", "cut", "out"],
-        ["decode", HOSTILE, "out"],
+        ["encode", "model", "-o", HOSTILE + "out"],
+        ["encode", HOSTILE, "-o", "out", "--dtype", HOSTILE],
+        ["encode", HOSTILE + "missing", HOSTILE],
+        ["encode", "cut"],
+        ["decode", HOSTILE, "-o", "out"],
         ["inspect", HOSTILE],
         ["bench", "codec", "model", "--tile", "8K", "-n", "1"],
         ["bench", "all_reduce", "--backend", "host", "--data", HOSTILE + "missing"],
@@ -75,7 +75,7 @@ def test_ratio_shows_control_characters_escaped(cli_here, tmp_path):
 @pytest.mark.parametrize("command", ["ratio model", "inspect encoded"])
 def test_a_name_with_ends_of_lines_is_one_row(cli_here, tmp_path, command):
     safetensors(tmp_path / "model", ["weights\n| total |\r\n"])
-    assert cli_here("encode", "model", "encoded").returncode == 0
+    assert cli_here("encode", "model", "-o", "encoded").returncode == 0
     lines = cli_here(*command.split()).stdout.splitlines()
     assert sum(r"weights\n| total |\r\n" in line for line in lines) == 1
     assert not any("total" in line and "weights" not in line for line in lines)
@@ -85,7 +85,7 @@ def test_names_that_are_not_utf_8_can_be_printed(tmp_path):
     name = os.fsdecode(b"\xff\xfe.npy")
     np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
     (tmp_path / "a.npy").rename(tmp_path / name)
-    command = [sys.executable, "-m", "narrowcast", "encode", name, "out"]
+    command = [sys.executable, "-m", "narrowcast", "encode", name, "-o", "out"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(r"\udcff\udcfe.npy -> out: ")
@@ -98,10 +98,10 @@ def shell(command: str, folder) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.parametrize("command", ["ratio --json model", "ratio model", "inspect encoded", "encode model -"])
+@pytest.mark.parametrize("command", ["ratio --json model", "ratio model", "inspect encoded", "encode model -c"])
 def test_closed_standard_output_is_an_error_in_one_line(tmp_path, command):
     safetensors(tmp_path / "model", ["weights"])
-    assert shell("narrowcast encode model encoded", tmp_path).returncode == 0
+    assert shell("narrowcast encode model -fo encoded", tmp_path).returncode == 0
     done = shell(f"narrowcast {command} >&-", tmp_path)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr == b"narrowcast: standard output: it is closed\n"
@@ -109,20 +109,20 @@ def test_closed_standard_output_is_an_error_in_one_line(tmp_path, command):
 
 def test_summaries_are_omitted_if_standard_output_is_closed(tmp_path):
     safetensors(tmp_path / "model", ["weights"])
-    done = shell("narrowcast encode model encoded >&- && narrowcast decode encoded copy", tmp_path)
+    done = shell("narrowcast encode model -o encoded >&- && narrowcast decode encoded -o copy", tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "model").read_bytes()
 
 
 def test_closed_standard_error_does_not_mix_with_the_output(tmp_path):
     safetensors(tmp_path / "model", ["weights"])
-    done = shell("narrowcast encode model - 2>&- | narrowcast decode - copy", tmp_path)
+    done = shell("narrowcast encode model -c 2>&- | narrowcast decode - -o copy", tmp_path)
     assert done.returncode == 0
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "model").read_bytes()
 
 
 def test_closed_standard_input_is_empty(tmp_path):
-    done = shell("narrowcast decode - out <&-", tmp_path)
+    done = shell("narrowcast decode - -o out <&-", tmp_path)
     assert done.returncode == 1
     assert b"frame 0 at byte 0: the file ends" in done.stderr
 

@@ -148,3 +148,20 @@ def test_names_of_255_bytes_can_be_written(values, tmp_path):
     for name in ("x" * 255, "ä" * 127):
         encode_file(values, tmp_path / name, dtype="uint8")
         assert (tmp_path / name).stat().st_size == 10_064
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_file_that_appears_in_the_meantime_is_not_replaced(tmp_path, monkeypatch, named):
+    if named:
+        monkeypatch.setattr(atomic, "_create_unnamed", lambda folder, mode: None)
+    out = tmp_path / "out"
+    with new_file(out, replace=False) as file:
+        file.write(b"first")
+    assert out.read_bytes() == b"first"
+    with pytest.raises(FileExistsError), new_file(out, replace=False):
+        pytest.fail("it exists before the body")
+    out.unlink()
+    with pytest.raises(FileExistsError, match="out"), new_file(out, replace=False):
+        out.write_bytes(b"other")
+    assert out.read_bytes() == b"other"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
