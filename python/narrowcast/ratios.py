@@ -1,4 +1,4 @@
-"""Compression ratios of tensors, and their entropy bounds."""
+"""Compression ratios of tensors, and the entropy of their exponents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .codec import BlockStats
 from .files import FRAME_RAW_BYTES
 from .types import ValueType
 
-__all__ = ["TensorRatio", "TotalRatio", "entropy_bound", "exponent_counts", "tensor_ratios"]
+__all__ = ["TensorRatio", "TotalRatio", "exponent_counts", "exponent_entropy", "tensor_ratios"]
 
 
 def __dir__() -> list[str]:
@@ -34,7 +34,7 @@ _BITS_IN = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass
 class TensorRatio:
-    """The compression of a tensor by a codec. `ratio` and `bound` are None for a tensor without values."""
+    """The compression of a tensor by a codec. `ratio` and `exponent_entropy` are None for a tensor without values."""
 
     tensor: str
     file: str
@@ -43,7 +43,7 @@ class TensorRatio:
     codec: str  #: of the frames: raw for value types that the requested codec does not support
     raw_bytes: int
     wire_bytes: int
-    bound: float | None  #: the ratio of an ideal coder of exponents
+    exponent_entropy: float | None  #: the ratio if exponents took their entropy: see the function of this name
     widths: dict[int, int] = field(default_factory=dict)  #: bits per code -> number of blocks; 0: blocks stored raw
     escapes: int = 0  #: values stored out of line
     far_escapes: int = 0  #: escapes that needed a full exponent
@@ -69,7 +69,7 @@ class TensorRatio:
             "elems": self.elems,
             "codec": self.codec,
             "ratio": self.ratio,
-            "bound": self.bound,
+            "exponent_entropy": self.exponent_entropy,
             "widths": {str(width): blocks for width, blocks in sorted(self.widths.items())},
             "escapes": self.escape_share,
             "raw_bytes": self.raw_bytes,
@@ -80,18 +80,18 @@ class TensorRatio:
 
 @dataclass(frozen=True)
 class TotalRatio:
-    """The compression of several tensors by one codec. `ratio` and `bound` are None without values."""
+    """The compression of several tensors by one codec. `ratio` and `exponent_entropy` are None without values."""
 
     raw_bytes: int
     wire_bytes: int
-    bound: float | None  #: the average of the bounds, weighted by raw bytes
+    exponent_entropy: float | None  #: the average of those of the tensors, weighted by raw bytes
 
     @classmethod
     def of(cls, rows: Sequence[TensorRatio]) -> TotalRatio:
         """The total of rows."""
         raw_bytes = sum(row.raw_bytes for row in rows)
-        bound_bytes = sum((row.bound or 0.0) * row.raw_bytes for row in rows)
-        return cls(raw_bytes, sum(row.wire_bytes for row in rows), bound_bytes / raw_bytes if raw_bytes else None)
+        at_entropy = sum((row.exponent_entropy or 0.0) * row.raw_bytes for row in rows)
+        return cls(raw_bytes, sum(row.wire_bytes for row in rows), at_entropy / raw_bytes if raw_bytes else None)
 
     @property
     def ratio(self) -> float | None:
@@ -106,8 +106,12 @@ def exponent_counts(raw: npt.NDArray[np.uint8], kind: ValueType) -> npt.NDArray[
     return np.bincount(exponents.astype(np.uint16), minlength=1 << kind.exponent_bits)
 
 
-def entropy_bound(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
-    """The ratio if exponents are coded at their entropy and all other bits are stored; 1 for integers."""
+def exponent_entropy(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
+    """The ratio if every exponent took the entropy of the exponents, and all other bits were stored; 1 for integers.
+
+    It is no lower bound of all codecs: where exponents depend on their neighbours, or mantissas repeat, codecs that use
+    that can do better. An example are values of bfloat16 that are stored as float32.
+    """
     if not kind.is_float:
         return 1.0
     shares = counts[counts > 0] / counts.sum()
@@ -242,7 +246,7 @@ def _sum(measured: Iterable[_Measured], group: list[Segment], source: str, codec
         codec=codec,
         raw_bytes=raw_bytes,
         wire_bytes=0,
-        bound=None,
+        exponent_entropy=None,
         requested_codec=codec,
         tensors=len(group),
     )
@@ -256,5 +260,5 @@ def _sum(measured: Iterable[_Measured], group: list[Segment], source: str, codec
         if one.exponents is not None:
             counts += one.exponents
     row.widths = dict(widths)
-    row.bound = entropy_bound(counts, kind)
+    row.exponent_entropy = exponent_entropy(counts, kind)
     return row

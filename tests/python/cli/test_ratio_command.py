@@ -29,12 +29,12 @@ def test_ratio_as_table_and_json(cli, slices, tmp_path):
     rows = json.loads(cli("ratio", "--json", slices).stdout)
     assert [row["tensor"] for row in rows][:2] == ["weights_bf16", "grads_bf16"]
     for row in rows:
-        assert row.keys() >= {"tensor", "dtype", "elems", "codec", "ratio", "bound", "widths", "escapes"}
-        assert row["bound"] <= row["ratio"] < 1
+        assert row.keys() >= {"tensor", "dtype", "elems", "codec", "ratio", "exponent_entropy", "widths", "escapes"}
+        assert row["exponent_entropy"] <= row["ratio"] < 1
     np.save(tmp_path / "counts.npy", np.arange(1000, dtype=np.int32))
     np.save(tmp_path / "none.npy", np.zeros(0, np.float32))
     (row,) = json.loads(cli("ratio", "--json", "counts.npy").stdout)
-    assert (row["dtype"], row["codec"], row["bound"]) == ("int32", "raw", 1.0)
+    assert (row["dtype"], row["codec"], row["exponent_entropy"]) == ("int32", "raw", 1.0)
     assert json.loads(cli("ratio", "--json", "none.npy").stdout) == []
     table = cli("ratio", slices, "counts.npy", "--codec", "window", "--codec", "raw")
     assert (table.returncode, table.stderr) == (0, "")

@@ -77,5 +77,5 @@ def test_ratios_of_small_tensors_are_those_of_their_values(tmp_path):
     write(path, ["BF16", "F32"], [1000, 9000], 60, data=normal("bfloat16", 1000).tobytes() + bytes(36_000))
     small, *large = tensor_ratios(path)
     assert (small.tensors, small.raw_bytes) == (30, 60_000)
-    assert small.bound <= small.ratio < 0.75
+    assert small.exponent_entropy <= small.ratio < 0.75
     assert [row.tensor for row in large] == [f"t{i}" for i in range(1, 60, 2)]
