@@ -157,13 +157,26 @@ def test_verify_has_status_1_if_one_is_refuted(cli_here, ring, race, tmp_path):
     assert "(race.py:10): " in lines[0]
     assert lines[1].startswith("  ")
     assert lines[-2].startswith(f"{ring}: proved")
-    assert lines[-1].startswith("none.xml: unsupported: ")
+    assert lines[-1].startswith("none.xml: error: ")
 
 
 def test_verify_has_status_2_if_one_cannot_be_read(cli_here, ring):
     done = cli_here("plan", "verify", ring, "none.json")
     assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.splitlines()[1] == "none.json: unsupported: No such file or directory"
+    assert done.stdout.splitlines()[1] == "none.json: error: No such file or directory"
+
+
+def test_only_features_that_are_missing_are_unsupported(cli_here, tmp_path):
+    document = '<algo name="a" nchunksperloop="2" proto="Simple" ngpus="2" coll="custom" inplace="0"></algo>'
+    (tmp_path / "custom.xml").write_text(document)
+    (tmp_path / "wrong.json").write_text('{"narrowcast_plan": 1}')
+    done = cli_here("plan", "verify", "--json", "custom.xml", "wrong.json", ".")
+    assert done.returncode == 2
+    rows = json.loads(done.stdout)
+    assert [row["verdict"] for row in rows] == ["unsupported", "error", "error"]
+    assert "has no defined result" in rows[0]["message"]
+    assert "is missing" in rows[1]["message"]
+    assert rows[2]["message"] == "Is a directory"
 
 
 def test_verify_prints_an_object_for_each_file(cli_here, ring, race):
@@ -180,7 +193,7 @@ def test_verify_prints_an_object_for_each_file(cli_here, ring, race):
     assert refuted["rank"] in (0, 1)
     assert (refuted["thread_block"], refuted["step"]) == (0, 0)
     assert refuted["trace"][0]["message"]
-    assert (unread["verdict"], unread["message"]) == ("unsupported", "No such file or directory")
+    assert (unread["verdict"], unread["message"]) == ("error", "No such file or directory")
 
 
 def test_verify_prints_how_exact_results_are(cli, tmp_path, library_with_test_codecs):
@@ -211,7 +224,7 @@ def test_errors_of_programs_do_not_stop_verification(cli_here, tmp_path, ring):
     done = cli_here("plan", "verify", "p.py", ring)
     assert done.returncode == 2
     lines = done.stdout.splitlines()
-    assert lines[0] == "p.py: unsupported: p.py:2: NameError: name 'nothing' is not defined"
+    assert lines[0] == "p.py: error: p.py:2: NameError: name 'nothing' is not defined"
     assert lines[1].startswith(f"{ring}: proved")
 
 
@@ -226,7 +239,7 @@ def test_plans_are_verified_together(cli_here, tmp_path):
     assert {row["plan"], *(step["plan"] for step in row["trace"])} == {0, 1}
     done = cli_here("plan", "verify", "--together", packets, EXAMPLES / "tree.py")
     assert done.returncode == 2
-    assert "unsupported: ncast_plan_verify: plan 1 has 8 ranks, but plan 0 has 4" in done.stdout
+    assert "error: ncast_plan_verify: plan 1 has 8 ranks, but plan 0 has 4" in done.stdout
 
 
 def test_simulate_prints_a_row_for_each_size(cli_here, ring):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..._plan.report import Report, Step
-from ...errors import NarrowcastError
+from ...errors import NarrowcastError, UnsupportedError
 from ...plan import verify as verify_plans
 from .._common import print_json
 from ._lines import print_lines
@@ -39,6 +39,7 @@ def verify(
 ) -> None:
     """Prove that plans are correct, or show what is wrong.
 
+    Files that are missing or wrong are errors; plans with features that the verifier does not have are unsupported.
     Exit status: 0 if all are proved, 1 if any is refuted, otherwise 2.
     """
     rows = []
@@ -53,8 +54,9 @@ def verify(
         except (NarrowcastError, OSError) as error:
             text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             text = text.removeprefix(f"{source}: ")
-            rows.append(_unread(source, text))
-            text = f"unsupported: {text}"
+            verdict = "unsupported" if isinstance(error, UnsupportedError) else "error"
+            rows.append(_unproved(source, verdict, text))
+            text = f"{verdict}: {text}"
         if not json:
             print_lines(f"{source}: {text}".splitlines())
             sys.stdout.flush()
@@ -68,8 +70,7 @@ def verify(
 def _row(source: str, report: Report) -> dict[str, Any]:
     fault, split = report.fault, report.split_fault
     return {
-        **_unread(source, ""),
-        "verdict": report.verdict,
+        **_unproved(source, report.verdict, ""),
         "property": None if fault is None else fault.property or None,
         **_place(None if fault is None else fault.where),
         "trace": [] if fault is None else [_place(step) for step in fault.trace],
@@ -85,8 +86,8 @@ def _row(source: str, report: Report) -> dict[str, Any]:
     }
 
 
-def _unread(source: str, message: str) -> dict[str, Any]:
-    """Of a file that is not a plan, or cannot be read."""
+def _unproved(source: str, verdict: str, message: str) -> dict[str, Any]:
+    """Of a file about which nothing else is known."""
     facts = (
         "least_fifo_depth",
         "split",
@@ -100,7 +101,7 @@ def _unread(source: str, message: str) -> dict[str, Any]:
     )
     return {
         "file": source,
-        "verdict": "unsupported",
+        "verdict": verdict,
         "property": None,
         **_place(None),
         "message": message,
