@@ -42,9 +42,9 @@ def demo(
     """Run every collective on real tensors, raw and compressed, and verify all bits of the results."""
     cases = [(*case, codec) for case in _CASES for codec in _CODECS]
     table = Table(
-        Column("operation"),
+        Column("operation", folds=True),
         Column("tensor"),
-        Column("type", rank=2),
+        Column("type"),
         Column("codec"),
         Column("raw bytes", is_number=True, rank=1),
         Column("wire bytes", is_number=True, rank=3),

@@ -98,6 +98,8 @@ def test_other_tables_fit_80_columns(cli, command):
     # A path is not broken: the place where the package is installed can be any length.
     lines = [line for line in done.stdout.splitlines() if not line.strip().startswith("/") or " " in line.strip()]
     assert max(map(len, lines)) <= 80, done.stdout
+    if command[0] == "demo":
+        assert {"bfloat16", "float16", "float32"} <= set(done.stdout.split())
 
 
 def test_ratio_has_a_total_and_the_types_of_the_file(cli_here, model, tmp_path):
