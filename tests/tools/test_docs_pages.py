@@ -139,6 +139,14 @@ def test_links_lead_to_the_site(source, link, expected):
     assert hooks.rewritten(f"`[a](b)` [text]({link})", source, folder) == f"`[a](b)` [text]({expected})"
 
 
+def test_every_integration_is_in_the_reference():
+    folder = ROOT / "python" / "narrowcast" / "integrations"
+    modules = {f"narrowcast.integrations.{path.stem}" for path in folder.glob("[!_]*.py")}
+    assert modules <= set(hooks.PYTHON_MODULES)
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [name for name in hooks.PYTHON_MODULES if f"api/python/{name}.md" not in navigation] == []
+
+
 def test_every_row_of_a_table_is_on_its_page(tmp_path):
     (tmp_path / "operations.def").write_text(OPERATIONS)
     page = tables.operations_page(tmp_path / "operations.def")

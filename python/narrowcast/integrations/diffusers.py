@@ -1,7 +1,9 @@
 """Group offloading of diffusers, with weights that are encoded in host memory.
 
+```python
 apply_group_offloading(transformer, torch.device("cuda"), offload_type="leaf_level", use_stream=True)
 groups = encode_groups(transformer)
+```
 """
 
 from __future__ import annotations

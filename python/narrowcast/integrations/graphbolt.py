@@ -1,7 +1,9 @@
 """A feature of DGL's GraphBolt, whose rows are encoded in host memory.
 
+```python
 feature = StoreFeature(narrowcast.store.open("features.ncs"))
 features = graphbolt.BasicFeatureStore({("node", None, "feat"): feature})
+```
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """A feature store of PyTorch Geometric, whose tensors are encoded in host memory.
 
+```python
 features = StoreFeatures()
 features["paper", "x", None] = x                           # encoded by narrowcast.store.build
 features.attach(narrowcast.store.open("author.ncs"), "author", "x")
 loader = NeighborLoader((features, graph_store), ...)
+```
 """
 
 from __future__ import annotations
