@@ -2,7 +2,8 @@
 
 Ranks are processes or threads of one machine. Data is in host memory, or in GPU memory with backend="cuda". Calls that
 move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64) in rank order and round once, so the
-result has the same bits on all ranks and in all runs, with every codec.
+result has the same bits on all ranks and in all runs, with every codec. "min" and "max" ignore NaN, unless all values
+are NaN.
 
     unique_id = narrowcast.unique_id()           # on one rank; send the bytes to the others
     with narrowcast.Communicator(unique_id, rank, ranks) as comm:
