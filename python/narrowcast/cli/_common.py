@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -127,6 +128,15 @@ def output_file(name: str, *sources: str) -> FileArgument:
         if source != STANDARD_STREAM and path.exists() and Path(source).exists() and path.samefile(source):
             raise BadUse(f"{name} is the input: give another name for the output")
     return path
+
+
+ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace existing outputs.")]
+
+
+def reject_existing(target: FileArgument, force: bool) -> None:
+    """Raises FileExistsError if an output is a file that exists and may not be replaced."""
+    if isinstance(target, Path) and target.is_file() and not force:
+        raise FileExistsError(errno.EEXIST, "exists already (-f replaces it)", str(target))
 
 
 def file_bytes(source: FileArgument) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from ._common import (
     STANDARD_STREAM,
     BadUse,
     DtypeOption,
+    ForceOption,
     ReaderThreadsOption,
     WriterThreadsOption,
     codec_name,
@@ -31,6 +31,7 @@ from ._common import (
     print_error,
     print_json,
     progress_bar,
+    reject_existing,
 )
 from ._tables import Column, Table
 
@@ -41,7 +42,6 @@ _OutputOption = Annotated[
     str | None, typer.Option("--output", "-o", metavar="OUT", help="The output of one input; -: standard output.")
 ]
 _StdoutOption = Annotated[bool, typer.Option("--stdout", "-c", help="Write to standard output.")]
-_ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace existing outputs.")]
 _QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
@@ -52,7 +52,7 @@ def encode(
     ],
     output: _OutputOption = None,
     stdout: _StdoutOption = False,
-    force: _ForceOption = False,
+    force: ForceOption = False,
     quiet: _QuietOption = False,
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
@@ -88,7 +88,7 @@ def decode(
     sources: Annotated[list[str], typer.Argument(metavar="FILE", help="Files that encode wrote; -: standard input.")],
     output: _OutputOption = None,
     stdout: _StdoutOption = False,
-    force: _ForceOption = False,
+    force: ForceOption = False,
     quiet: _QuietOption = False,
     threads: WriterThreadsOption = None,
 ) -> None:
@@ -139,8 +139,7 @@ def _run(
         try:
             read, target = input_file(source), target_of(source)
             written = output_file(target, source)
-            if isinstance(written, Path) and written.is_file() and not force:
-                raise FileExistsError(errno.EEXIST, "exists already (-f replaces it)", target)
+            reject_existing(written, force)
             with progress_bar(label, file_bytes(read), quiet) as progress:
                 summary = work(read, written, progress)
         except BrokenPipeError:

@@ -197,3 +197,12 @@ def test_the_benchmark_needs_a_gpu_for_cuda(cli_here):
     result = cli_here("store", "bench", "--device", "cuda")
     assert result.returncode != 0
     assert "needs a CUDA GPU" in result.stderr
+
+
+def test_an_existing_table_is_replaced_only_with_f(cli_here, tmp_path):
+    np.save(tmp_path / "rows.npy", np.zeros((10, 8), np.float32))
+    (tmp_path / "rows.ncs").write_bytes(b"mine")
+    assert_one_line(cli_here("store", "build", "rows.npy", "rows.ncs"), 1, "rows.ncs: exists already (-f replaces it)")
+    assert (tmp_path / "rows.ncs").read_bytes() == b"mine"
+    assert cli_here("store", "build", "-f", "rows.npy", "rows.ncs").returncode == 0
+    assert cli_here("store", "verify", "rows.ncs").returncode == 0

@@ -11,7 +11,17 @@ import typer
 from ... import store
 from ..._files.display import bytes_text, printable
 from ..._native.store_structures import STORE_LAYOUTS
-from .._common import BadUse, DtypeOption, dtype_errors_as_bad_use, existing_file, output_file, print_json, progress_bar
+from .._common import (
+    BadUse,
+    DtypeOption,
+    ForceOption,
+    dtype_errors_as_bad_use,
+    existing_file,
+    output_file,
+    print_json,
+    progress_bar,
+    reject_existing,
+)
 
 
 def build(
@@ -25,11 +35,12 @@ def build(
     spare: Annotated[int | None, typer.Option(min=0, help="Free overflow entries, for updates.")] = None,
     threads: Annotated[int, typer.Option(min=0, help="Threads that encode; 0: the number of CPUs.")] = 0,
     device: Annotated[str, typer.Option(help="What encodes: cpu, cuda, or cuda:N.")] = "cpu",
+    force: ForceOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report, with reasons for codec and layout.")] = False,
 ) -> None:
     """Encode the rows of a tensor to a table file."""
     existing_file(source)
-    output_file(str(target), str(source))
+    reject_existing(output_file(str(target), str(source)), force)
     reports: list[Any] = []
     with dtype_errors_as_bad_use(), progress_bar("build", None) as progress:
         try:
