@@ -223,7 +223,8 @@ def decode_batch(
             result, target = None, _NO_VALUES
         results.append(result)
         targets.append(target)
-    reject_batch_overlap("frames", sources, "outs", targets)
+    if outs is not None:
+        reject_batch_overlap("frames", sources, "outs", targets)
     count = len(sources)
     check(
         library().ncast_decode_batch(
