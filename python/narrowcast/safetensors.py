@@ -27,12 +27,9 @@ from ._files.tensor_file import NewArray, Tensor, TensorFile
 from .errors import CorruptError, InvalidArgumentError
 
 try:
-    from safetensors import SafetensorError
+    from safetensors import SafetensorError as _Base
 except ImportError:
-
-    class SafetensorError(Exception):  # type: ignore[no-redef]
-        """What is wrong with a file or an index. It is the class of safetensors where that is installed."""
-
+    _Base = Exception  # type: ignore[assignment, misc]
 
 __all__ = [
     "SafetensorError",
@@ -53,6 +50,10 @@ def __dir__() -> list[str]:
 _TORCH_NAMES = ("pt", "torch", "pytorch")
 _NUMPY_NAMES = ("np", "numpy")
 _BACKENDS = ("mmap", "pread")
+
+
+class SafetensorError(_Base):
+    """Something is wrong with a file or an argument. It is a `safetensors.SafetensorError`, if that is installed."""
 
 
 class _InvalidError(InvalidArgumentError, SafetensorError):
@@ -199,7 +200,7 @@ class safe_open:
         if backend not in _BACKENDS:
             raise _InvalidError(f"{backend!r} is not a backend (known: {', '.join(_BACKENDS)})")
         self._new: NewArray = new_torch_tensor if framework in _TORCH_NAMES else new_array
-        if self._new is new_array and device != "cpu":
+        if self._new is new_array and str(device) != "cpu":
             raise _InvalidError(f"device is {device!r}, but arrays of NumPy are on the CPU")
         self._device = device
         try:

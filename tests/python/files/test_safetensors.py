@@ -72,6 +72,13 @@ def test_a_missing_file_has_the_message_of_safetensors(tmp_path):
     assert str(caught.value) == f"No such file or directory: {tmp_path / 'none'}"
 
 
+def test_errors_are_those_of_safetensors_where_it_is_installed(tmp_path):
+    library = pytest.importorskip("safetensors")
+    files.save_file({"a": np.zeros(3)}, tmp_path / "model")
+    with safe_open(tmp_path / "model", "np") as model, pytest.raises(library.SafetensorError):
+        model.get_tensor("b")
+
+
 def test_malformed_files_are_errors_of_safetensors(tmp_path):
     files.save_file({"a": np.zeros(100_000, np.float32)}, tmp_path / "model")
     content = bytearray((tmp_path / "model").read_bytes())
