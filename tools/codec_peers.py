@@ -52,9 +52,9 @@ def peers(kind: ValueType) -> dict[str, Peer]:
     }
 
 
-def cpu_seconds(run: Callable[[], Any]) -> tuple[float, Any]:
+def cpu_seconds(run: Callable[[Any], Any], argument: Any) -> tuple[float, Any]:
     begin = time.process_time()
-    result = run()
+    result = run(argument)
     return time.process_time() - begin, result
 
 
@@ -64,8 +64,8 @@ def measure(name: str, kind: ValueType, content: bytes, calls: int) -> dict[str,
     seconds: dict[tuple[str, str], float] = {}
     for _ in range(calls):
         for codec, peer in found.items():
-            encode, encoded = cpu_seconds(lambda peer=peer: peer.encode(content))
-            decode, decoded = cpu_seconds(lambda peer=peer, encoded=encoded: peer.decode(encoded))
+            encode, encoded = cpu_seconds(peer.encode, content)
+            decode, decoded = cpu_seconds(peer.decode, encoded)
             for step, taken in (("encode", encode), ("decode", decode)):
                 seconds[codec, step] = min(taken, seconds.get((codec, step), taken))
             if bytes(memoryview(decoded).cast("B")) != content:
