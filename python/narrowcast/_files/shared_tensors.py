@@ -11,8 +11,8 @@ def shared_names(tensors: Mapping[str, Any]) -> Iterator[list[str]]:
     """The names of the tensors that overlap in memory: groups of two or more."""
     places = defaultdict(list)
     for name, tensor in tensors.items():
-        if tensor.device.type != "meta" and tensor.numel():
-            storage = tensor.untyped_storage()
+        storage = _storage(tensor)
+        if storage is not None:
             last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
             begin = tensor.data_ptr()
             # As in safetensors, equal addresses in storages of different sizes are not shared.
@@ -50,6 +50,17 @@ def duplicates(tensors: Mapping[str, Any], preferred: Collection[str] = ()) -> d
         kept = next((name for name in complete if name in preferred), complete[0])
         found.update({name: kept for name in sorted(names) if name != kept})
     return found
+
+
+def _storage(tensor: Any) -> Any:
+    """The storage of a tensor; None if it has no memory, or, as sparse tensors, none of its own."""
+    if tensor.device.type == "meta" or not tensor.numel():
+        return None
+    try:
+        storage = tensor.untyped_storage()
+        return storage if storage.data_ptr() else None
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def _is_complete(tensor: Any) -> bool:
