@@ -4,6 +4,8 @@ Every call is asynchronous on the caller's stream, allocates nothing, reads noth
 graph. Frames have the same bytes as those of `narrowcast.encode`. Sizes stay on the device: only `wire_bytes`,
 `inspect` and `check` wait for the stream and read them.
 
+They encode value types only: other types, which `narrowcast.encode` stores as bytes, can be viewed as uint8.
+
 Arrays are torch tensors, or support `__cuda_array_interface__` or DLPack. They must be contiguous and must not overlap,
 and the caller keeps them alive and unchanged until the stream has run the call. Streams are integers, torch or CuPy
 streams, or objects with `__cuda_stream__`; None is the default stream. A call runs on the device of its arrays.
