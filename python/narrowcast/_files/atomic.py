@@ -41,7 +41,7 @@ def new_file(path: Path, like: os.stat_result | None = None, replace: bool = Tru
     if replaced is not None and not stat.S_ISREG(replaced.st_mode):
         raise OSError(f"{path} exists and is not a regular file")
     if replaced is not None and not replace:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        raise _exists(path)
     model = replaced or like
     _remove_stale(target)
     temporary = None
@@ -68,16 +68,36 @@ def new_file(path: Path, like: os.stat_result | None = None, replace: bool = Tru
             if replace:
                 temporary.replace(target)
             else:
-                os.link(temporary, target)
-                temporary.unlink()
+                _rename_to_new(temporary, target)
     except BaseException as error:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+        if isinstance(error, FileExistsError):
+            raise _exists(path) from None
         # The caller does not know the temporary file.
         if isinstance(error, OSError) and str(error.filename).endswith(_SUFFIX):
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def _exists(path: Path) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+
+
+def _rename_to_new(temporary: Path, target: Path) -> None:
+    """Renames a file. Raises FileExistsError if the target exists."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links, on which another process may create the target meanwhile.
+        if target.exists():
+            raise _exists(target) from None
+        temporary.replace(target)
+    else:
+        temporary.unlink()
 
 
 def _prefix(target: Path) -> str:

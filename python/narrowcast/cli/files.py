@@ -108,7 +108,7 @@ def decode(
 
 def _without_suffix(source: str) -> str:
     target = source.removesuffix(SUFFIX)
-    if target == source or not Path(source).stem:
+    if target == source or not Path(source).name.removesuffix(SUFFIX):
         raise BadUse(f"{source} does not end in {SUFFIX}: name the output with -o")
     return target
 
@@ -118,7 +118,7 @@ def _target_of(output: str | None, stdout: bool, own: Callable[[str], str]) -> C
     if stdout and output is not None:
         raise BadUse("-o and -c exclude each other")
     if stdout or output is not None:
-        return lambda source: output or STANDARD_STREAM
+        return lambda source: STANDARD_STREAM if output is None else output
     return lambda source: source if source == STANDARD_STREAM else own(source)
 
 

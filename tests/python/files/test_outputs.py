@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -150,10 +151,16 @@ def test_names_of_255_bytes_can_be_written(values, tmp_path):
         assert (tmp_path / name).stat().st_size == 10_064
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_a_file_that_appears_in_the_meantime_is_not_replaced(tmp_path, monkeypatch, named):
-    if named:
+def no_links(source, target, **options):
+    raise PermissionError(errno.EPERM, "Operation not permitted", source, None, target)
+
+
+@pytest.mark.parametrize("way", ["unnamed", "named", "without links"])
+def test_a_file_that_appears_in_the_meantime_is_not_replaced(tmp_path, monkeypatch, way):
+    if way != "unnamed":
         monkeypatch.setattr(atomic, "_create_unnamed", lambda folder, mode: None)
+    if way == "without links":
+        monkeypatch.setattr(atomic.os, "link", no_links)
     out = tmp_path / "out"
     with new_file(out, replace=False) as file:
         file.write(b"first")
@@ -161,7 +168,8 @@ def test_a_file_that_appears_in_the_meantime_is_not_replaced(tmp_path, monkeypat
     with pytest.raises(FileExistsError), new_file(out, replace=False):
         pytest.fail("it exists before the body")
     out.unlink()
-    with pytest.raises(FileExistsError, match="out"), new_file(out, replace=False):
+    with pytest.raises(FileExistsError) as caught, new_file(out, replace=False):
         out.write_bytes(b"other")
+    assert (caught.value.filename, caught.value.filename2) == (str(out), None)
     assert out.read_bytes() == b"other"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
