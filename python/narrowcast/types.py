@@ -114,6 +114,8 @@ def encoded_type(dtype: DType) -> ValueType:
 
     These have the number of the type as which frames contain them, and `units` of its values.
     """
+    if isinstance(dtype, ValueType):
+        return dtype
     with contextlib.suppress(ValueError, TypeError):
         name = dtype if isinstance(dtype, str) else _name_of(dtype)
         found = _ENCODED_BY_NAME.get(_plain(name))
