@@ -33,7 +33,9 @@ def encode_groups(module: nn.Module, *, codec: str = "window", threads: int = 0)
     threads: for encoding and decoding on the CPU; 0: the CPUs that this process may use.
 
     diffusers decides as before when a group is loaded, ahead or not, and released; loading decodes on its stream. Its
-    pinned copies of the weights are freed.
+    pinned copies of the weights are freed. Weights that several groups share are encoded once, and stay loaded while
+    one of these groups is. Changes that forward makes to weights and buffers are lost when they are released. Forward
+    raises TypeError if weights have been converted to another type since they were encoded.
 
     Raises ValueError if the module has no offloaded groups, or they are on a disk, loaded, or encoded already.
     """
@@ -49,7 +51,8 @@ def encode_groups(module: nn.Module, *, codec: str = "window", threads: int = 0)
         if any(one.device.type != group.offload_device.type for one in _tensors(group)):
             raise ValueError(f"the group of {name!r} is loaded: call encode_groups before or after a forward")
     releases = Releases()
-    return EncodedGroups([_Group(group, codec, threads, releases) for _, group in reversed(groups.values())])
+    weights: dict[torch.Tensor, _Weight] = {}
+    return EncodedGroups([_Group(group, weights, codec, threads, releases) for _, group in reversed(groups.values())])
 
 
 def _hooks(module: nn.Module) -> Iterator[tuple[str, GroupOffloadingHook]]:
@@ -95,44 +98,99 @@ class EncodedGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("encoded groups cannot be copied or pickled")
+
     def __repr__(self) -> str:
         return f"EncodedGroups({len(self)} groups, {self.wire_bytes} of {self.raw_bytes} bytes)"
 
 
+class _Weight:
+    """A weight of one or several groups, such as a tied one, and its encoded values.
+
+    It is in memory while any of these groups is loaded.
+    """
+
+    def __init__(self, tensor: torch.Tensor, encoded: EncodedTensors, name: str, device: Any) -> None:
+        self.tensor, self.encoded, self.name = tensor, encoded, name
+        self.loaded: set[_Group] = set()  # groups
+        self.stream: Any = None  # on which it was decoded
+        self._placeholder = _placeholder(tensor.data, device)
+        tensor.data = self._placeholder
+
+    def check_type(self) -> None:
+        if self.tensor.dtype != self._placeholder.dtype:
+            raise TypeError(
+                f"a weight that was encoded as {self._placeholder.dtype} was converted to {self.tensor.dtype}: "
+                "convert the module before encode_groups"
+            )
+
+    def load(self, group: _Group, values: torch.Tensor, stream: Any) -> None:
+        self.tensor.data, self.stream = values, stream
+        self.loaded.add(group)
+
+    def release(self, group: _Group) -> None:
+        self.loaded.discard(group)
+        if not self.loaded:
+            self.tensor.data = self._placeholder
+
+
 class _Group:
-    def __init__(self, group: Any, codec: str, threads: int, releases: Releases) -> None:
+    def __init__(
+        self, group: Any, weights: dict[torch.Tensor, _Weight], codec: str, threads: int, releases: Releases
+    ) -> None:
+        """weights: of the groups before, which gets those of this group."""
         self._group, self._releases = group, releases
         self._device = supported_device(group.onload_device)
-        self._tensors = _tensors(group)
-        self._names = [str(number) for number in range(len(self._tensors))]
+        tensors = _tensors(group)
+        new = {str(number): one for number, one in enumerate(tensors) if one not in weights}
         self.encoded = EncodedTensors(
-            dict(zip(self._names, (one.data for one in self._tensors), strict=True)),
-            device=self._device,
-            codec=codec,
-            threads=threads,
+            {name: one.data for name, one in new.items()}, device=self._device, codec=codec, threads=threads
         )
-        self._placeholders = [_placeholder(one.data, group.offload_device) for one in self._tensors]
+        for name, one in new.items():
+            weights[one] = _Weight(one, self.encoded, name, group.offload_device)
+        self._weights = [weights[one] for one in tensors]
         group.onload_, group.offload_ = _Bound(self.onload), _Bound(self.offload)
         # Pinned copies, which the encoded weights replace.
         group.cpu_param_dict = {}
-        self._install(self._placeholders)
 
     def onload(self) -> None:
         stream = self._group.stream
-        self._install(self.encoded.read(self._names) if stream is None else self._read_on(stream))
+        missing = []
+        for one in self._weights:
+            one.check_type()
+            if one.loaded and one.tensor.device == self._device:
+                # By another group, which may have a stream of its own.
+                if one.stream is not None:
+                    torch.cuda.current_stream(self._device).wait_stream(one.stream)
+                one.loaded.add(self)
+            else:
+                missing.append(one)
+        tensors = self._read(missing) if stream is None else self._read_on(stream, missing)
+        for one, values in zip(missing, tensors, strict=True):
+            one.load(self, values, stream)
 
     def offload(self) -> None:
-        self._install(self._placeholders)
+        for one in self._weights:
+            one.release(self)
         if self._group.stream is not None:
             self._releases.add(self._device)
 
-    def _read_on(self, stream: Any) -> list[torch.Tensor]:
+    def _read(self, weights: list[_Weight]) -> list[torch.Tensor]:
+        """Decodes weights, in their order."""
+        found: dict[_Weight, torch.Tensor] = {}
+        for encoded in {id(one.encoded): one.encoded for one in weights}.values():
+            some = [one for one in weights if one.encoded is encoded]
+            found.update(zip(some, encoded.read([one.name for one in some], device=self._device), strict=True))
+        return [found[one] for one in weights]
+
+    def _read_on(self, stream: Any, weights: list[_Weight]) -> list[torch.Tensor]:
         using = torch.cuda.current_stream(self._device)
         # diffusers relies on it: when a group fetches the next one, its own weights, fetched on this stream, are used.
         stream.synchronize()
         self._releases.wait()
         with torch.cuda.stream(stream):
-            tensors = self.encoded.read(self._names)
+            tensors = self._read(weights)
         for one in tensors:
             # Released memory is not used again before the model is done with it.
             one.record_stream(using)
@@ -140,10 +198,6 @@ class _Group:
             # Not fetched ahead, as in the first forward: diffusers copies without waiting for the stream afterwards.
             using.wait_stream(stream)
         return tensors
-
-    def _install(self, tensors: list[torch.Tensor]) -> None:
-        for old, new in zip(self._tensors, tensors, strict=True):
-            old.data = new
 
 
 class _Bound:

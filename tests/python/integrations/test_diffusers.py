@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -54,6 +57,67 @@ def test_outputs_have_the_same_bits(options):
         assert torch.equal(run(model), expected)
     values = [*Model().parameters(), *Model().buffers()]
     assert groups.raw_bytes == sum(one.nbytes for one in values)
+
+
+class Tied(nn.Module):
+    """Weights that several groups share: those of layers, and one that the module itself uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.before, self.after = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.blocks = nn.ModuleList([nn.Linear(32, 32) for _ in range(3)])
+        self.blocks[0].weight = self.blocks[2].weight
+        self.after.weight = self.before.weight
+        self.scale = self.blocks[1].bias
+        self.eval()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.before(x.float())
+        for block in self.blocks:
+            x = block(x)
+        return self.after(x) * self.scale
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], {**OPTIONS[1], "num_blocks_per_group": 1}], ids=["leaves", "blocks"])
+def test_weights_of_several_groups_keep_their_bits(options):
+    model, expected = Tied(), run(Tied())
+    apply_group_offloading(model, torch.device("cpu"), **options)
+    groups = encode_groups(model)
+    for _ in range(3):
+        assert torch.equal(run(model), expected)
+    assert groups.raw_bytes == sum(one.nbytes for one in Tied().parameters())
+    assert all(one.isnan().all() for one in model.parameters())
+
+
+def test_strides_are_those_of_the_weights():
+    seen = []
+
+    class Conv(nn.Conv2d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(self.weight.stride())
+            return super().forward(x)
+
+    model = nn.Sequential(Conv(8, 8, 3)).to(memory_format=torch.channels_last)
+    apply_group_offloading(model, torch.device("cpu"), offload_type="leaf_level")
+    encode_groups(model)
+    with torch.no_grad():
+        model(torch.ones(1, 8, 4, 4))
+    assert seen == [nn.Conv2d(8, 8, 3).to(memory_format=torch.channels_last).weight.stride()]
+
+
+def test_copies_and_conversions_of_encoded_groups_are_errors():
+    model = Model()
+    apply_group_offloading(model, torch.device("cpu"), offload_type="leaf_level")
+    groups = encode_groups(model)
+    for function in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            function(groups)
+    with pytest.raises(TypeError):  # from diffusers, also without encoded groups
+        copy.deepcopy(model)
+    model.float()
+    with pytest.raises(TypeError, match=r"encoded as torch.bfloat16 was converted to torch.float32"):
+        run(model)
 
 
 def test_weights_are_in_memory_only_while_they_are_used():

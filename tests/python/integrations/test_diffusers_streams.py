@@ -48,8 +48,8 @@ class Model(nn.Module):
         return self.after(x)
 
 
-def expected(x, skip=()):
-    model = Model()
+def expected(x, skip=(), model=None):
+    model = model or Model()
     layers = [model.before, *(one for number, one in enumerate(model.blocks) if number not in skip), model.after]
     for layer in layers:
         x = nn.functional.linear(x, layer.weight.data, layer.bias.data).tanh()
@@ -80,8 +80,8 @@ class Elsewhere:
         return is_released(next(self.group.modules[0].parameters()))
 
 
-def offloaded(**options):
-    model = Model()
+def offloaded(model=None, **options):
+    model = model or Model()
     apply_group_offloading(model, GPU, use_stream=True, **options)
     groups = ours.encode_groups(model)
     for _, hook in ours._hooks(model):
@@ -115,6 +115,25 @@ def test_layers_that_the_first_forward_does_not_run_have_the_same_bits(streams, 
         assert torch.equal(out, expected(x, skip))
 
 
+@pytest.mark.parametrize("options", OPTIONS, ids=["leaves", "blocks"])
+def test_weights_of_several_groups_stay_while_one_of_them_needs_them(streams, options):
+    """Neighbours, of which one is fetched while the other one runs, and groups that run at different times."""
+
+    def tied():
+        model = Model()
+        model.blocks[3].weight = model.blocks[2].weight
+        model.blocks[8].bias = model.before.bias
+        return model
+
+    model, groups = offloaded(tied(), **options)
+    x = torch.randn(5, WIDTH)
+    outs = [model(x) for _ in range(3)]
+    streams.run()
+    assert all(torch.equal(out, expected(x, model=tied())) for out in outs)
+    assert all(is_released(one) for one in model.parameters())
+    assert groups.raw_bytes == sum(one.nbytes for one in tied().parameters())
+
+
 def test_weights_are_fetched_while_the_model_runs(streams):
     """But no more than those of the layers that run, come next, and were last: the memory of all others is free."""
     streams.main_is_late = True
@@ -122,16 +141,15 @@ def test_weights_are_fetched_while_the_model_runs(streams):
     fetched = []
     for one in groups._groups:
         read = one.encoded.read
-        one.encoded.read = lambda names, read=read: (fetched.append(Layer.ran), read(names))[1]
+        one.encoded.read = lambda names, read=read, **to: (fetched.append(Layer.ran), read(names, **to))[1]
     x = torch.randn(5, WIDTH)
     for _ in range(3):
         fetched.clear()
         Layer.ran = 0
         model(x)
         streams.run()
-    of_layers = fetched[1:]  # the first group, of the model itself, is empty
-    assert len(of_layers) == LAYERS + 2
-    assert max(number - ran for number, ran in enumerate(of_layers)) == 2
+    assert len(fetched) == LAYERS + 2  # the group of the model itself is empty
+    assert max(number - ran for number, ran in enumerate(fetched)) == 2
 
 
 def test_weights_stay_until_the_model_has_used_them(streams, monkeypatch):
