@@ -87,7 +87,7 @@ class StoreFeatures(FeatureStore):  # type: ignore[misc]
             return tuple(store.shape)
         if isinstance(attr.index, (int, np.integer)):
             return tuple(store.row_shape)
-        return (len(_numbers(attr.index, len(store))), *store.row_shape)
+        return (*_numbers(attr.index, len(store)).shape, *store.row_shape)
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         return self._stores.pop((attr.group_name, attr.attr_name), None) is not None
