@@ -61,7 +61,7 @@ def input_rows(array: Any, name: str, kind: ValueType, row_shape: tuple[int, ...
         if kind.exponent_bits and numpy_type(kind).kind == "u":
             raise TypeError(f"{name} is no array: without ml_dtypes, {kind.name} values must be an array of bits")
         array = _array_of(array, name, numpy_type(kind))
-    view = host_view(contiguous(_detached(array)), name, holds=kind, as_bits=True)
+    view = host_view(contiguous(plain(array)), name, holds=kind, as_bits=True)
     elems = math.prod(row_shape)
     has_row_shape = view.shape[-len(row_shape) or len(view.shape) :] == row_shape
     if count is None:
@@ -81,9 +81,12 @@ def _array_of(given: Any, name: str, kind: npt.DTypeLike | None = None) -> npt.N
         raise type(error)(f"{name} cannot be an array: {error}") from None
 
 
-def _detached(array: Any) -> Any:
-    """A tensor of torch without its gradient."""
-    return array.detach() if hasattr(array, "detach") else array
+def plain(array: Any) -> Any:
+    """A tensor of torch without its gradient, and with the values for which a negated view stands; any other array."""
+    for method in ("detach", "resolve_conj", "resolve_neg"):
+        if hasattr(array, method):
+            array = getattr(array, method)()
+    return array
 
 
 class Output(NamedTuple):
@@ -158,7 +161,7 @@ def index_array(indices: Any, name: str = "indices") -> npt.NDArray[Any]:
     if hasattr(indices, "data_ptr") and hasattr(indices, "numpy"):
         if indices.device.type != "cpu":
             raise ValueError(f"{name} is in GPU memory: copy it to the host first")
-        indices = indices.detach().numpy()
+        indices = plain(indices).numpy()
     array = _array_of(indices, name)
     if array.size == 0 and array.dtype == np.float64:
         array = array.astype(np.int64)  # an empty list
@@ -181,7 +184,7 @@ def bytes_of_rows(
     array: Any, name: str, dtype: DType | None
 ) -> tuple[ValueType, tuple[int, ...], npt.NDArray[np.uint8]]:
     """The value type, the shape and the bytes, one row each, of a contiguous array in host memory."""
-    view = host_view(_detached(array), name, dtype=dtype, moved=True)
+    view = host_view(plain(array), name, dtype=dtype, moved=True)
     stored_type(view.dtype, name)
     if not view.shape:
         raise ValueError(f"{name} is a single value, not rows")

@@ -17,7 +17,7 @@ from .._files.segment import StatedTypeError
 from ..files import TensorFile
 from ..types import DType, ValueType, value_type
 from .gpu import gpu_view, is_on_gpu, rows_to_host, stream_of, wait_for
-from .rows import Rows, bytes_of_rows, contiguous, stored_type
+from .rows import Rows, bytes_of_rows, contiguous, plain, stored_type
 
 BLOCK_BYTES = 128 << 20  # of rows that are encoded at a time
 _SAMPLE_BYTES = 32 << 20  # at most, also of those of a stream from which the sample is taken
@@ -89,7 +89,7 @@ def _from_array(array: Any, dtype: DType | None, name: str = "source") -> Source
 
 def _from_gpu(array: Any, dtype: DType | None) -> Source:
     """An array in GPU memory. Waits for the GPU, so that the array is complete."""
-    found = gpu_view(contiguous(array), "source", stream_of(None, array), dtype=dtype, moved=True)
+    found = gpu_view(contiguous(plain(array)), "source", stream_of(None, array), dtype=dtype, moved=True)
     stored_type(found.dtype, "source")
     if not found.shape:
         raise ValueError("source is a single value, not rows")

@@ -18,6 +18,7 @@ from ..errors import CorruptError
 from ..types import value_type
 from .frame_reader import FrameReader, HostFrame, frame_reader
 from .host_memory import HostMemory, aligned
+from .values import dense, in_memory_order, plain
 
 # Raw bytes that are encoded at a time: with the frames in their final place, a bound of the extra memory.
 _BATCH_BYTES = 256 << 20
@@ -46,6 +47,7 @@ class _Entry:
     info: TensorInfo
     frames: list[torch.Tensor]  # of _FRAME_BYTES of values each, the last of fewer: uint8, views of memory
     value_type: str
+    strides: tuple[int, ...]  # of the decoded tensor, whose values are adjacent in memory
     memory: HostMemory = field(repr=False)
 
     @functools.cached_property
@@ -68,8 +70,9 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
     threads: how many encode and decode at the same time on the CPU; 0: the CPUs that this process may use.
     pinned: keep the frames in page-locked memory, for copies to GPUs; None: if `device` is a GPU.
 
-    Every read returns a new contiguous tensor. Reads on a GPU are enqueued on the current stream. The mapping cannot be
-    changed.
+    Every read returns a new tensor, with the strides that `torch.empty_like` gives to the original: those of dense
+    tensors, such as channels last, are kept. Conjugated and negated views become the values for which they stand. Reads
+    on a GPU are enqueued on the current stream. The mapping cannot be changed.
     """
 
     def __init__(
@@ -91,7 +94,8 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         batch: dict[str, torch.Tensor] = {}
         for name, tensor in tensors.items():
             reject_special(name, tensor)
-            place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+            bits = (tensor.is_conj(), tensor.is_neg())
+            place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, bits)
             owner, held = stored.get(place, (name, None))
             # The memory of a tensor that a lazy mapping has made may be reused when it is gone.
             if tensor.numel() == 0 or held is None or held() is None:
@@ -108,8 +112,8 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         """Encodes tensors into memory of their own."""
         if not tensors:
             return
-        contents = [one.detach().cpu().contiguous() for one in tensors.values()]
-        parts = [_parts(_as_values(one)) for one in contents]
+        contents = [dense(plain(one).cpu()) for one in tensors.values()]
+        parts = [_parts(_as_values(in_memory_order(one))) for one in contents]
         made = encode_batch([one for own in parts for one in own], codec=self._codec, threads=self._threads)
         frames = iter(made)
         memory = HostMemory(sum(aligned(frame.size) for frame in made), pinned=self._pinned)
@@ -124,7 +128,7 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
             wire_bytes = sum(place.numel() for place in places)
             header = inspect(places[0])
             info = TensorInfo(content.shape, content.dtype, content.nbytes, wire_bytes, header.codec)
-            self._entries[name] = _Entry(info, places, header.dtype, memory)
+            self._entries[name] = _Entry(info, places, header.dtype, content.stride(), memory)
 
     # What a mapping has.
 
@@ -152,15 +156,15 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         """
         target = self.device if device is None else supported_device(device)
         entries = [self._entries[name] for name in names]
-        outs = [torch.empty(one.info.shape, dtype=one.info.dtype, device=target) for one in entries]
+        outs = [_new(one, target) for one in entries]
         self._decode(entries, outs, target, None)
         return outs
 
     def read_into(self, outs: Mapping[str, torch.Tensor], *, reader: FrameReader | None = None) -> None:
         """Decodes tensors into memory of the caller.
 
-        outs: contiguous tensors on one device, of the shapes and types of the encoded ones. On a GPU the calls are
-            enqueued on the current stream.
+        outs: tensors on one device, of the shapes and types of the encoded ones, and contiguous or with the strides of
+            `read`, which saves a copy. On a GPU the calls are enqueued on the current stream.
 
         Raises KeyError for a name that does not exist, and ValueError if a tensor does not fit.
         """
@@ -171,13 +175,21 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
                     f"the output for {name} has shape {tuple(out.shape)} and type {out.dtype}, "
                     f"but the tensor has {tuple(entry.info.shape)} and {entry.info.dtype}"
                 )
-            if not out.is_contiguous():
+            if out.stride() != entry.strides and not out.is_contiguous():
                 raise ValueError(f"the output for {name} is not contiguous")
         devices = {out.device for out in outs.values()}
         if len(devices) > 1:
             raise ValueError(f"the outputs are on several devices: {', '.join(sorted(map(str, devices)))}")
         for device in devices:
-            self._decode(entries, list(outs.values()), supported_device(device), reader)
+            # Those with the values in another order are copied.
+            targets = [
+                out if out.stride() == entry.strides else _new(entry, device)
+                for out, entry in zip(outs.values(), entries, strict=True)
+            ]
+            self._decode(entries, targets, supported_device(device), reader)
+            for out, target in zip(outs.values(), targets, strict=True):
+                if out is not target:
+                    out.copy_(target)
 
     def _decode(
         self, entries: list[_Entry], outs: list[torch.Tensor], device: torch.device, reader: FrameReader | None
@@ -186,7 +198,7 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
             self._decode_on_gpu(entries, outs, device, reader or frame_reader(device))
             return
         frames = [frame for one in entries for frame in one.frames]
-        parts = [part for out in outs for part in _parts(_as_values(out))]
+        parts = [part for out in outs for part in _parts(_as_values(in_memory_order(out)))]
         decode_batch(frames, outs=parts, threads=self._threads)
 
     def _decode_on_gpu(
@@ -242,6 +254,20 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
     def _unique(self) -> list[_Entry]:
         return list({id(one): one for one in self._entries.values()}.values())
 
+    def __copy__(self) -> EncodedTensors:
+        return self  # it cannot be changed
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EncodedTensors:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("EncodedTensors cannot be pickled: pickle the decoded tensors, dict(encoded)")
+
+
+def _new(entry: _Entry, device: torch.device) -> torch.Tensor:
+    """Memory for a decoded tensor."""
+    return torch.empty_strided(entry.info.shape, entry.strides, dtype=entry.info.dtype, device=device)
+
 
 def reject_special(name: str, tensor: torch.Tensor) -> None:
     """Raises TypeError or ValueError for tensors that are more than values in memory, or less."""
@@ -273,8 +299,8 @@ def supported_device(device: Any) -> torch.device:
 
 
 def _parts(values: torch.Tensor) -> list[torch.Tensor]:
-    """The values of each frame of a contiguous tensor."""
-    return list(values.reshape(-1).split(max(_FRAME_BYTES // values.element_size(), 1))) if values.numel() else [values]
+    """The values of each frame of a tensor of one dimension."""
+    return list(values.split(max(_FRAME_BYTES // values.element_size(), 1))) if values.numel() else [values]
 
 
 def _as_values(tensor: torch.Tensor) -> torch.Tensor:
@@ -282,5 +308,5 @@ def _as_values(tensor: torch.Tensor) -> torch.Tensor:
     try:
         value_type(tensor.dtype)
     except ValueError:
-        return tensor.reshape(-1).view(torch.uint8)
+        return tensor.view(torch.uint8)
     return tensor

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..store import Store, build
+from .values import plain
 
 _TYPES = {"float8_e4m3": torch.float8_e4m3fn}
 _INDEX_TYPES = (torch.int32, torch.int64)
@@ -39,7 +40,7 @@ def gather(store: Store, indices: torch.Tensor) -> torch.Tensor:
         if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
             raise TypeError(f"indices are {indices.dtype}, not integers")
         indices = indices.long()
-    chosen = indices.detach().contiguous()
+    chosen = plain(indices).contiguous()
     out = torch.empty((*indices.shape, *store.row_shape), dtype=row_type(store), device=indices.device)
     if chosen.is_cuda and store.layout == "blocks":
         chosen = chosen.cpu()  # for which GPUs take no indices of their own

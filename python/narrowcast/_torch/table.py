@@ -14,6 +14,7 @@ from torch import nn
 from .. import store as _store
 from ..store import Store
 from .rows import built, gather, row_type
+from .values import plain
 
 
 class Table(nn.Module):  # type: ignore[misc]
@@ -51,7 +52,7 @@ class Table(nn.Module):  # type: ignore[misc]
         if isinstance(source, (str, os.PathLike)):
             store = _store.open(source, **options)
         else:
-            store = built(source.detach().cpu() if isinstance(source, torch.Tensor) else source, **options)
+            store = built(plain(source).cpu() if isinstance(source, torch.Tensor) else source, **options)
         return cls(store, padding_idx=padding_idx, trained=trained)
 
     @property

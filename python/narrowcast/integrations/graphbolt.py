@@ -16,6 +16,7 @@ import torch
 from dgl.graphbolt import Feature
 
 from .._torch.rows import fetch, gather
+from .._torch.values import plain
 from ..store import Store
 
 __all__ = ["StoreFeature"]
@@ -98,7 +99,7 @@ class StoreFeature(Feature):  # type: ignore[misc]
         if value.shape != (len(numbers), *self.store.row_shape):
             expected = (len(numbers), *self.store.row_shape)
             raise ValueError(f"value has shape {tuple(value.shape)}, but {expected} is needed")
-        self.store.update(numbers.cpu(), value.detach().cpu().contiguous())
+        self.store.update(numbers.cpu(), plain(value).cpu().contiguous())
 
     def metadata(self) -> dict[str, Any]:
         """The metadata."""

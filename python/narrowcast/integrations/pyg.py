@@ -17,6 +17,7 @@ import torch
 from torch_geometric.data import FeatureStore, TensorAttr
 
 from .._torch.rows import built, fetch, gather
+from .._torch.values import plain
 from ..store import Store
 
 __all__ = ["StoreFeatures"]
@@ -58,9 +59,7 @@ class StoreFeatures(FeatureStore):  # type: ignore[misc]
     # What PyG asks for.
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        values = (
-            tensor.detach().cpu().contiguous() if isinstance(tensor, torch.Tensor) else np.ascontiguousarray(tensor)
-        )
+        values = plain(tensor).cpu().contiguous() if isinstance(tensor, torch.Tensor) else np.ascontiguousarray(tensor)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
             self._stores[attr.group_name, attr.attr_name] = built(values, **self._options)
         else:

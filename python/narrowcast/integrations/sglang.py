@@ -20,6 +20,7 @@ import torch
 from sglang.srt.mem_cache.hicache_storage import HiCacheFile
 
 from .._torch.encoded import supported_codec
+from .._torch.values import plain
 from ..codec import decode, encode_batch
 from ..errors import NarrowcastError
 
@@ -68,7 +69,7 @@ class EncodedHiCacheFile(HiCacheFile):  # type: ignore[misc]
                 self.metadata_cache.remove(name)
             return None
         try:
-            decode(frame, out=target_location.reshape(-1).view(torch.uint8))
+            decode(frame, out=target_location.view(-1).view(torch.uint8))
         except (NarrowcastError, ValueError, TypeError) as error:
             _log.warning("%s is not a page of this cache, or damaged: %s. It is removed", path, error)
             self._forget(path, name)
@@ -117,6 +118,6 @@ class EncodedHiCacheFile(HiCacheFile):  # type: ignore[misc]
 
 def _with_values(page: torch.Tensor) -> torch.Tensor:
     """The page as an array that has a codec; as bytes if its type has none."""
-    page = page.detach().contiguous()
+    page = plain(page).contiguous()
     kinds = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2)
     return page if page.dtype in kinds else page.reshape(-1).view(torch.uint8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import types
 import weakref
 from collections import UserDict
@@ -73,6 +75,57 @@ def test_tensors_keep_their_bits_shape_and_type(dtype, shape):
 def test_transposed_tensors_are_encoded_too():
     values = torch.randn(30, 20).t()
     assert torch.equal(EncodedTensors({"a": values})["a"], values)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.randn(4, 3, 6, 5).to(memory_format=torch.channels_last),
+        lambda: torch.randn(4, 1, 6, 1).to(memory_format=torch.channels_last),
+        lambda: torch.randn(2, 3, 4, 5, 6).to(memory_format=torch.channels_last_3d),
+        lambda: torch.randn(30, 20).t(),
+        lambda: torch.randn(4, 3, 5).permute(2, 0, 1) > 0,
+        lambda: torch.randn(30, 20)[:, ::2],
+        lambda: torch.randn(30, 20).t()[::3],
+        lambda: torch.randn(5, 1).expand(5, 7),
+        lambda: torch.randn(3, 0, 2).permute(2, 1, 0),
+        lambda: torch.randn(1 << 21, 2).t(),  # several frames
+    ],
+)
+def test_tensors_have_the_strides_of_a_copy(make):
+    values = make()
+    encoded = EncodedTensors({"a": values})
+    found, expected = encoded["a"], values.clone()
+    assert (found.stride(), found.shape, found.dtype) == (expected.stride(), expected.shape, expected.dtype)
+    assert torch.equal(found, values)
+    for out in (torch.empty_like(values), torch.empty(values.shape, dtype=values.dtype)):
+        encoded.read_into({"a": out})
+        assert torch.equal(out, values)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_conjugated_and_negated_views_become_their_values(dtype):
+    values = torch.randn(40, 30, dtype=dtype)
+    views = {
+        "plain": values,  # not tied to the others, which are in the same memory
+        "conj": values.conj(),
+        "neg": values.conj().imag,
+        "both": torch._neg_view(values.conj()),
+        "adjoint": values.mH,
+    }
+    encoded = EncodedTensors(views)
+    for name, view in views.items():
+        found = encoded[name]
+        assert not found.is_conj()
+        assert not found.is_neg()
+        assert torch.equal(found, view.clone().resolve_conj().resolve_neg())
+
+
+def test_encoded_tensors_are_their_own_copy_and_are_not_pickled():
+    encoded = EncodedTensors({"a": torch.ones(3)})
+    assert copy.copy(encoded) is copy.deepcopy(encoded) is encoded
+    with pytest.raises(TypeError, match="EncodedTensors cannot be pickled"):
+        pickle.dumps(encoded)
 
 
 def test_the_mapping_has_the_names_of_the_tensors_in_order():

@@ -57,6 +57,16 @@ def test_reads_and_sizes_are_those_of_the_tensor(features, x, index):
     assert features.get_tensor_size("paper", "x", index) == tuple(expected.shape)
 
 
+def test_negated_views_are_stored_as_their_values(x):
+    features = StoreFeatures()
+    negated = torch.complex(x, x).conj().imag
+    assert negated.is_neg()
+    features["paper", "x", None] = negated
+    assert torch.equal(features.get_tensor("paper", "x", None), -x)
+    features.update_tensor(torch.complex(x, -x).conj().imag[:2], "paper", "x", torch.tensor([0, 1]))
+    assert torch.equal(features.get_tensor("paper", "x", torch.tensor([0, 1])), x[:2])
+
+
 def test_views_read_too(features, x):
     assert torch.equal(features["paper"].x[torch.tensor([1, 3])], x[[1, 3]])
     assert torch.equal(features["paper", "x"](), x)

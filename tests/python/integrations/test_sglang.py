@@ -131,6 +131,13 @@ def test_a_page_of_another_size_is_a_miss(create):
     assert storage.batch_get(["a"], [torch.empty(7, dtype=torch.bfloat16)]) == [None]
 
 
+def test_a_target_that_is_not_contiguous_is_an_error(create):
+    storage, data = create(), pages(1)[0]
+    assert storage.set("a", data)
+    with pytest.raises(RuntimeError, match="view"):
+        storage.get("a", torch.empty(2 * len(data), dtype=data.dtype).view(2, -1, 2)[..., 0])
+
+
 def test_limits_apply_to_encoded_pages(create, tmp_path):
     raw_bytes = pages(1)[0].nbytes
     storage = create(max_size=10 * raw_bytes, eviction_ratio=1.0)
