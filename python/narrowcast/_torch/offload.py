@@ -12,7 +12,7 @@ from torch import nn
 
 from .encoded import EncodedTensors, reject_special, supported_codec, supported_device
 from .releases import Releases
-from .units import Released, Slot, Stored, Unit, parameters_of, unit_modules
+from .units import Released, Slot, Stored, Unit, parameters_of, surround_forward, unit_modules
 
 # Smaller parameters stay on the device: a frame has a header, and every fetch a latency.
 MIN_BYTES = 16 << 10
@@ -31,8 +31,10 @@ def offload(
 ) -> Offloaded:
     """Keeps the parameters of a module encoded in host memory; they are on the device only while they are used.
 
-    The module is changed in place. Hooks decode the parameters of each unit before its forward and release them after
-    it. With a lossless codec the outputs are the same as before, bit for bit.
+    The module is changed in place: the parameters of each unit are decoded before its forward and released after it.
+    With a lossless codec the outputs are those of the frozen module (`module.requires_grad_(False)`), bit for bit. If
+    gradients are disabled, these are the outputs that it had before; otherwise torch may round differently where a
+    parameter requires a gradient, as in `nn.TransformerEncoderLayer` and `nn.MultiheadAttention`.
 
     device: where the module runs, a CPU or a GPU; None: where its parameters are. Other parameters and all buffers are
         moved there.
@@ -47,7 +49,8 @@ def offload(
 
     Offloaded parameters are frozen. Gradients of other parameters and of inputs are right, but until backward has run,
     the graph keeps the decoded weights; under activation checkpointing they are fetched again instead.
-    `module.state_dict()` decodes into host memory. Using a parameter outside of its unit's forward raises RuntimeError.
+    `module.state_dict()` decodes into host memory. Using a parameter outside of its unit's forward raises RuntimeError;
+    copying, pickling, converting or moving the module raises TypeError.
 
     Raises ValueError if the module is offloaded already, and TypeError if it is not a module.
     """
@@ -84,18 +87,19 @@ class Offloaded:
         self._lock = threading.RLock()
         self._units: list[Unit] = []
         self._encoded: list[EncodedTensors] = []
-        self._hooks: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
         self._following: dict[Unit, Unit] = {}
         self._last: Unit | None = None
         self._fetcher: Any = _GpuFetcher(device) if device.type == "cuda" else _CpuFetcher(device)
         self._pending: dict[Unit, Any] = {}
         stored: dict[nn.Parameter, tuple[EncodedTensors, str]] = {}
+        staying = self._staying(units, min_bytes, keep)
         try:
             for name, part, recurse in units:
                 unit = Unit(name, part)
                 uses: dict[nn.Parameter, list[tuple[str, Slot]]] = {}
                 for full, slot, parameter in parameters_of(part, name, recurse):
-                    if parameter in stored or not self._stays(full, parameter, min_bytes, keep):
+                    if parameter not in staying:
                         uses.setdefault(parameter, []).append((full, slot))
                 if not uses:
                     continue
@@ -115,19 +119,28 @@ class Offloaded:
         except BaseException:
             self.restore()
             raise
-        del stored
+        del stored, staying
         for unit in self._units:
             self._hook(unit)
         self._move_the_rest()
 
-    @staticmethod
-    def _stays(
-        name: str, parameter: nn.Parameter, min_bytes: int, keep: Callable[[str, nn.Parameter], bool] | None
-    ) -> bool:
-        if parameter.nbytes < min_bytes or (keep is not None and keep(name, parameter)):
-            return True
-        reject_special(name, parameter)
-        return False
+    def _staying(
+        self,
+        units: list[tuple[str, nn.Module, bool]],
+        min_bytes: int,
+        keep: Callable[[str, nn.Parameter], bool] | None,
+    ) -> set[nn.Parameter]:
+        """The parameters that stay on the device. Tied ones stay if one of their uses is outside of the units."""
+        used = [use for name, part, recurse in units for use in parameters_of(part, name, recurse)]
+        inside = {slot for _, slot, _ in used}
+        staying = {one for _, slot, one in parameters_of(self.module, "", True) if slot not in inside}
+        for name, _, parameter in used:
+            if parameter.nbytes < min_bytes or (keep is not None and keep(name, parameter)):
+                staying.add(parameter)
+        for name, _, parameter in used:
+            if parameter not in staying:
+                reject_special(name, parameter)
+        return staying
 
     def _move_the_rest(self) -> None:
         for inner in self.module.modules():
@@ -147,19 +160,17 @@ class Offloaded:
 
         def describe(_: nn.Module, found: dict[str, Any], prefix: str, __: Any) -> None:
             for stored in unit.stored:
-                for name in _names(unit.module, stored.slots, prefix):
-                    if name in found:
-                        found[name] = stored.encoded.read([stored.name], device="cpu")[0]
+                names = [name for name in _names(unit.module, stored.slots, prefix) if name in found]
+                if names:
+                    found.update(dict.fromkeys(names, stored.encoded.read([stored.name], device="cpu")[0]))
 
         def reject(*_: Any) -> None:
             raise RuntimeError(f"{unit.name or 'the module'} is offloaded: call restore() before load_state_dict()")
 
-        disable = torch.compiler.disable
-        self._hooks += [
-            unit.module.register_forward_pre_hook(disable(enter), prepend=True),
-            unit.module.register_forward_hook(disable(leave), always_call=True),
-            unit.module._register_state_dict_hook(describe),
-            unit.module._register_load_state_dict_pre_hook(reject),
+        self._undo += [
+            *surround_forward(unit.module, enter, leave),
+            unit.module._register_state_dict_hook(describe).remove,
+            unit.module._register_load_state_dict_pre_hook(reject).remove,
         ]
 
     def _enter(self, unit: Unit) -> None:
@@ -210,9 +221,9 @@ class Offloaded:
                     parameter = made.setdefault(key, nn.Parameter(tensor, requires_grad=stored.requires_grad))
                     for slot in stored.slots:
                         slot.write(parameter)
-            for hook in self._hooks:
-                hook.remove()
-            self._units, self._encoded, self._hooks, self._following = [], [], [], {}
+            for undo in self._undo:
+                undo()
+            self._units, self._encoded, self._undo, self._following = [], [], [], {}
             self._fetcher.close()
         return self.module
 
@@ -236,14 +247,21 @@ class Offloaded:
         """Wire bytes / raw bytes (smaller is better); None if nothing is offloaded."""
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("an offloaded module cannot be copied or pickled: call restore() before")
+
     def __repr__(self) -> str:
         return f"Offloaded({len(self._units)} units, {self.wire_bytes} of {self.raw_bytes} bytes, {self.device})"
 
 
 def _names(module: nn.Module, slots: list[Slot], prefix: str) -> list[str]:
-    """The names of slots in a state dict of `module`."""
-    names = {inner: name for name, inner in module.named_modules(remove_duplicate=False)}
-    return [prefix + ".".join(part for part in (names[slot.module], slot.name) if part) for slot in slots]
+    """The names of slots in a state dict of `module`, which has a module that occurs twice by both of its names."""
+    return [
+        prefix + ".".join(part for part in (name, slot.name) if part)
+        for slot in slots
+        for name, inner in module.named_modules(remove_duplicate=False)
+        if inner is slot.module
+    ]
 
 
 class _CpuFetcher:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,16 +15,22 @@ from .encoded import EncodedTensors
 # Modules that use the parameters of their children without calling them.
 _WHOLE = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 _ALIASES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+_CONVERSIONS = (torch.ops.aten._to_copy.default, torch.ops.aten.empty_like.default)
 
 
 class Released(torch.Tensor):  # type: ignore[misc]
     """Stands for a parameter that is not in memory: has its shape, type and device, and raises when it is used."""
 
+    # nn.TransformerEncoder takes another path if weights of its layers override functions.
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
     parameter_name: str
 
     @staticmethod
     def __new__(cls, like: torch.Tensor, name: str, device: torch.device) -> Released:
-        made: Released = torch.Tensor._make_wrapper_subclass(cls, like.shape, dtype=like.dtype, device=device)
+        made: Released = torch.Tensor._make_wrapper_subclass(
+            cls, like.shape, strides=like.stride(), dtype=like.dtype, device=device
+        )
         made.parameter_name = name
         return made
 
@@ -33,10 +40,18 @@ class Released(torch.Tensor):  # type: ignore[misc]
         if function in _ALIASES and released is not None:
             return cls(released, released.parameter_name, released.device)
         name = "a parameter" if released is None else repr(released.parameter_name)
+        if function in _CONVERSIONS:
+            raise TypeError(f"{name} is offloaded: call restore() before the module is converted or moved")
         raise RuntimeError(
             f"{name} is offloaded, and {function} uses it outside of the forward of its unit: "
             "pass the module whose forward uses it in units="
         )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__reduce_ex__(None)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"{self.parameter_name!r} is offloaded: call restore() before the module is copied or pickled")
 
     def __repr__(self, **_: Any) -> str:
         return f"Released({self.parameter_name!r}, shape={tuple(self.shape)}, dtype={self.dtype})"
@@ -97,16 +112,16 @@ class Unit:
 
 
 def unit_modules(root: nn.Module, chosen: Iterable[nn.Module] | None) -> Iterator[tuple[str, nn.Module, bool]]:
-    """Name and module of each unit, and whether it has the parameters of its children too.
+    """Name and module of each unit, once, and whether it has the parameters of its children too.
 
     Raises ValueError if a chosen module is not part of the root, or inside of another chosen one.
     """
     names = {module: name for name, module in root.named_modules()}
     if chosen is None:
-        yield from _default_units(root, "")
+        yield from _default_units(root, "", set())
         return
     owners: dict[nn.Module, str] = {}
-    for module in chosen:
+    for module in dict.fromkeys(chosen):
         if module not in names:
             raise ValueError(f"units contains a {type(module).__name__} that is not part of the module")
         for inner in module.modules():
@@ -116,14 +131,18 @@ def unit_modules(root: nn.Module, chosen: Iterable[nn.Module] | None) -> Iterato
         yield names[module], module, True
 
 
-def _default_units(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module, bool]]:
+def _default_units(module: nn.Module, name: str, seen: set[nn.Module]) -> Iterator[tuple[str, nn.Module, bool]]:
+    if module in seen:
+        return
+    seen.add(module)
     if isinstance(module, _WHOLE):
+        seen.update(module.modules())
         yield name, module, True
         return
     if module._parameters:
         yield name, module, False
     for child_name, child in module.named_children():
-        yield from _default_units(child, f"{name}.{child_name}" if name else child_name)
+        yield from _default_units(child, f"{name}.{child_name}" if name else child_name, seen)
 
 
 def parameters_of(module: nn.Module, name: str, recurse: bool) -> Iterator[tuple[str, Slot, nn.Parameter]]:
@@ -132,3 +151,34 @@ def parameters_of(module: nn.Module, name: str, recurse: bool) -> Iterator[tuple
         for own, parameter in inner._parameters.items():
             if parameter is not None:
                 yield ".".join(part for part in (name, inner_name, own) if part), Slot(inner, own), parameter
+
+
+def surround_forward(
+    module: nn.Module, enter: Callable[..., None], leave: Callable[..., None]
+) -> list[Callable[[], None]]:
+    """Has functions called before forward and, whether or not it fails, after it. Returns what undoes this."""
+    enter, leave = torch.compiler.disable(enter), torch.compiler.disable(leave)
+    if not isinstance(module, nn.TransformerEncoderLayer):
+        return [
+            module.register_forward_pre_hook(enter, prepend=True).remove,
+            module.register_forward_hook(leave, always_call=True).remove,
+        ]
+    # With hooks, this one takes another path, which rounds otherwise.
+    forward, own = module.forward, module.__dict__.get("forward")
+
+    @functools.wraps(forward)
+    def surrounded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            enter()
+            return forward(*args, **kwargs)
+        finally:
+            leave()
+
+    def undo() -> None:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+
+    module.forward = surrounded
+    return [undo]

@@ -256,6 +256,47 @@ def test_outputs_have_the_same_bits(dtype, prefetch):
     assert torch.equal(bits(run(model)), bits(expected))
 
 
+class Encoder(nn.Module):
+    """Modules of torch that have a second path, with other bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(128, 8, 256, batch_first=True), 2)
+        self.attention = nn.MultiheadAttention(128, 8, batch_first=True)
+        self.eval()
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor | None) -> torch.Tensor:
+        hidden = self.encoder(x, src_key_padding_mask=padding)
+        return self.attention(hidden, hidden, hidden, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("units", [None, lambda model: [model.encoder, model.attention], lambda model: [model]])
+def test_modules_with_two_paths_take_that_of_frozen_modules(units, padded, grad):
+    x = torch.randn(3, 17, 128, generator=torch.Generator().manual_seed(1))
+    padding = torch.arange(17) >= torch.tensor([[17], [9], [4]]) if padded else None
+    model, frozen = Encoder(), Encoder().requires_grad_(False)
+    with torch.set_grad_enabled(grad):
+        offloaded = offload(model, min_bytes=0, units=units and units(model))
+        for _ in range(2):
+            assert torch.equal(bits(model(x, padding)), bits(frozen(x, padding)))
+        offloaded.restore()
+        assert torch.equal(bits(model(x, padding).detach()), bits(Encoder()(x, padding).detach()))
+    assert not any("forward" in inner.__dict__ for inner in model.modules())
+    assert not any(inner._forward_hooks or inner._forward_pre_hooks for inner in model.modules())
+
+
+def test_an_error_in_a_module_without_hooks_releases_it():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
+    offloaded = offload(layer, min_bytes=0)
+    with pytest.raises((RuntimeError, AssertionError)):
+        layer(torch.ones(1, 2, 3))
+    assert repr(layer.linear1.weight).startswith("Released")
+    assert offloaded.restore() is layer
+
+
 def test_chosen_units_hold_all_parameters_inside():
     model, expected = Model(), run(Model())
     offloaded = offload(model, units=model.layers, min_bytes=0)
@@ -315,6 +356,92 @@ def test_tied_parameters_of_two_units_are_encoded_once_and_tied_again():
     assert model.embed.weight is model.head.weight
     assert model.embed.weight.requires_grad
     assert torch.equal(model.embed.weight, Model().embed.weight)
+
+
+@pytest.mark.parametrize("kept", ["embed.weight", "head.weight"])
+def test_tied_parameters_stay_if_one_of_their_uses_stays(kept):
+    model = Model()
+    offloaded = offload(model, min_bytes=0, keep=lambda name, _: name == kept)
+    assert torch.is_tensor(model.embed.weight + 1)
+    assert model.embed.weight is model.head.weight
+    assert torch.equal(run(model), run(Model()))
+    offloaded.restore()
+    other = Model()
+    offload(other, min_bytes=0, units=[other.head])
+    assert other.embed.weight is other.head.weight
+
+
+class Repeating(nn.Module):
+    """One module in several places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.shared = nn.Linear(32, 32)
+        self.layers = nn.ModuleList([nn.Sequential(self.shared, nn.Tanh()), self.shared, self.shared])
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 2, 64, batch_first=True), 1).eval()
+        self.again = self.encoder.layers[0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.again(self.encoder(self.shared(x)))
+
+
+@pytest.mark.parametrize("units", [None, lambda model: model.layers[1:], lambda model: [model]])
+def test_a_module_may_occur_repeatedly(units):
+    x = torch.randn(2, 3, 32)
+    model, last = Repeating(), Repeating()
+    with torch.no_grad():
+        offloaded = offload(model, min_bytes=0, units=units and units(model))
+        for _ in range(2):
+            assert torch.equal(model(x), last(x))
+        found, expected = model.state_dict(), last.state_dict()
+        assert list(found) == list(expected)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        offloaded.restore()
+        assert model.layers[2] is model.shared
+        assert torch.equal(model(x), last(x))
+
+
+def test_strides_are_those_of_the_parameters_while_offloaded_and_restored():
+    def made():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(8, 16, 3), nn.Conv2d(16, 4, 3)).to(memory_format=torch.channels_last)
+
+    model, x = made(), torch.randn(1, 8, 9, 9)
+    expected = [one.stride() for one in made().parameters()]
+    offloaded = offload(model, min_bytes=0)
+    seen = []
+    for layer in model:
+        layer.register_forward_hook(lambda module, *_: seen.append(module.weight.stride()), prepend=True)
+    with torch.no_grad():
+        assert torch.equal(model(x), made()(x))
+    assert seen == expected[::2]
+    assert [one.stride() for one in model.parameters()] == expected
+    offloaded.restore()
+    assert [one.stride() for one in model.parameters()] == expected
+
+
+def test_copies_and_conversions_of_offloaded_modules_are_errors():
+    model = Model()
+    offloaded = offload(model, min_bytes=0)
+    for function in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"is offloaded: call restore\(\) before the module is copied or pickled"):
+            function(model)
+        with pytest.raises(TypeError, match=r"cannot be copied or pickled: call restore\(\)"):
+            function(offloaded)
+    for convert in (
+        nn.Module.half,
+        nn.Module.double,
+        lambda one: one.to("meta"),
+        lambda one: one.to_empty(device="cpu"),
+    ):
+        with pytest.raises(TypeError, match=r"is offloaded: call restore\(\) before the module is converted or moved"):
+            convert(model)
+    assert model.float().to("cpu") is model  # which changes nothing
+    restored = copy.deepcopy(offloaded.restore())
+    assert torch.equal(run(restored), run(Model()))
 
 
 def test_an_error_in_forward_releases_the_unit():
