@@ -314,6 +314,9 @@ class Store:
         the end. Further indices of a tuple apply to the decoded rows. Indices in GPU memory are those of `gather`."""
         return self._reading[index]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a Store cannot be copied or pickled: save it to a file, and open that")
+
     def __enter__(self) -> Store:
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -25,7 +25,8 @@ class Table(nn.Module):  # type: ignore[misc]
     trained: collect gradients for an optimizer of this module, `SGD` or `RowwiseAdagrad`. Only in training mode and
         where gradients are enabled; the rows returned then require a gradient.
 
-    The table is not a parameter and not in the state dict: `table.store.save(path)` saves it.
+    The table is not a parameter and not in the state dict: `table.store.save(path)` saves it. `half()`, `to(dtype)` and
+    the like convert the rows that are returned, not the store. A table cannot be copied or pickled (TypeError).
     """
 
     def __init__(self, store: Store, *, padding_idx: int | None = None, trained: bool = False) -> None:
@@ -38,6 +39,7 @@ class Table(nn.Module):  # type: ignore[misc]
         self.store: Store = store
         self.padding_idx: int | None = None if padding_idx is None else padding_idx % rows
         self.trained: bool = trained
+        self.dtype: torch.dtype = row_type(store)  # of the rows that are returned
         self._gradients: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     @classmethod
@@ -83,7 +85,12 @@ class Table(nn.Module):  # type: ignore[misc]
                 leaf.grad = None
 
             rows.register_post_accumulate_grad_hook(collect)
-        return rows
+        return rows.to(self.dtype)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Table:
+        super()._apply(fn, recurse)
+        self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        return self
 
     def check(self) -> None:
         """Waits for reads on GPUs and raises what they have found since the last check.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -65,6 +68,41 @@ def test_a_table_is_part_of_a_module_without_parameters(weight):
     model = nn.Sequential(Table.from_pretrained(weight), nn.Linear(VALUES, 2))
     assert model(torch.tensor([1, 2])).shape == (2, 2)
     assert sorted(model.state_dict()) == ["1.bias", "1.weight"]
+
+
+def test_negated_views_are_stored_as_their_values(weight):
+    negated = torch.complex(weight, weight).conj().imag
+    assert negated.is_neg()
+    table = Table.from_pretrained(negated)
+    assert torch.equal(table(torch.arange(ROWS)), -weight)
+    index = torch.arange(0, -ROWS, -1)
+    assert torch.equal(table(torch._neg_view(index)), -weight)
+    table.store.update([1, 2], negated[5:7])
+    assert torch.equal(table(torch.tensor([1, 2])), -weight[5:7])
+    with store.build(negated) as made:
+        assert (made[:] == -weight.numpy()).all()
+
+
+@pytest.mark.parametrize("convert", ["half", "bfloat16", "double", "float"])
+def test_converted_tables_return_converted_rows(weight, convert):
+    model = nn.Sequential(Table.from_pretrained(weight, trained=True), nn.Linear(VALUES, 2))
+    getattr(model, convert)().to("cpu")
+    expected = getattr(nn.Embedding.from_pretrained(weight.clone()), convert)()
+    assert torch.equal(model[0](BATCHES[0]), expected(BATCHES[0]))
+    model(BATCHES[0]).sum().backward()
+    indices, sums = model[0].sparse_gradient()
+    assert (indices.tolist(), sums.dtype) == (BATCHES[0].unique().tolist(), torch.float32)
+    assert Table.from_pretrained(torch.arange(6).reshape(3, 2)).half()(torch.tensor(2)).dtype == torch.int64
+
+
+@pytest.mark.parametrize("function", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_of_tables_are_errors(weight, function):
+    table = Table.from_pretrained(weight)
+    with pytest.raises(TypeError, match="a Store cannot be copied or pickled: save it to a file"):
+        function(table.store)
+    if function is not copy.copy:  # which shares what is inside
+        with pytest.raises(TypeError, match="a Store cannot be copied or pickled"):
+            function(nn.Sequential(table))
 
 
 # Training.
