@@ -104,10 +104,12 @@ typedef struct {
 // place.
 // PINNED is plain memory until a reader on a GPU (store_cuda.h) registers it with CUDA.
 // SHARED: processes of one user that open the same, unchanged file use the same memory, at most 64 of them. The memory,
-//   with all updates, is released when the last process closes the store or ends.
+//   with all updates, is released when the last process closes the store, or when a table is loaded after the last
+//   one was killed. A process that opens the file waits while another one loads it.
 //   options: may be NULL: PINNED with the defaults.
 //   store: close it with ncast_store_close.
-// Errors: CORRUPT; SYSTEM_ERROR; UNSUPPORTED for a version or a codec that the library does not know.
+// Errors: CORRUPT; SYSTEM_ERROR; UNSUPPORTED for a version or a codec that the library does not know; TIMEOUT if
+// another process that opens or closes the table in shared memory has made no progress for 60 seconds, with its id.
 NCAST_API ncast_status ncast_store_open(const char* path, const ncast_store_open_options* options, ncast_store** store);
 
 // NULL is allowed. Changes that were not saved are lost.

@@ -29,7 +29,8 @@ def open(
     threads: that load the file; 0: as many as CPUs that this process may use.
     allow_damage: open a damaged file; reading damaged rows raises CorruptError, the others are unaffected.
 
-    Raises CorruptError, which says what is damaged, and OSError.
+    Raises CorruptError, which says what is damaged, OSError, and TimeoutError if another process that opens or closes
+    the table in shared memory has made no progress for 60 seconds.
     """
     handle = Handle(
         path, host=host, numa=numa, capacity=capacity, spare=spare, threads=threads, allow_damage=allow_damage

@@ -59,7 +59,6 @@ struct Table {
   Mapping own_control;             // MMAP: the control words
   bootstrap::SharedMemory shared;  // SHARED
   std::string shared_name;
-  int shared_file = -1;  // the table file, whose lock protects opening and closing
   bootstrap::SegmentOwners* owners = nullptr;
   uint64_t own_number = 1;  // 1 + the number of this process in the list of owners
 };

@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t load_bytes = 16 * file::segment_bytes;  // read at a time
 
 // Reads a segmented section to memory, on several threads, and verifies it.
-ncast_status load_section(const TableFile& file, Table& table, uint32_t section, uint8_t* memory, int threads) {
+ncast_status load_section(const TableFile& file, Table& table, uint32_t section, uint8_t* memory, int threads,
+                          const std::function<void()>& progress) {
   const file::Section& place = table.header.sections[section];
   threads::FirstError error;
   threads::for_each(static_cast<size_t>((place.bytes + load_bytes - 1) / load_bytes), threads::count_of(threads),
@@ -23,6 +24,7 @@ ncast_status load_section(const TableFile& file, Table& table, uint32_t section,
                       error.note(piece, file.read(place.offset + begin, memory + begin, count));
                       for (uint64_t at = begin; at < begin + count; at += file::segment_bytes)
                         table.checks.verify(section, at / file::segment_bytes, memory + at);
+                      progress();
                     });
   table.checks.set_base(section, memory);
   return error.status() == NCAST_OK ? NCAST_OK : fail(error.status(), "%s", error.message().c_str());
@@ -47,11 +49,12 @@ ncast_status check_offsets(const Table& table) {
   return valid ? NCAST_OK : fail(NCAST_CORRUPT, "%s: the offsets of its rows are not valid", table.name.c_str());
 }
 
-ncast_status load(const TableFile& file, Table& table, const OpenOptions& options) {
+ncast_status load(const TableFile& file, Table& table, const OpenOptions& options,
+                  const std::function<void()>& progress) {
   const file::Header& header = table.header;
   TableView& view = table.view;
   const auto load_to = [&](uint32_t section, void* memory) {
-    return load_section(file, table, section, static_cast<uint8_t*>(memory), options.threads);
+    return load_section(file, table, section, static_cast<uint8_t*>(memory), options.threads, progress);
   };
   if (ncast_status status = load_to(file::offsets, view.offsets)) return status;
   std::vector<uint64_t> rows(header.entries);

@@ -33,7 +33,7 @@ ncast_status open_pinned(const TableFile& file, const OpenOptions& options, Tabl
   set_view(table, places, table.mapping.data());
   if (ncast_status status = table.writer->initialise()) return status;
   table.readers.attach(table.view.readers, nullptr, table.own_number);
-  return load(file, table, options);
+  return load(file, table, options, [] {});
 }
 
 ncast_status open_mapped(const TableFile& file, const OpenOptions& options, Table& table) {

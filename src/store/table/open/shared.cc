@@ -1,19 +1,13 @@
 #include "store/table/open/shared.h"
 
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <cinttypes>
 #include <cstring>
-#include <thread>
 
-#include "bootstrap/interrupt.h"
 #include "digest/sha256.h"
 #include "status/error.h"
 #include "store/table/open/load.h"
+#include "store/table/open/open_lock.h"
 #include "store/table/open/places.h"
 
 namespace narrowcast::store {
@@ -26,6 +20,8 @@ struct Reserved {
 };
 constexpr uint64_t reserved_offset = owners_bytes - sizeof(Reserved);
 static_assert(sizeof(bootstrap::SegmentOwners) <= reserved_offset);
+
+constexpr uint64_t allocated_bytes = uint64_t{1} << 30;  // at a time
 
 bool has_living_owner(const bootstrap::SegmentOwners& owners) {
   return std::ranges::any_of(owners.owner, [](const auto& owner) {
@@ -49,32 +45,32 @@ uint64_t join(bootstrap::SegmentOwners& owners) {
   return 0;
 }
 
-// Waits for the lock of a file. It makes opening and closing a shared table atomic, and ends with the process.
-ncast_status lock_file(int file) {
-  while (flock(file, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      return fail(NCAST_SYSTEM_ERROR, "cannot lock the table file: %s", std::strerror(errno));
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    if (bootstrap::is_interrupted()) return bootstrap::interrupted();
+// Allocates the pages of the segment in steps, because a large one takes longer than others wait without progress.
+ncast_status allocate(bootstrap::SharedMemory& segment, uint64_t bytes, OpenLock& lock) {
+  for (uint64_t at = 0; at < bytes; at += allocated_bytes) {
+    if (ncast_status status = segment.allocate(at, std::min(allocated_bytes, bytes - at))) return status;
+    lock.note_progress();
   }
   return NCAST_OK;
 }
 
 // Creates the shared segment, fills it and publishes it.
-ncast_status create_shared(const TableFile& file, const OpenOptions& options, Table& table) {
+ncast_status create_shared(const TableFile& file, const OpenOptions& options, Table& table, OpenLock& lock) {
   Places places;
   if (ncast_status status = plan_places(table, options, &places)) return status;
+  // Processes that were killed while they loaded a table, or after its file was replaced, have left their memory.
+  bootstrap::sweep_stale_segments();
   if (ncast_status status = table.shared.create(places.bytes)) return status;
   auto* const memory = reinterpret_cast<uint8_t*>(table.shared.data());
   if (options.numa_node >= 0) {
     if (ncast_status status = place_on_node(memory, places.bytes, options.numa_node)) return status;
   }
-  if (ncast_status status = table.shared.allocate(0, places.bytes)) return status;
+  if (ncast_status status = allocate(table.shared, places.bytes, lock)) return status;
   set_view(table, places, memory);
   if (ncast_status status = table.writer->initialise()) return status;
   const Reserved reserved = {file.identity(), places.capacity, places.entry_count};
   std::memcpy(memory + reserved_offset, &reserved, sizeof reserved);
-  if (ncast_status status = load(file, table, options)) return status;
+  if (ncast_status status = load(file, table, options, [&] { lock.note_progress(); })) return status;
   table.owners = reinterpret_cast<bootstrap::SegmentOwners*>(memory);
   table.own_number = join(*table.owners);
   table.owners->magic = bootstrap::segment_magic;
@@ -122,31 +118,30 @@ ncast_status join_shared(const TableFile& file, const OpenOptions& options, Tabl
 
 }  // namespace
 
-ncast_status open_shared(TableFile& file, const OpenOptions& options, Table& table) {
+ncast_status open_shared(const TableFile& file, const OpenOptions& options, Table& table) {
   if (options.allow_damage) return fail(NCAST_INVALID_ARGUMENT, "damaged files cannot be opened in shared memory");
   table.shared_name = file.shared_name();
-  if (ncast_status status = lock_file(file.descriptor())) return status;
+  OpenLock lock;
+  if (ncast_status status = lock.lock(table.shared_name, table.name)) return status;
   bool found;
   if (ncast_status status = table.shared.open(table.shared_name, &found)) return status;
   if (found && !has_living_owner(*reinterpret_cast<bootstrap::SegmentOwners*>(table.shared.data()))) {
     bootstrap::unlink_segment(table.shared_name);  // all its processes were killed
     found = false;
   }
-  if (ncast_status status = found ? join_shared(file, options, table) : create_shared(file, options, table))
+  if (ncast_status status = found ? join_shared(file, options, table) : create_shared(file, options, table, lock))
     return status;
   table.checks.deactivate();
   table.readers.attach(table.view.readers, table.owners, table.own_number);
-  flock(file.descriptor(), LOCK_UN);
-  table.shared_file = file.release();
   return NCAST_OK;
 }
 
 void leave_shared(Table& table) {
   // Without the lock, the segment stays until the next process opens the file or a sweep finds it without owners.
-  const bool locked = table.shared_file >= 0 && lock_file(table.shared_file) == NCAST_OK;
+  OpenLock lock;
+  const bool locked = lock.lock(table.shared_name, table.name) == NCAST_OK;
   table.owners->owner[table.own_number - 1].state = bootstrap::SegmentOwners::left;
   if (locked && !has_living_owner(*table.owners)) bootstrap::unlink_segment(table.shared_name);
-  if (table.shared_file >= 0) close(table.shared_file);
 }
 
 }  // namespace narrowcast::store

@@ -1,0 +1,172 @@
+// Opening tables in shared memory: the lock, and what killed processes leave.
+#include <dirent.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "bootstrap/shared_memory.h"
+#include "store/table/open/open_lock.h"
+#include "store/table/open/table_file.h"
+#include "tables.h"
+
+using namespace narrowcast::tests;
+namespace store = narrowcast::store;
+
+namespace {
+
+constexpr uint64_t row_bytes = 64;
+
+void build_small(const MemoryFile& file, uint64_t capacity = 0, int64_t spare = -1,
+                 ncast_store_layout layout = NCAST_STORE_STRIDE) {
+  build(file,
+        {.dtype = NCAST_FLOAT32,
+         .row_shape = {16},
+         .codec = "window",
+         .layout = layout,
+         .capacity = capacity,
+         .spare = spare},
+        some_rows(NCAST_FLOAT32, 16, 100, 1), row_bytes);
+}
+
+// Opens in shared memory.
+ncast_status try_open(const MemoryFile& file) {
+  ncast_store_open_options options = {};
+  options.struct_bytes = sizeof options;
+  options.host = NCAST_STORE_SHARED;
+  ncast_store* opened = nullptr;
+  const ncast_status status = ncast_store_open(file.path().c_str(), &options, &opened);
+  ncast_store_close(opened);
+  return status;
+}
+
+std::string shared_name(const MemoryFile& file) {
+  store::TableFile opened;
+  REQUIRE(opened.open(file.path()) == NCAST_OK);
+  return opened.shared_name();
+}
+
+int names_with(const std::string& part) {
+  int found = 0;
+  DIR* listing = opendir("/dev/shm");
+  while (const dirent* entry = readdir(listing)) {
+    if (std::string(entry->d_name).find(part) != std::string::npos) ++found;
+  }
+  closedir(listing);
+  return found;
+}
+
+struct WaitLimit {
+  explicit WaitLimit(double seconds) { store::OpenLock::limit_wait(seconds); }
+  ~WaitLimit() { store::OpenLock::limit_wait(60); }
+};
+
+}  // namespace
+
+TEST_CASE("who can read a table file cannot keep others from opening it") {
+  const MemoryFile file;
+  build_small(file);
+  const int reader = open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(flock(reader, LOCK_EX) == 0);
+  const WaitLimit limit(0.2);
+  CHECK(try_open(file) == NCAST_OK);
+  close(reader);
+}
+
+TEST_CASE("the lock of another table does not block") {
+  const MemoryFile file;
+  build_small(file);
+  store::OpenLock lock;
+  REQUIRE(lock.lock("another table", "test") == NCAST_OK);
+  const WaitLimit limit(0.2);
+  CHECK(try_open(file) == NCAST_OK);
+}
+
+TEST_CASE("whoever waits without seeing progress names the process that has the lock") {
+  const MemoryFile file;
+  build_small(file);
+  const WaitLimit limit(0.2);
+  {
+    store::OpenLock lock;
+    REQUIRE(lock.lock(shared_name(file), "test") == NCAST_OK);
+    CHECK(try_open(file) == NCAST_TIMEOUT);
+    const std::string message = ncast_last_error();
+    CHECK(message.find("process " + std::to_string(getpid()) + " of this user is opening or closing it") !=
+          std::string::npos);
+    CHECK(message.find("without progress for 0.2 seconds") != std::string::npos);
+  }
+  CHECK(try_open(file) == NCAST_OK);
+}
+
+TEST_CASE("whoever sees progress waits longer") {
+  const MemoryFile file;
+  build_small(file);
+  const WaitLimit limit(2);
+  store::OpenLock lock;
+  REQUIRE(lock.lock(shared_name(file), "test") == NCAST_OK);
+  std::atomic<ncast_status> status{NCAST_ABORTED};
+  const auto begin = std::chrono::steady_clock::now();
+  std::chrono::duration<double> waited{};
+  std::thread waiting([&] {
+    status = try_open(file);
+    waited = std::chrono::steady_clock::now() - begin;
+  });
+  for (int i = 0; i < 25; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    lock.note_progress();
+  }
+  lock.unlock();
+  waiting.join();
+  CHECK(status == NCAST_OK);
+  CHECK(waited.count() > 2);
+}
+
+#ifndef __SANITIZE_THREAD__  // which does not support these forks
+TEST_CASE("what a process that was killed while it loaded a table has left is removed when one is loaded") {
+  const MemoryFile file;
+  build_small(file);
+  const pid_t child = fork();
+  if (child == 0) {
+    narrowcast::bootstrap::SharedMemory segment;
+    static_cast<void>(segment.create(1 << 20));
+    kill(getpid(), SIGKILL);
+  }
+  const std::string part = "." + std::to_string(child) + ".";
+  int state = 0;
+  REQUIRE(waitpid(child, &state, 0) == child);
+  REQUIRE(names_with(part) == 1);
+  CHECK(try_open(file) == NCAST_OK);
+  CHECK(names_with(part) == 0);
+}
+
+TEST_CASE("a lock ends with the process, also if it was killed while a forked child lives") {
+  const MemoryFile file;
+  build_small(file);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const std::string name = shared_name(file);
+  const pid_t child = fork();
+  if (child == 0) {
+    store::OpenLock lock;
+    if (lock.lock(name, "test") != NCAST_OK) _exit(1);
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      sleep(20);
+      _exit(0);
+    }
+    static_cast<void>(write(ends[1], &grandchild, sizeof grandchild) == 0);
+    kill(getpid(), SIGKILL);
+  }
+  pid_t grandchild = 0;
+  REQUIRE(read(ends[0], &grandchild, sizeof grandchild) == sizeof grandchild);
+  int state = 0;
+  REQUIRE(waitpid(child, &state, 0) == child);
+  const WaitLimit limit(2);
+  CHECK(try_open(file) == NCAST_OK);
+  kill(grandchild, SIGKILL);
+  close(ends[0]);
+  close(ends[1]);
+}
+#endif
