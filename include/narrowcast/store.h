@@ -95,8 +95,9 @@ typedef struct {
   uint32_t flags;          // NCAST_STORE_ALLOW_DAMAGE
   int numa_node_plus_one;  // 1 + the NUMA node on which the memory is allocated; 0: the system chooses. Not with MMAP
   int threads;             // that load the file; 0: as many as CPUs that this thread may use
-  uint64_t capacity;       // rows for which space is reserved; 0: what the file says
-  int64_t spare_plus_one;  // 1 + the number of free overflow entries; 0: what the file says
+  uint64_t capacity;       // rows for which space is reserved; 0: what the file says, but for no more additional bytes
+                           // than the file has, or 64 MiB
+  int64_t spare_plus_one;  // 1 + the number of free overflow entries; 0: what the file says, within the same limit
 } ncast_store_open_options;
 
 // Opens a table file. With PINNED and SHARED it is read into memory and its checksums are verified: the file can then

@@ -25,7 +25,8 @@ def open(
         is plain memory. "mmap": in the pages of the file, verified when they are first used; read-only. "shared": in
         shared memory, one copy for all processes of this user that open the same file, with their changes.
     numa: the NUMA node for the memory; None: the system chooses. Not with "mmap".
-    capacity, spare: as for `build`; None: what the file says.
+    capacity, spare: as for `build`; None: what the file says, but for no more additional bytes than the file has, or
+        64 MiB.
     threads: that load the file; 0: as many as CPUs that this process may use.
     allow_damage: open a damaged file; reading damaged rows raises CorruptError, the others are unaffected.
 

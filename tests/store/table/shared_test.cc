@@ -123,6 +123,26 @@ TEST_CASE("whoever sees progress waits longer") {
   CHECK(waited.count() > 2);
 }
 
+TEST_CASE("space that only the file asks for is limited") {
+  for (const ncast_store_layout layout : {NCAST_STORE_STRIDE, NCAST_STORE_PACKED}) {
+    CAPTURE(layout);
+    const MemoryFile file;
+    build_small(file, 1u << 28, 1 << 24, layout);  // more than 16 GiB, and 1 GiB
+    REQUIRE(file.content().size() < 1u << 20);
+    for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_SHARED}) {
+      const Store opened = open(file.path(), host);
+      const ncast_store_info info = info_of(opened);
+      CHECK(info.memory_bytes < 150u << 20);
+      CHECK(info.memory_bytes > 120u << 20);
+      CHECK(info.capacity > 500000);
+      CHECK(info.free_entries > 500000);
+    }
+    const Store asked = open(file.path(), NCAST_STORE_PINNED, 0, 2000000, 3000000);
+    CHECK(info_of(asked).capacity == 3000000);
+    CHECK(info_of(asked).free_entries == 2000000);
+  }
+}
+
 #ifndef __SANITIZE_THREAD__  // which does not support these forks
 TEST_CASE("what a process that was killed while it loaded a table has left is removed when one is loaded") {
   const MemoryFile file;

@@ -11,7 +11,15 @@ namespace {
 
 using file::aligned;
 
-constexpr uint64_t readable_after = 128;  // bytes behind every part
+constexpr uint64_t readable_after = 128;       // bytes behind every part
+constexpr uint64_t unasked_bytes = 64u << 20;  // that a small file may reserve
+
+// A number of rows or entries that a file reserves, of `bytes` each.
+uint64_t reserved(const file::Header& header, uint64_t wanted, uint64_t bytes) {
+  uint64_t stored_bytes = 0;
+  for (const file::Section& section : header.sections) stored_bytes += section.bytes;
+  return std::min(wanted, std::max(stored_bytes, unasked_bytes) / std::max(bytes, uint64_t{1}));
+}
 
 }  // namespace
 
@@ -24,8 +32,12 @@ ncast_status plan_places(const Table& table, const OpenOptions& options, Places*
   }
   if (blocks && (options.capacity > header.rows || options.spare > 0))
     return fail(NCAST_UNSUPPORTED, "%s has the layout blocks, which is read-only", table.name.c_str());
-  places->capacity = options.capacity != 0 ? options.capacity : header.capacity;
-  const uint64_t spare = options.spare >= 0 ? static_cast<uint64_t>(options.spare) : header.spare;
+  const uint64_t row_bytes =
+      header.layout == file::packed_layout ? aligned(table.model->bound(), header.unit) + 4 : header.stride;
+  places->capacity = options.capacity != 0 ? options.capacity
+                                           : header.rows + reserved(header, header.capacity - header.rows, row_bytes);
+  const uint64_t spare = options.spare >= 0 ? static_cast<uint64_t>(options.spare)
+                                            : reserved(header, header.spare, header.entry_stride + sizeof(EntryInfo));
   places->entry_count = header.entries + spare;
   if (places->entry_count > file::max_entries || places->capacity > file::max_rows ||
       places->capacity > UINT64_MAX / 16 / std::max(header.entry_stride, uint64_t{1}))

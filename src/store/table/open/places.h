@@ -14,6 +14,8 @@ struct Places {
   uint64_t data_bytes, entry_count, capacity;
 };
 
+// Space for more rows and for changes that the file asks for, and not the caller, is at most as large as the file, or
+// 64 MiB.
 // Errors: INVALID_ARGUMENT and UNSUPPORTED for options that do not suit the file.
 ncast_status plan_places(const Table& table, const OpenOptions& options, Places* places);
 
