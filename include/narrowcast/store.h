@@ -101,8 +101,11 @@ typedef struct {
 } ncast_store_open_options;
 
 // Opens a table file. With PINNED and SHARED it is read into memory and its checksums are verified: the file can then
-// be replaced or removed. With MMAP it is verified part by part, when a part is first used; it must not be changed in
-// place.
+// be replaced or removed. With MMAP it is verified part by part, when a part is first used. It can be replaced or
+// removed as well, but should not be changed in place: a call fails with CORRUPT if the size or the header of the file
+// has changed, verifies parts again if its time has, and fails if its time changes during the call. Pages that cannot
+// be read, because the file was truncated or its disk failed, yield CORRUPT, not SIGBUS: a handler of that signal is
+// set while calls that read such a file run, and passes on signals for other memory.
 // PINNED is plain memory until a reader on a GPU (store_cuda.h) registers it with CUDA.
 // SHARED: processes of one user that open the same, unchanged file use the same memory, at most 64 of them. The memory,
 //   with all updates, is released when the last process closes the store, or when a table is loaded after the last
@@ -165,7 +168,7 @@ NCAST_API ncast_status ncast_store_get_counters(const ncast_store* store, ncast_
 //   threads: at most this many; 0: the library chooses by the amount of data.
 // Errors: INVALID_ARGUMENT for an index that is negative or not below the number of rows; the message has its position,
 // and nothing is written. CORRUPT if rows are damaged: these are zeros in `out`, the others are valid, and the message
-// names the first of them.
+// names the first of them; if a mapped file has changed, `out` is unspecified.
 NCAST_API ncast_status ncast_store_gather(ncast_store* store, const void* indices, size_t index_bytes, uint64_t count,
                                           void* out, uint64_t out_stride, int threads);
 

@@ -57,9 +57,11 @@ ncast_status read(const char* function, Table& table, const RowList& list, uint6
   if (ncast_status status = store::check_rows(function, list, count, table.rows())) return status;
   if (count == 0) return NCAST_OK;
   auto* const bytes = static_cast<uint8_t*>(out);
-  return table.view.layout == store::Layout::blocks
-             ? store::read_frames(function, table, list, count, bytes, out_stride, threads)
-             : store::read_rows(function, table, list, count, bytes, out_stride, threads);
+  return store::reading(table, [&] {
+    return table.view.layout == store::Layout::blocks
+               ? store::read_frames(function, table, list, count, bytes, out_stride, threads)
+               : store::read_rows(function, table, list, count, bytes, out_stride, threads);
+  });
 }
 
 ncast_status read_build_options(const char* function, const ncast_store_build_options* options,
@@ -206,7 +208,9 @@ ncast_status ncast_store_describe(const ncast_store* handle, ncast_store_info* i
   if (blocks)
     filled.stored_bytes += view.data_bytes + table.header.sections[store::file::offsets].bytes;
   else if (view.layout == store::Layout::packed)
-    filled.stored_bytes += uint64_t{view.offsets[filled.rows]} * view.unit + 4 * (filled.rows + 1);
+    filled.stored_bytes +=
+        (table.mapped != nullptr ? view.data_bytes : uint64_t{view.offsets[filled.rows]} * view.unit) +
+        4 * (filled.rows + 1);
   else
     filled.stored_bytes += filled.rows * view.stride;
   filled.memory_bytes = view.memory_bytes;
@@ -300,7 +304,9 @@ ncast_status ncast_store_save(ncast_store* handle, int file) {
   constexpr const char* function = "ncast_store_save";
   if (ncast_status status = check_store(function, handle)) return status;
   if (file < 0) return fail(NCAST_INVALID_ARGUMENT, "%s: file is %d, not a descriptor", function, file);
-  return guarded(function, [&] { return store::save_table(*handle->table, file); });
+  return guarded(function, [&] {
+    return store::reading(*handle->table, [&] { return store::save_table(*handle->table, file); });
+  });
 }
 
 ncast_status ncast_store_verify(ncast_store* handle, int threads, ncast_text** report) {
@@ -309,7 +315,8 @@ ncast_status ncast_store_verify(ncast_store* handle, int threads, ncast_text** r
   if (ncast_status status = check_threads(function, threads)) return status;
   return guarded(function, [&] {
     std::string text;
-    const ncast_status status = store::verify_table(*handle->table, threads, &text);
+    Table& table = *handle->table;
+    const ncast_status status = store::reading(table, [&] { return store::verify_table(table, threads, &text); });
     give_text(report, std::move(text));
     return status;
   });

@@ -22,8 +22,9 @@ def open(
     """Opens a table file.
 
     host: where the rows are. "pinned": in memory of this process, read from the file and verified; without a GPU this
-        is plain memory. "mmap": in the pages of the file, verified when they are first used; read-only. "shared": in
-        shared memory, one copy for all processes of this user that open the same file, with their changes.
+        is plain memory. "mmap": in the pages of the file, verified when they are first used; read-only. Reads raise
+        CorruptError if the file was truncated or overwritten meanwhile. "shared": in shared memory, one copy for all
+        processes of this user that open the same file, with their changes.
     numa: the NUMA node for the memory; None: the system chooses. Not with "mmap".
     capacity, spare: as for `build`; None: what the file says, but for no more additional bytes than the file has, or
         64 MiB.

@@ -23,11 +23,14 @@ ncast_status TableReader::create(Table& table, const ReaderOptions& options, std
   std::unique_ptr<TableReader> created(new TableReader(table));
   RETURN_IF_CUDA_FAILED(creator, cudaGetDevice(&created->device_));
   RETURN_IF_CUDA_FAILED(creator, cudaFree(nullptr));  // there is a GPU
-  if (const ncast_status status = register_memory(creator, table); status != NCAST_OK) return status;
-  const ncast_status status =
-      table.view.layout == Layout::blocks ? created->open_frames(options) : created->open_rows(options);
-  if (status == NCAST_OK) *reader = std::move(created);
-  return status;
+  if (const ncast_status status = created->check_file(&created->times_written_); status != NCAST_OK) return status;
+  const ncast_status status = reading(table, [&] {
+    if (const ncast_status failed = register_memory(creator, table); failed != NCAST_OK) return failed;
+    return table.view.layout == Layout::blocks ? created->open_frames(options) : created->open_rows(options);
+  });
+  if (status != NCAST_OK) return status;
+  *reader = std::move(created);
+  return NCAST_OK;
 }
 
 ncast_status TableReader::open_rows(const ReaderOptions& options) {
@@ -91,7 +94,18 @@ TableReader::~TableReader() {
   if (context_ != max_readers) table_.readers.release(context_);
 }
 
+ncast_status TableReader::check_file(uint64_t* times_written) const {
+  if (table_.mapped == nullptr) return NCAST_OK;
+  const BusErrorScope scope;
+  return table_.mapped->check_before(table_, times_written);
+}
+
 ncast_status TableReader::check_target(const char* function, const RowTarget& target, uint64_t count) const {
+  uint64_t times_written = 0;
+  if (const ncast_status status = check_file(&times_written); status != NCAST_OK) return status;
+  if (times_written != times_written_)
+    return fail(NCAST_CORRUPT, "%s: %s was written after its rows were verified for GPUs: open it again", function,
+                table_.name.c_str());
   int device = 0;
   RETURN_IF_CUDA_FAILED(function, cudaGetDevice(&device));
   if (device != device_)

@@ -34,6 +34,8 @@ class TableReader {
   explicit TableReader(Table& table) : table_(table) {}
   ncast_status open_rows(const ReaderOptions& options);
   ncast_status open_frames(const ReaderOptions& options);
+  // Checks a file that is mapped; times_written: as of MappedFile.
+  ncast_status check_file(uint64_t* times_written) const;
   ncast_status check_target(const char* function, const RowTarget& target, uint64_t count) const;
   uint64_t cache_slot_bytes(CachePolicy policy);
   ncast_status read_counters(const char* function, ncast_store_reader_counters* counters, cudaStream_t stream);
@@ -44,6 +46,7 @@ class TableReader {
   std::unique_ptr<Reader> rows_;         // of layouts with payloads
   std::unique_ptr<FrameReader> frames_;  // of the layout blocks
   uint32_t context_ = max_readers;
+  uint64_t times_written_ = 0;  // of a mapped file, when the reader was created
   uint64_t gathers_ = 0, fetches_ = 0, frame_rows_ = 0, damaged_frames_ = 0;
   uint64_t checked_bad_indices_ = 0, checked_damaged_rows_ = 0;  // at the last check
 };

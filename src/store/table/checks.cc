@@ -37,6 +37,11 @@ bool SegmentChecks::is_good(uint32_t section, uint64_t segment) {
   return state == good;
 }
 
+void SegmentChecks::forget() {
+  for (size_t i = 0; i < checksums_.size(); ++i) states_[i] = unknown;
+  damaged_ = 0;
+}
+
 void SegmentChecks::deactivate() {
   active_ = false;
   checksums_.clear();

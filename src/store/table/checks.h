@@ -33,6 +33,8 @@ class SegmentChecks {
 
   // The segments that are known to be damaged.
   uint64_t damaged() const { return damaged_; }
+  // All segments are verified again when they are used next.
+  void forget();
   // Ends the checks: all segments count as good.
   void deactivate();
 

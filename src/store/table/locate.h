@@ -40,13 +40,22 @@ struct Payload {
 // reader: what is found stays unchanged until it leaves.
 inline bool locate(Table& table, uint64_t row, Payload* payload) {
   const TableView& view = table.view;
-  uint8_t* const slot = slot_of(view, row);
-  const uint64_t bytes = slot_bytes(view, row);
-  const auto offset = static_cast<uint64_t>(slot - view.data);
+  uint64_t offset = row * view.stride, bytes = view.stride;
+  if (view.layout == Layout::packed) {
+    // Read once: others may be writing to the file that is mapped.
+    const auto read = [&](uint64_t i) {
+      return uint64_t{std::atomic_ref<uint32_t>(view.offsets[i]).load(std::memory_order_relaxed)} * view.unit;
+    };
+    offset = read(row);
+    const uint64_t end = read(row + 1);
+    if (offset >= end || end > view.data_bytes) return false;
+    bytes = end - offset;
+  }
+  uint8_t* const slot = view.data + offset;
   if (!table.checks.are_good(file::data, offset, offset + bytes)) return false;
   const bool redirects =
       !view.uncoded || (view.row_words != nullptr && std::atomic_ref<uint32_t>(view.control->any_redirect).load() != 0);
-  const uint32_t word = redirects ? atomic_word(word_of(view, row)).load() : 0;
+  const uint32_t word = redirects ? atomic_word(view.uncoded ? word_of(view, row) : slot).load() : 0;
   if (!is_redirect(word)) {
     *payload = view.uncoded ? Payload{0, slot, bytes, false, 0}
                             : Payload{word, slot + header_bytes, bytes - header_bytes, false, 0};

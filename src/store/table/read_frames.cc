@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Frames {
   // Decodes a whole frame.
   bool decode(uint64_t frame, uint8_t* values) const {
     const uint64_t begin = offsets_[frame], end = offsets_[frame + 1];
+    // Others may be writing to the file that is mapped.
+    if (begin >= end || end > table_.view.data_bytes) return false;
     if (!table_.checks.are_good(file::data, begin, end)) return false;
     const uint64_t bytes = end_of(frame) - begin_of(frame);
     ncast_frame_info info = {};
@@ -144,6 +147,8 @@ std::string codec_text(const Table& table) {
   ncast_frame_info info = {};
   info.struct_bytes = sizeof info;
   // A table of blocks states its codec in its frames.
+  std::optional<BusErrorScope> scope;
+  if (table.mapped != nullptr) scope.emplace();
   if (table.view.data_bytes == 0 || ncast_inspect(table.view.data, table.view.data_bytes, &info) != NCAST_OK)
     return "raw";
   return codec::describe(info.codec);

@@ -19,8 +19,8 @@ ncast_status damaged(const Table& table, uint64_t row) {
 }
 
 // The entries of a file are only known to contain a payload.
-uint64_t payload_bytes(const Table& table, uint64_t row, const Payload& payload) {
-  if (!payload.in_entry) return slot_bytes(table.view, row);
+uint64_t payload_bytes(const Table& table, const Payload& payload) {
+  if (!payload.in_entry) return payload.body_bytes + (table.view.uncoded ? 0 : header_bytes);
   return table.entry_infos != nullptr ? table.entry_infos[payload.entry].payload_bytes : table.view.entry_stride;
 }
 
@@ -48,7 +48,7 @@ ncast_status save_slots(Table& table, uint64_t rows, file::Writer& writer) {
       for (uint64_t i = 0; i < count; ++i) {
         Payload payload;
         if (!locate(table, begin + i, &payload)) return damaged(table, begin + i);
-        const uint64_t bytes = payload_bytes(table, begin + i, payload);
+        const uint64_t bytes = payload_bytes(table, payload);
         if (bytes <= stride) {
           copy_payload(table, payload, bytes, slots.data() + i * stride, stride);
           continue;
@@ -82,7 +82,7 @@ ncast_status save_packed(Table& table, uint64_t rows, file::Writer& writer) {
       for (; row < rows && payloads.size() < copied_bytes; ++row) {
         Payload payload;
         if (!locate(table, row, &payload)) return damaged(table, row);
-        const uint64_t bytes = payload_bytes(table, row, payload), room = file::aligned(bytes, unit);
+        const uint64_t bytes = payload_bytes(table, payload), room = file::aligned(bytes, unit);
         payloads.resize(payloads.size() + room);
         copy_payload(table, payload, bytes, payloads.data() + payloads.size() - room, room);
         units += room / unit;

@@ -15,6 +15,7 @@
 #include "store/rows/row_codec.h"
 #include "store/table/checks.h"
 #include "store/table/control.h"
+#include "store/table/mapped_file.h"
 #include "store/table/memory.h"
 #include "store/table/readers.h"
 #include "store/table/writer_lock.h"
@@ -55,9 +56,10 @@ struct Table {
 
   uint64_t rows() const { return std::atomic_ref<uint64_t>(view.control->rows).load(std::memory_order_acquire); }
 
-  Mapping mapping;                 // PINNED and MMAP
-  Mapping own_control;             // MMAP: the control words
-  bootstrap::SharedMemory shared;  // SHARED
+  Mapping mapping;                     // PINNED
+  std::unique_ptr<MappedFile> mapped;  // MMAP
+  Mapping own_control;                 // MMAP: the control words
+  bootstrap::SharedMemory shared;      // SHARED
   std::string shared_name;
   bootstrap::SegmentOwners* owners = nullptr;
   uint64_t own_number = 1;  // 1 + the number of this process in the list of owners
@@ -71,6 +73,19 @@ struct OpenOptions {
   uint64_t capacity = 0;  // 0: what the file says
   int64_t spare = -1;     // -1: what the file says
 };
+
+// Runs a call that reads the memory of a table. If others change or truncate a mapped file meanwhile, the result is an
+// error, and neither the end of the process nor a wrong row.
+template <typename Call>
+ncast_status reading(Table& table, Call call) {
+  if (table.mapped == nullptr) return call();
+  const BusErrorScope scope;
+  uint64_t times_written;
+  if (ncast_status status = table.mapped->check_before(table, &times_written)) return status;
+  const ncast_status status = call();
+  const ncast_status after = table.mapped->check_after(table, times_written);
+  return after != NCAST_OK ? after : status;
+}
 
 // The text of the codec.
 std::string codec_text(const Table& table);

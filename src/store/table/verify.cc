@@ -91,8 +91,10 @@ void check_entries(Table& table, Findings& findings) {
   for (uint64_t entry = 0; entry < table.header.entries; ++entry) {
     uint64_t row;
     std::memcpy(&row, view.memory + section.offset + entry * sizeof row, sizeof row);
-    const bool valid =
-        row < table.rows() && !view.uncoded && atomic_word(slot_of(view, row)).load() == redirect_to(entry);
+    const bool is_row = row < table.rows() && !view.uncoded;
+    uint8_t* const slot = is_row ? slot_of(view, row) : nullptr;
+    const bool valid = is_row && static_cast<uint64_t>(slot - view.data) <= view.data_bytes - header_bytes &&
+                       atomic_word(slot).load() == redirect_to(entry);
     if (!valid) findings.add(text("overflow entry %" PRIu64 " is not the one of its row", entry));
   }
 }
@@ -122,6 +124,8 @@ void check_payloads(Table& table, size_t threads, Findings& findings) {
 ncast_status verify_table(Table& table, int threads, std::string* report) {
   const size_t workers = threads::count_of(threads);
   Findings findings;
+  // What was good when it was read may have been overwritten.
+  if (table.mapped != nullptr) table.checks.forget();
   check_file(table, workers, findings);
   check_entries(table, findings);
   if (table.view.layout == Layout::blocks) {

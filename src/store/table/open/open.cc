@@ -1,5 +1,7 @@
 // Opens and closes tables.
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 #include "status/error.h"
 #include "store/file/header.h"
@@ -36,22 +38,26 @@ ncast_status open_pinned(const TableFile& file, const OpenOptions& options, Tabl
   return load(file, table, options, [] {});
 }
 
-ncast_status open_mapped(const TableFile& file, const OpenOptions& options, Table& table) {
+ncast_status open_mapped(TableFile& file, const OpenOptions& options, Table& table) {
   const file::Header& header = table.header;
   if (options.numa_node >= 0) return fail(NCAST_INVALID_ARGUMENT, "numa: the pages of a file cannot be placed");
   if ((options.capacity != 0 && options.capacity != header.rows) || options.spare > 0)
     return fail(NCAST_INVALID_ARGUMENT,
                 "a store in the pages of its file is read-only: it has no capacity and no spare");
-  if (ncast_status status = table.mapping.map_file(file.descriptor(), file.bytes())) return status;
+  const uint64_t bytes = file.bytes();
+  table.mapped = std::make_unique<MappedFile>();
+  if (ncast_status status = table.mapped->map(file.release(), table.name)) return status;
+  if (table.mapped->bytes() != bytes || std::memcmp(table.mapped->data(), &header, sizeof header) != 0)
+    return fail(NCAST_CORRUPT, "%s was changed while it was opened", table.name.c_str());
   if (ncast_status status =
           table.own_control.allocate(file::aligned(sizeof(ControlWords), 64) + max_readers * sizeof(ReaderWords)))
     return status;
   describe_view(table, table.view);
   TableView& view = table.view;
   // The mapping is read-only; nothing writes to the parts of a table without a writer.
-  uint8_t* const memory = table.mapping.data();
+  uint8_t* const memory = table.mapped->data();
   view.memory = memory;
-  view.memory_bytes = file.bytes();
+  view.memory_bytes = bytes;
   view.control = reinterpret_cast<ControlWords*>(table.own_control.data());
   view.readers = reinterpret_cast<ReaderWords*>(table.own_control.data() + file::aligned(sizeof(ControlWords), 64));
   view.data = memory + header.sections[file::data].offset;
@@ -90,8 +96,13 @@ ncast_status open_table(const std::string& path, const OpenOptions& options, std
       default: return open_pinned(file, options, *table);
     }
   };
+  std::optional<BusErrorScope> scope;
+  if (options.host == NCAST_STORE_MMAP) scope.emplace();
   if (ncast_status status = open_it()) return status;
   table->view.usual_bytes = usual_bytes(table->view, table->rows());
+  if (table->mapped != nullptr) {
+    if (ncast_status status = table->mapped->check_after(*table, 0)) return status;
+  }
   *opened = std::move(table);
   return NCAST_OK;
 }

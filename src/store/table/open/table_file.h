@@ -28,6 +28,7 @@ class TableFile {
   // For messages.
   const std::string& name() const { return name_; }
   int descriptor() const { return file_; }
+  // The descriptor, which the caller closes.
   int release() { return std::exchange(file_, -1); }
   uint64_t bytes() const { return static_cast<uint64_t>(about_.st_size); }
   // Differs for every file, every version of it and every user.
