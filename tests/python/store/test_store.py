@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
+import os
+import pickle
 from ctypes import byref, c_void_p
 
 import narrowcast
@@ -77,6 +80,40 @@ def test_a_cut_file_is_corrupt(rows, tmp_path, kept):
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(narrowcast.CorruptError):
         store.open(path)
+
+
+def test_a_mapped_file_that_is_changed_or_cut_is_corrupt(rows, tmp_path):
+    path = tmp_path / "table.ncs"
+    store.build(rows, path=path, host=None)
+    with store.open(path, "mmap") as opened:
+        assert same(opened[:], rows)
+        with path.open("r+b") as file:
+            file.seek(path.stat().st_size // 2)
+            file.write(b"\x5a" * 64)
+        with pytest.raises(narrowcast.CorruptError, match="is damaged"):
+            opened[:]
+        assert not opened.verify().good
+        os.truncate(path, 5000)
+        with pytest.raises(narrowcast.CorruptError, match=r"was changed while it was open: .* and has 5000"):
+            opened[:]
+        assert opened.shape == rows.shape
+
+
+def test_a_mapped_file_may_be_replaced_and_removed(rows, tmp_path):
+    path = tmp_path / "table.ncs"
+    store.build(rows, path=path, host=None)
+    with store.open(path, "mmap") as opened:
+        store.build(rows[:10], path=path, host=None)
+        assert same(opened[:], rows)
+        path.unlink()
+        assert same(opened[:], rows)
+        assert opened.verify().good
+
+
+@pytest.mark.parametrize("function", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_stores_are_not_copied_or_pickled(opened, function):
+    with pytest.raises(TypeError, match="a Store cannot be copied or pickled: save it to a file"):
+        function(opened)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

@@ -127,7 +127,7 @@ TEST_CASE("space that only the file asks for is limited") {
   for (const ncast_store_layout layout : {NCAST_STORE_STRIDE, NCAST_STORE_PACKED}) {
     CAPTURE(layout);
     const MemoryFile file;
-    build_small(file, 1u << 28, 1 << 24, layout);  // more than 16 GiB, and 1 GiB
+    build_small(file, 3 << 20, 3 << 20, layout);  // more than 190 MiB, and 280 MiB
     REQUIRE(file.content().size() < 1u << 20);
     for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_SHARED}) {
       const Store opened = open(file.path(), host);
