@@ -86,7 +86,9 @@ def build(
             report(written)
         if host is None:
             return None
-        return Store(Handle(place, host=host, threads=threads), name)
+        if host == "mmap" or written.layout == "blocks":
+            capacity = spare = None  # such stores are read-only
+        return Store(Handle(place, host=host, capacity=capacity, spare=spare, threads=threads), name)
 
 
 def _json_of(metadata: Mapping[str, Any]) -> str:

@@ -16,6 +16,19 @@ from narrowcast._store import rows as store_rows
 from store_tables import LAYOUTS, ROWS, same, table
 
 
+def test_an_opened_store_has_less_space_than_a_small_file_asks_for_unless_the_caller_does(tmp_path):
+    rows = np.zeros((100, 16), np.float32)
+    path = tmp_path / "table.ncs"
+    with store.build(rows, codec="window", layout="stride", path=path, capacity=4 << 20, spare=2 << 20) as made:
+        assert (made.capacity, made.free_entries) == (4 << 20, 2 << 20)
+    with store.open(path) as opened:
+        assert 1 << 19 < opened.capacity < 4 << 20
+        assert 1 << 19 < opened.free_entries < 2 << 20
+        assert opened.memory_bytes < 150 << 20
+    with store.open(path, capacity=4 << 20, spare=2 << 20) as opened:
+        assert (opened.capacity, opened.free_entries) == (4 << 20, 2 << 20)
+
+
 def test_an_update_that_does_not_fit_changes_nothing():
     rows = table(shape=(256,))
     noise = np.frombuffer(np.random.default_rng(0).bytes(rows.nbytes), np.float32).reshape(rows.shape)
