@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cinttypes>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -21,7 +22,8 @@ int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'
 bool is_fresh(const struct stat& about) {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  return nanoseconds(now) - nanoseconds(about.st_mtim) < fresh_nanoseconds;
+  // Clocks of file servers may be ahead.
+  return std::abs(nanoseconds(now) - nanoseconds(about.st_mtim)) < fresh_nanoseconds;
 }
 
 }  // namespace
@@ -29,7 +31,12 @@ bool is_fresh(const struct stat& about) {
 MappedFile::~MappedFile() {
   watched_.reset();
   mapping_.reset();
-  if (file_ >= 0) close(file_);
+  struct stat now;
+  if (file_ >= 0 && is_own_file(&now)) close(file_);
+}
+
+bool MappedFile::is_own_file(struct stat* now) const {
+  return fstat(file_, now) == 0 && now->st_ino == about_.st_ino && now->st_dev == about_.st_dev;
 }
 
 ncast_status MappedFile::map(int file, const std::string& name) {
@@ -45,10 +52,8 @@ ncast_status MappedFile::map(int file, const std::string& name) {
 ncast_status MappedFile::look(const Table& table) {
   const char* const name = table.name.c_str();
   struct stat now;
-  if (fstat(file_, &now) != 0 || now.st_ino != about_.st_ino || now.st_dev != about_.st_dev) {
-    // Never to be closed: it may be the one of another file.
+  if (!is_own_file(&now))
     return fail(NCAST_SYSTEM_ERROR, "%s: the program has closed the descriptor of the mapped file", name);
-  }
   if (now.st_size != about_.st_size) {
     return fail(NCAST_CORRUPT, "%s was changed while it was open: it had %" PRIu64 " bytes, and has %" PRIu64, name,
                 bytes(), static_cast<uint64_t>(now.st_size));
@@ -56,8 +61,7 @@ ncast_status MappedFile::look(const Table& table) {
   const bool has_header = std::memcmp(data(), header_.data(), header_.size()) == 0;
   if (watched_->has_lost_pages()) {
     return fail(NCAST_CORRUPT,
-                "%s: pages of the file could not be read: it was truncated while it was open, or its disk "
-                "failed",
+                "%s: pages of the file could not be read: it was truncated while it was open, or its disk failed",
                 name);
   }
   if (!has_header) return fail(NCAST_CORRUPT, "%s was overwritten while it was open: it has another header", name);

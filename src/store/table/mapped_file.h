@@ -38,6 +38,8 @@ class MappedFile {
   ncast_status check_after(Table& table, uint64_t times_written);
 
  private:
+  // Whether the descriptor is still that of the file: programs may close all descriptors, and open others.
+  bool is_own_file(struct stat* now) const;
   ncast_status look(const Table& table);
 
   int file_ = -1;

@@ -183,6 +183,21 @@ TEST_CASE("a call notices a change that another call has noticed meanwhile") {
   CHECK(last_error().find("was written while it was read") != std::string::npos);
 }
 
+TEST_CASE("a program that closes the descriptors of the library gets an error, and keeps its own") {
+  const MemoryFile file, other;
+  build(file, codings[0], 1);
+  const int next = dup(file.descriptor());
+  close(next);
+  {
+    const Store opened = open(file.path(), NCAST_STORE_MMAP);
+    REQUIRE(dup2(other.descriptor(), next) == next);
+    std::vector<uint8_t> rows;
+    CHECK(read(opened, &rows) == NCAST_SYSTEM_ERROR);
+    CHECK(last_error().find("has closed the descriptor") != std::string::npos);
+  }
+  CHECK(close(next) == 0);
+}
+
 TEST_CASE("a file that is truncated and written while it is read yields right rows or an error") {
   const MemoryFile file;
   build(file, codings[1], 1);
