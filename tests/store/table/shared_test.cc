@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "bootstrap/shared_memory.h"
+#include "store/handle.h"
 #include "store/table/open/open_lock.h"
 #include "store/table/open/table_file.h"
 #include "tables.h"
@@ -159,6 +160,25 @@ TEST_CASE("what a process that was killed while it loaded a table has left is re
   REQUIRE(names_with(part) == 1);
   CHECK(try_open(file) == NCAST_OK);
   CHECK(names_with(part) == 0);
+}
+
+TEST_CASE("a forked child that closes a shared table leaves it to its parent") {
+  const MemoryFile file;
+  build_small(file);
+  const Store opened = open(file.path(), NCAST_STORE_SHARED);
+  std::vector<uint8_t> row(row_bytes);
+  REQUIRE(ncast_store_fetch(opened.get(), 0, 1, 1, row.data(), row_bytes, 1) == NCAST_OK);
+  const pid_t child = fork();
+  if (child == 0) {
+    ncast_store_close(opened.get());
+    _exit(0);
+  }
+  int state = 0;
+  REQUIRE(waitpid(child, &state, 0) == child);
+  CHECK(state == 0);
+  CHECK(names_with(shared_name(file)) == 1);
+  CHECK(opened->table->owners->owner[0].state == narrowcast::bootstrap::SegmentOwners::joined);
+  CHECK(opened->table->view.readers[0].owner != 0);
 }
 
 TEST_CASE("a lock ends with the process, also if it was killed while a forked child lives") {

@@ -1,4 +1,6 @@
 // Opens and closes tables.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -77,6 +79,8 @@ ncast_status open_mapped(TableFile& file, const OpenOptions& options, Table& tab
 }  // namespace
 
 Table::~Table() {
+  // In a forked child, what the table has in shared memory is its parent's.
+  if (owners != nullptr && owners->owner[own_number - 1].process.pid != getpid()) return;
   for (const auto& undo : before_unmap) undo();
   readers.detach();
   if (owners != nullptr) leave_shared(*this);
