@@ -45,6 +45,7 @@ def offload(
         units. On a GPU, fetches run on a stream of their own.
     min_bytes: smaller parameters stay on the device.
     keep: called with the name of each parameter and the parameter; if it returns True, that one stays on the device.
+        Tied parameters stay if one of their names does, or is outside of the units.
     threads: for encoding and decoding on the CPU; 0: the CPUs that this process may use.
 
     Offloaded parameters are frozen. Gradients of other parameters and of inputs are right, but until backward has run,
@@ -93,8 +94,8 @@ class Offloaded:
         self._fetcher: Any = _GpuFetcher(device) if device.type == "cuda" else _CpuFetcher(device)
         self._pending: dict[Unit, Any] = {}
         stored: dict[nn.Parameter, tuple[EncodedTensors, str]] = {}
-        staying = self._staying(units, min_bytes, keep)
         try:
+            staying = self._staying(units, min_bytes, keep)
             for name, part, recurse in units:
                 unit = Unit(name, part)
                 uses: dict[nn.Parameter, list[tuple[str, Slot]]] = {}
@@ -119,7 +120,7 @@ class Offloaded:
         except BaseException:
             self.restore()
             raise
-        del stored, staying
+        del stored, staying  # the parameters are freed
         for unit in self._units:
             self._hook(unit)
         self._move_the_rest()
@@ -159,8 +160,10 @@ class Offloaded:
             self._leave(unit)
 
         def describe(_: nn.Module, found: dict[str, Any], prefix: str, __: Any) -> None:
+            places = _names(unit.module, prefix)
             for stored in unit.stored:
-                names = [name for name in _names(unit.module, stored.slots, prefix) if name in found]
+                names = [place + slot.name for slot in stored.slots for place in places[slot.module]]
+                names = [name for name in names if name in found]
                 if names:
                     found.update(dict.fromkeys(names, stored.encoded.read([stored.name], device="cpu")[0]))
 
@@ -254,14 +257,13 @@ class Offloaded:
         return f"Offloaded({len(self._units)} units, {self.wire_bytes} of {self.raw_bytes} bytes, {self.device})"
 
 
-def _names(module: nn.Module, slots: list[Slot], prefix: str) -> list[str]:
-    """The names of slots in a state dict of `module`, which has a module that occurs twice by both of its names."""
-    return [
-        prefix + ".".join(part for part in (name, slot.name) if part)
-        for slot in slots
-        for name, inner in module.named_modules(remove_duplicate=False)
-        if inner is slot.module
-    ]
+def _names(module: nn.Module, prefix: str) -> dict[nn.Module, list[str]]:
+    """The modules inside of `module`, and how the names of their parameters begin in its state dict: a module that
+    occurs twice has both names."""
+    names: dict[nn.Module, list[str]] = {}
+    for name, inner in module.named_modules(remove_duplicate=False):
+        names.setdefault(inner, []).append(f"{prefix}{name}." if name else prefix)
+    return names
 
 
 class _CpuFetcher:

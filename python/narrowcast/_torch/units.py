@@ -41,7 +41,10 @@ class Released(torch.Tensor):  # type: ignore[misc]
             return cls(released, released.parameter_name, released.device)
         name = "a parameter" if released is None else repr(released.parameter_name)
         if function in _CONVERSIONS:
-            raise TypeError(f"{name} is offloaded: call restore() before the module is converted or moved")
+            raise TypeError(
+                f"{name} is offloaded: call restore() before the module is converted or moved; "
+                "if it is used in a forward, pass the module with this forward in units="
+            )
         raise RuntimeError(
             f"{name} is offloaded, and {function} uses it outside of the forward of its unit: "
             "pass the module whose forward uses it in units="
