@@ -124,6 +124,20 @@ TEST_CASE("whoever sees progress waits longer") {
   CHECK(waited.count() > 2);
 }
 
+TEST_CASE("a table for which /dev/shm has no space is an error that says so, and uses none") {
+  const MemoryFile file;
+  build_small(file);
+  ncast_store_open_options options = {};
+  options.struct_bytes = sizeof options;
+  options.host = NCAST_STORE_SHARED;
+  options.capacity = uint64_t{1} << 36;  // more than 2 TiB
+  ncast_store* opened = nullptr;
+  REQUIRE(ncast_store_open(file.path().c_str(), &options, &opened) == NCAST_SYSTEM_ERROR);
+  const std::string message = ncast_last_error();
+  CHECK(message.find("of shared memory, but /dev/shm has") != std::string::npos);
+  CHECK(message.find("less capacity and spare") != std::string::npos);
+}
+
 TEST_CASE("space that only the file asks for is limited") {
   for (const ncast_store_layout layout : {NCAST_STORE_STRIDE, NCAST_STORE_PACKED}) {
     CAPTURE(layout);

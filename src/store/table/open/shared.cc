@@ -1,6 +1,9 @@
 #include "store/table/open/shared.h"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cinttypes>
 #include <cstring>
 
@@ -45,6 +48,18 @@ uint64_t join(bootstrap::SegmentOwners& owners) {
   return 0;
 }
 
+// Steps of an allocation would use up all memory before one of them fails.
+ncast_status check_space(const Table& table, uint64_t bytes) {
+  struct statvfs space;
+  if (statvfs("/dev/shm", &space) != 0) return NCAST_OK;  // the first step finds out
+  const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
+  if (bytes <= free) return NCAST_OK;
+  return fail(NCAST_SYSTEM_ERROR,
+              "%s needs %" PRIu64 " bytes of shared memory, but /dev/shm has %" PRIu64
+              " free: enlarge it, or open the table with less capacity and spare",
+              table.name.c_str(), bytes, free);
+}
+
 // Allocates the pages of the segment in steps, because a large one takes longer than others wait without progress.
 ncast_status allocate(bootstrap::SharedMemory& segment, uint64_t bytes, OpenLock& lock) {
   for (uint64_t at = 0; at < bytes; at += allocated_bytes) {
@@ -60,6 +75,7 @@ ncast_status create_shared(const TableFile& file, const OpenOptions& options, Ta
   if (ncast_status status = plan_places(table, options, &places)) return status;
   // Processes that were killed while they loaded a table, or after its file was replaced, have left their memory.
   bootstrap::sweep_stale_segments();
+  if (ncast_status status = check_space(table, places.bytes)) return status;
   if (ncast_status status = table.shared.create(places.bytes)) return status;
   auto* const memory = reinterpret_cast<uint8_t*>(table.shared.data());
   if (options.numa_node >= 0) {
@@ -104,7 +120,8 @@ ncast_status join_shared(const TableFile& file, const OpenOptions& options, Tabl
   if (places.bytes != table.shared.bytes())
     return fail(NCAST_MISMATCH, "%s is open in shared memory by another version of the library", table.name.c_str());
   set_view(table, places, memory);
-  if (table.rows() > places.capacity || std::atomic_ref(table.view.control->entries_used).load() > places.entry_count)
+  if (table.rows() < table.header.rows || table.rows() > places.capacity ||
+      std::atomic_ref(table.view.control->entries_used).load() > places.entry_count)
     return damaged();
   auto* const owners = reinterpret_cast<bootstrap::SegmentOwners*>(memory);
   table.own_number = join(*owners);
