@@ -28,6 +28,8 @@ std::atomic<WatchedMapping::Range*> ranges{nullptr};
 int scopes = 0;  // as previous, only used while forks are blocked, except in the handler
 struct sigaction previous;
 
+uintptr_t page_size() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
+
 // Ends the process, unless somebody else has sent the signal and it is ignored.
 void take_default_action(const siginfo_t& info) {
   const bool is_sent = info.si_code <= 0;
@@ -61,7 +63,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 
 // Async-signal-safe. Puts zeros in place of the page, and of those after it if they are behind the end of the file.
 bool WatchedMapping::Range::replace(uintptr_t address) {
-  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t page_bytes = page_size();
   const uintptr_t page = address / page_bytes * page_bytes;
   uintptr_t bytes = page_bytes;
   struct stat about;
@@ -82,7 +84,7 @@ WatchedMapping::WatchedMapping(const uint8_t* memory, uint64_t bytes, int file) 
   range_->lost = false;
   range_->file = file;
   range_->begin = reinterpret_cast<uintptr_t>(memory);
-  range_->end = range_->begin + bytes;
+  range_->end = range_->begin + (bytes + page_size() - 1) / page_size() * page_size();
 }
 
 WatchedMapping::~WatchedMapping() {
