@@ -21,9 +21,6 @@ _CONVERSIONS = (torch.ops.aten._to_copy.default, torch.ops.aten.empty_like.defau
 class Released(torch.Tensor):  # type: ignore[misc]
     """Stands for a parameter that is not in memory: has its shape, type and device, and raises when it is used."""
 
-    # nn.TransformerEncoder takes another path if weights of its layers override functions.
-    __torch_function__ = torch._C._disabled_torch_function_impl
-
     parameter_name: str
 
     @staticmethod
@@ -166,7 +163,7 @@ def surround_forward(
             module.register_forward_pre_hook(enter, prepend=True).remove,
             module.register_forward_hook(leave, always_call=True).remove,
         ]
-    # With hooks, this one takes another path, which rounds otherwise.
+    # With hooks, this one takes a slower path, which may round otherwise.
     forward, own = module.forward, module.__dict__.get("forward")
 
     @functools.wraps(forward)

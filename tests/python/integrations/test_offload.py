@@ -274,7 +274,9 @@ class Encoder(nn.Module):
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("units", [None, lambda model: [model.encoder, model.attention], lambda model: [model]])
-def test_modules_with_two_paths_take_that_of_frozen_modules(units, padded, grad):
+def test_modules_with_two_paths_take_that_of_frozen_modules(units, padded, grad, monkeypatch):
+    fused, calls = torch._transformer_encoder_layer_fwd, []
+    monkeypatch.setattr(torch, "_transformer_encoder_layer_fwd", lambda *a: (calls.append(1), fused(*a))[1])
     x = torch.randn(3, 17, 128, generator=torch.Generator().manual_seed(1))
     padding = torch.arange(17) >= torch.tensor([[17], [9], [4]]) if padded else None
     model, frozen = Encoder(), Encoder().requires_grad_(False)
@@ -282,6 +284,7 @@ def test_modules_with_two_paths_take_that_of_frozen_modules(units, padded, grad)
         offloaded = offload(model, min_bytes=0, units=units and units(model))
         for _ in range(2):
             assert torch.equal(bits(model(x, padding)), bits(frozen(x, padding)))
+        assert len(calls) == 2 * 2 * 2  # models, passes and layers
         offloaded.restore()
         assert torch.equal(bits(model(x, padding).detach()), bits(Encoder()(x, padding).detach()))
     assert not any("forward" in inner.__dict__ for inner in model.modules())
