@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "store/rows": {"codec", "status", "threads"},
     "store/cuda": {"codec", "device", "status", "store/file", "store/rows", "store/table", "threads"},
     "store/file": {"status"},
-    "store/table": {"bootstrap", "codec", "digest", "status", "store/file", "store/rows", "threads"},
+    "store/table": {"bootstrap", "codec", "digest", "files", "status", "store/file", "store/rows", "threads"},
     "store/build": {"codec", "status", "store/file", "store/rows", "threads"},
     "store/cuda/build": {"codec", "device", "status", "store/build", "store/cuda", "store/rows"},
     "store": {"status", "store/build", "store/cuda", "store/cuda/build", "store/file", "store/table"},

@@ -2,9 +2,10 @@
 # Runs real programs with and without the drop-in on a machine with 2 GPUs or more, and compares the results.
 #   tools/gpu/drop_in.sh [torch] [torch-tests] [frameworks] [nccl-tests DIR] [start-cost] [forwarded-cost] [pytest]
 # torch: the programs of bench/programs that need torch; torch-tests: PyTorch's own tests; frameworks: CuPy, JAX, vLLM's
-# NCCL wrapper; nccl-tests: the *_perf programs in DIR. Needs the packages that these import, NCCL, and Python with numpy,
-# typer and rich; downloads nothing. Writes drop_in.json to $OUT, or build/gpu/results, after every program; logs are in
-# build/gpu/drop_in. If NARROWCAST_LIBRARY is set, that library and the drop-in beside it are used, and nothing is built.
+# NCCL wrapper; nccl-tests: the *_perf programs in DIR. Needs the packages that these import, NCCL, and Python with
+# numpy, typer and rich; downloads nothing. Writes drop_in.json to $OUT, or build/gpu/results, after every program; logs
+# are in build/gpu/drop_in. If NARROWCAST_LIBRARY is set, that library and the drop-in beside it are used, and nothing
+# is built.
 #
 # Variables select what runs:
 #   RANKS               default: all GPUs

@@ -1,7 +1,6 @@
 #include "store/table/open/open_lock.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 
 #include "bootstrap/deadline.h"
 #include "bootstrap/interrupt.h"
+#include "files/owned_file.h"
 #include "status/error.h"
 #include "store/file/checksum.h"
 
@@ -43,17 +43,9 @@ void OpenLock::note_progress() {
 
 ncast_status OpenLock::lock(const std::string& shared_name, const std::string& name) {
   const std::string path = "/dev/shm/narrowcast-locks." + std::to_string(geteuid());
-  // Opening a named pipe would wait.
-  constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  if (!file_.open([&] { return ::open(path.c_str(), flags, 0600); }))
-    return fail(NCAST_SYSTEM_ERROR, "%s: cannot open %s: %s", name.c_str(), path.c_str(), std::strerror(errno));
-  struct stat about;
-  if (fstat(file_.get(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid() ||
-      (about.st_mode & 077) != 0) {
-    file_.close();
-    return fail(NCAST_SYSTEM_ERROR, "%s: %s is not a file that only this user can open: remove it", name.c_str(),
-                path.c_str());
-  }
+  std::string why;
+  if (!file_.open([&] { return files::open_owned(AT_FDCWD, path, O_RDWR | O_CREAT, files::Trust::own_only, &why); }))
+    return fail(NCAST_SYSTEM_ERROR, "%s: cannot use %s: %s", name.c_str(), path.c_str(), why.c_str());
   number_ = file::checksum(shared_name.data(), shared_name.size());
   struct flock byte = {};
   byte.l_type = F_WRLCK;
