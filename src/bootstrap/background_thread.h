@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "status/error.h"
+#include "status/system_error.h"
 
 namespace narrowcast::bootstrap {
 
@@ -24,7 +25,7 @@ ncast_status start_background_thread(const char* name, Body&& body, std::thread*
     *thread = std::thread(std::forward<Body>(body));
     pthread_setname_np(thread->native_handle(), name);
   } catch (const std::system_error& error) {
-    status = fail(NCAST_SYSTEM_ERROR, "cannot start a thread: %s", error.what());
+    status = fail(NCAST_SYSTEM_ERROR, "cannot start a thread: %s", thread_error_text(error).c_str());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;

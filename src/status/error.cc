@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
+
+#include "status/system_error.h"
 
 namespace narrowcast {
 namespace {
@@ -24,6 +27,11 @@ ncast_status fail_with_current_exception(const char* function) noexcept {
     throw;
   } catch (const std::bad_alloc&) {
     return fail(NCAST_SYSTEM_ERROR, "%s: out of host memory", function);
+  } catch (const std::system_error& error) {
+    // Of the standard library, only the constructor of a thread throws EAGAIN.
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return fail(NCAST_SYSTEM_ERROR, "%s: cannot start a thread: %s", function, thread_error_text(error).c_str());
+    return fail(NCAST_SYSTEM_ERROR, "%s: %s", function, error.what());
   } catch (const std::exception& error) {
     return fail(NCAST_INTERNAL, "%s: %s", function, error.what());
   } catch (...) {

@@ -95,6 +95,17 @@ TEST_CASE("if there is no thread for a rank, no rank waits for it") {
   }
 }
 
+TEST_CASE("a stream without a thread is an error that names the limits") {
+  ncast_stream stream = nullptr;
+  threads_left = 0;
+  const ncast_status status = ncast_stream_create(&stream);
+  threads_left = -1;
+  CHECK(status == NCAST_SYSTEM_ERROR);
+  CHECK(error_contains("ncast_stream_create: cannot start a thread: "));
+  CHECK(error_contains("ulimit -u"));
+  CHECK(stream == nullptr);
+}
+
 TEST_CASE("ranks are destroyed even if there are no threads for them") {
   const narrowcast::testing::TimeLimit limit;
   ncast_comm* comms[ranks] = {};

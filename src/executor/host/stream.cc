@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "bootstrap/background_thread.h"
 #include "bootstrap/interrupt.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
@@ -25,9 +26,18 @@ Registry& registry() {
 
 }  // namespace
 
-Stream::Stream() : pid_(getpid()), thread_([this] { work(); }) {}
+Stream::Stream() : pid_(getpid()) {}
+
+ncast_status Stream::create(std::shared_ptr<Stream>* stream) {
+  std::shared_ptr<Stream> made(new Stream);
+  const auto body = [self = made.get()] { self->work(); };
+  if (ncast_status status = bootstrap::start_background_thread("ncast-stream", body, &made->thread_)) return status;
+  *stream = std::move(made);
+  return NCAST_OK;
+}
 
 Stream::~Stream() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -110,7 +120,12 @@ extern "C" {
 ncast_status ncast_stream_create(ncast_stream* stream) {
   return guarded("ncast_stream_create", [&] {
     if (stream == nullptr) return fail(NCAST_INVALID_ARGUMENT, "ncast_stream_create: stream is NULL");
-    *stream = Stream::add(std::make_shared<Stream>());
+    std::shared_ptr<Stream> made;
+    if (ncast_status status = Stream::create(&made)) {
+      const std::string message = ncast_last_error();
+      return fail(status, "ncast_stream_create: %s", message.c_str());
+    }
+    *stream = Stream::add(std::move(made));
     return NCAST_OK;
   });
 }

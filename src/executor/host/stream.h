@@ -22,7 +22,8 @@ class Stream {
     std::function<void()> abort;  // makes run() end soon, before or while it runs; any thread
   };
 
-  Stream();
+  // Error: SYSTEM_ERROR.
+  static ncast_status create(std::shared_ptr<Stream>* stream);
   // Runs the remaining work first.
   ~Stream();
 
@@ -44,6 +45,7 @@ class Stream {
   static std::shared_ptr<Stream> remove(ncast_stream handle);
 
  private:
+  Stream();
   void work();
 
   std::mutex mutex_;
@@ -53,7 +55,7 @@ class Stream {
   ncast_status error_ = NCAST_OK;
   std::string message_;
   const pid_t pid_;
-  std::thread thread_;  // must be last, because it uses the other members
+  std::thread thread_;
 };
 
 // The error of a handle that Stream::find() does not know.

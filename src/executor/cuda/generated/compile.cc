@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -122,7 +123,13 @@ ncast_status compile(const plan::Plan& plan, const Target& target, const std::st
   };
   {
     std::vector<std::jthread> others;  // the kernels are compiled at the same time
-    for (size_t i = 1; i < jobs.size(); ++i) others.emplace_back([&, i] { run(jobs[i]); });
+    for (size_t i = 1; i < jobs.size(); ++i) {
+      try {
+        others.emplace_back([&, i] { run(jobs[i]); });
+      } catch (const std::system_error&) {
+        run(jobs[i]);  // the system has no more threads
+      }
+    }
     if (!jobs.empty()) run(jobs[0]);
   }
   for (const Job& job : jobs) {
