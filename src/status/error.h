@@ -1,6 +1,8 @@
 // Error reporting: a status and a message. This is the lowest folder, which every other folder may use.
 #pragma once
 
+#include <cxxabi.h>
+
 #include <utility>
 
 #include "narrowcast/types.h"
@@ -15,11 +17,14 @@ namespace narrowcast {
 // Reports the exception that is being handled. Call it in a catch block only.
 ncast_status fail_with_current_exception(const char* function) noexcept;
 
-// Runs the body of a function of the C API and converts exceptions to errors.
+// Runs the body of a function of the C API and converts exceptions to errors. If a callback of the user ends the
+// thread by pthread_exit(), the thread ends: Python does so with threads that run when the interpreter exits.
 template <typename Body>
-ncast_status guarded(const char* function, Body&& body) noexcept {
+ncast_status guarded(const char* function, Body&& body) {
   try {
     return std::forward<Body>(body)();
+  } catch (const abi::__forced_unwind&) {
+    throw;
   } catch (...) {
     return fail_with_current_exception(function);
   }

@@ -52,6 +52,19 @@ TEST_CASE("AnInterruptedCreationFailsOnAllRanks") {
   });
 }
 
+// As Python ends a thread that runs a callback when the interpreter exits.
+TEST_CASE("ACheckMayEndItsThread") {
+  const ncast_unique_id id = new_id();
+  run_processes(1, [&](int) {
+    std::thread([&] {
+      ncast_comm* comm = nullptr;
+      ncast_set_interrupt_check([](void*) -> int { pthread_exit(nullptr); }, nullptr);
+      static_cast<void>(ncast_comm_create(&comm, 2, &id, 0, nullptr));
+      EXPECT(false);
+    }).join();
+  });
+}
+
 TEST_CASE("AnInterruptedCallAbortsTheCommunicator") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
