@@ -20,7 +20,8 @@ ncast_status Outcome::failure_of(int rank) const {
 ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own) {
   const Outcome mine = Outcome::of(own);
   std::vector<Outcome> all(static_cast<size_t>(rendezvous.ranks()));
-  if (ncast_status status = rendezvous.all_gather(&mine, sizeof mine, all.data())) return status;
+  if (ncast_status status = rendezvous.all_gather(&mine, sizeof mine, all.data()))
+    return own == NCAST_OK ? status : mine.failure_of(rendezvous.rank());
   for (int rank = 0; rank < rendezvous.ranks(); ++rank) {
     const Outcome& outcome = all[static_cast<size_t>(rank)];
     if (outcome.status != NCAST_OK) return outcome.failure_of(rank);

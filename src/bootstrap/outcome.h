@@ -17,7 +17,8 @@ struct Outcome {
 };
 
 // Every rank passes its own status; the message is that of ncast_last_error(). Returns, on all ranks, the failure of
-// the lowest rank that failed, or NCAST_OK. Further errors: those of all_gather.
+// the lowest rank that failed, or NCAST_OK. Further errors: those of all_gather, on ranks that have not failed
+// themselves.
 ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own);
 
 }  // namespace narrowcast::bootstrap

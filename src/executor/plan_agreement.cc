@@ -18,8 +18,10 @@ PlanReadiness PlanReadiness::of(uint64_t hash, ncast_status own) {
 
 ncast_status agree_on_plan(ncast_comm& comm, const PlanReadiness& own) {
   std::vector<PlanReadiness> all(static_cast<size_t>(comm.ranks()));
-  if (ncast_status status = comm.exchange(&own, sizeof own, all.data())) return status;
+  const ncast_status exchanged = comm.exchange(&own, sizeof own, all.data());
+  // First: because of this error, other ranks may have aborted the communicator.
   if (own.status != NCAST_OK) return fail(own.status, "%s", own.reason);
+  if (exchanged != NCAST_OK) return exchanged;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].status == NCAST_OK) continue;
     return fail(NCAST_REMOTE_ERROR, "rank %zu cannot load the plan: %.*s", rank,

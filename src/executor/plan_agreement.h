@@ -18,7 +18,8 @@ struct PlanReadiness {
 };
 
 // Collective. OK if all ranks can load the same plan. Otherwise every rank gets an error: its own one; or REMOTE_ERROR,
-// which names the first rank that cannot load its plan, and the reason; or MISMATCH. Errors of the exchange itself.
+// which names the first rank that cannot load its plan, and the reason; or MISMATCH. Errors of the exchange itself, on
+// ranks without an error of their own.
 ncast_status agree_on_plan(ncast_comm& comm, const PlanReadiness& own);
 // Takes part without a plan. Errors of the exchange.
 ncast_status decline_plan(ncast_comm& comm, const char* reason);

@@ -19,6 +19,20 @@ TEST_CASE("TheFailureOfOneRankIsReturnedOnAllAndTheyCanContinue") {
   });
 }
 
+TEST_CASE("ARankThatFailedGetsItsOwnErrorEvenIfTheOthersAbort") {
+  run_threads_with_hub(2, [](const HubAddress& hub, int rank) {
+    const auto rendezvous = hub.must_join(rank, 2);
+    if (rank == 0) {
+      rendezvous->publish_failure(NCAST_ABORTED, "aborted");
+      while (rendezvous->check_failure() == NCAST_OK) usleep(1000);
+      return;
+    }
+    while (rendezvous->check_failure() == NCAST_OK) usleep(1000);
+    EXPECT(bootstrap::agree_on_outcome(*rendezvous, fail(NCAST_UNSUPPORTED, "a step failed")) == NCAST_UNSUPPORTED);
+    EXPECT(error_contains("rank 1: a step failed"));
+  });
+}
+
 TEST_CASE("ALongMessageIsTruncated") {
   run_threads_with_hub(1, [](const HubAddress& hub, int) {
     const auto rendezvous = hub.must_join(0, 1);

@@ -91,6 +91,22 @@ TEST_CASE("all ranks learn at once that a rank has no plan") {
   check_others_learn("no reason given", [](ncast_comm* comm) { EXPECT_OK(ncast_plan_decline(comm, nullptr)); });
 }
 
+// Another rank that has got the error may abort the communicator before this one has returned from the exchange.
+TEST_CASE("a rank that cannot load a plan gets its own error even if the others abort") {
+  const ncast_unique_id id = new_id();
+  run_threads(2, [&](int rank) {
+    const Comm comm(id, rank, 2);
+    if (rank == 0) {
+      EXPECT_OK(ncast_comm_abort(comm));
+      return;
+    }
+    while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(1000);
+    ncast_loaded_plan* loaded = nullptr;
+    EXPECT(ncast_plan_load(comm, nullptr, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
+    EXPECT(last_error_contains("plan is NULL"));
+  });
+}
+
 TEST_CASE("each rank gets its own error if all of them have one") {
   const ncast_unique_id id = new_id();
   run_threads(2, [&](int rank) {
