@@ -21,7 +21,8 @@ add_library(Narrowcast::narrowcast ALIAS narrowcast)
 target_include_directories(narrowcast INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(narrowcast PRIVATE Threads::Threads rt)
-target_link_options(narrowcast PRIVATE -Wl,--no-undefined -Wl,--version-script=${exports})
+# nodelete: threads of the library may run until the process exits, so dlclose() must not unload their code.
+target_link_options(narrowcast PRIVATE -Wl,--no-undefined -Wl,--version-script=${exports} -Wl,-z,nodelete)
 set_target_properties(narrowcast PROPERTIES
   LINKER_LANGUAGE CUDA
   VERSION ${PROJECT_VERSION}

@@ -39,7 +39,8 @@ if(NOT NARROWCAST_SANITIZE)
       target_sources(${library} PRIVATE ${PROJECT_SOURCE_DIR}/src/${shared}.cc)
     endforeach()
     target_link_libraries(${library} PRIVATE narrowcast_nccl_objects)
-    target_link_options(${library} PRIVATE -static-libstdc++ -static-libgcc -Wl,--no-undefined
+    # nodelete: as libnarrowcast.so, it may have threads.
+    target_link_options(${library} PRIVATE -static-libstdc++ -static-libgcc -Wl,--no-undefined -Wl,-z,nodelete
       -Wl,--version-script=${nccl_exports_map} -Wl,-soname,libnccl.so.2)
     set_target_properties(${library} PROPERTIES NO_SONAME ON LINK_DEPENDS ${nccl_exports_map})
   endforeach()
