@@ -32,19 +32,26 @@ ncast_status read(const char* name, std::optional<Value> (*parse)(std::string_vi
 }
 
 constexpr const char* path_values = "packets, packets:one_shot, packets:two_shot or blocks";
+constexpr std::pair<const char*, ForcedTransport> paths[] = {
+    {"packets", ForcedTransport::packets},
+    {"packets:one_shot", ForcedTransport::one_shot},
+    {"packets:two_shot", ForcedTransport::two_shot},
+    {"blocks", ForcedTransport::blocks},
+};
+
 std::optional<ForcedTransport> transport_of(std::string_view text) {
-  static constexpr std::pair<std::string_view, ForcedTransport> paths[] = {
-      {"packets", ForcedTransport::packets},
-      {"packets:one_shot", ForcedTransport::one_shot},
-      {"packets:two_shot", ForcedTransport::two_shot},
-      {"blocks", ForcedTransport::blocks},
-  };
   for (const auto& [name, forced] : paths)
     if (name == text) return forced;
   return std::nullopt;
 }
 
 }  // namespace
+
+const char* name_of(ForcedTransport transport) {
+  for (const auto& [name, forced] : paths)
+    if (forced == transport) return name;
+  return "unset";
+}
 
 ncast_status Options::of(const ncast_comm_config& config, Options* options) {
   *options = {};

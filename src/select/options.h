@@ -10,6 +10,9 @@
 
 namespace narrowcast::select {
 
+// The value of NARROWCAST_PATH; "unset" if no transport is forced.
+const char* name_of(ForcedTransport transport);
+
 struct Options {
   uint32_t max_ctas = 0;  // 1 to most_block_ctas
   bool over_host = false;

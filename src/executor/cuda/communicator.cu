@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "bootstrap/interrupt.h"
+#include "bootstrap/shared_settings.h"
 #include "channel/packet/packet_area.h"
 #include "channel/peer/zeroed_memory.h"
 #include "executor/cuda/blocks/kernels.h"
@@ -102,21 +104,23 @@ ncast_status Communicator::agree_on_settings(const Options& options, size_t scra
   bool clusters = false;
   if (ncast_status status = find_max_ctas(&fitting)) return status;
   if (ncast_status status = find_clusters(&clusters)) return status;
-  const Agreement own{std::min(options.max_ctas, fitting), options.transport, scratch_bytes, clusters};
-  std::vector<Agreement> all(static_cast<size_t>(ranks()));
+  agreement_ = {std::min(options.max_ctas, fitting), options.transport, scratch_bytes, clusters};
+  struct Offer {
+    uint32_t max_ctas, clusters;
+    bootstrap::SharedSettings settings;
+  };
+  Offer own = {agreement_.max_ctas, clusters, {}};
+  if (ncast_status status = own.settings.add("scratch_bytes", scratch_bytes)) return status;
+  if (ncast_status status = own.settings.add("NARROWCAST_PATH", name_of(options.transport))) return status;
+  std::vector<Offer> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
-  agreement_ = own;
-  for (int peer = 0; peer < ranks(); ++peer) {
-    const Agreement& other = all[static_cast<size_t>(peer)];
-    if (other.scratch_bytes != own.scratch_bytes)
-      return fail(NCAST_MISMATCH, "scratch_bytes is %zu on rank %d and %zu on rank %d", other.scratch_bytes, peer,
-                  own.scratch_bytes, rank());
-    if (other.transport != own.transport)
-      return fail(NCAST_MISMATCH, "NARROWCAST_PATH differs between rank %d and rank %d", peer, rank());
+  std::vector<bootstrap::SharedSettings> settings;
+  for (const Offer& other : all) {
+    settings.push_back(other.settings);
     agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
-    agreement_.clusters = agreement_.clusters && other.clusters;
+    agreement_.clusters = agreement_.clusters && other.clusters != 0;
   }
-  return NCAST_OK;
+  return bootstrap::check_same_settings(settings);
 }
 
 // All ranks use the model of rank 0, so that they make the same decisions.
