@@ -1,7 +1,7 @@
 // What a rank's failure means to the other ranks.
 #pragma once
 
-#include "narrowcast/types.h"
+#include "status/error.h"
 
 namespace narrowcast::bootstrap {
 
@@ -14,6 +14,12 @@ inline ncast_status status_at_peers(ncast_status status) {
     case NCAST_TIMEOUT: return status;
     default: return NCAST_REMOTE_ERROR;
   }
+}
+
+// Fails as the other ranks do after `rank` failed.
+inline ncast_status fail_of_rank(ncast_status status, int rank, const char* message) {
+  if (status == NCAST_ABORTED) return fail(NCAST_ABORTED, "rank %d aborted the communicator", rank);
+  return fail(status_at_peers(status), "rank %d reports: %s", rank, message);
 }
 
 }  // namespace narrowcast::bootstrap

@@ -44,7 +44,7 @@ ncast_status BoundedWait::no_progress(RankSet awaited) {
   for (int peer = 0; peer < world_.ranks(); ++peer) {
     const RankSet bit = rank_bit(peer);
     if ((dead_ & bit) != 0 && ((awaited & bit) != 0 || world_.in_call(peer))) {
-      return fail(NCAST_REMOTE_ERROR, "rank %d (pid %" PRId64 ") died", peer, world_.pid_of(peer));
+      return world_.fail_of_dead(peer);
     }
     if ((left_ & awaited & bit) != 0) {
       return fail(NCAST_REMOTE_ERROR,

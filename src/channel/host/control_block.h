@@ -6,11 +6,16 @@
 #include <cstdint>
 
 #include "bootstrap/shared_memory.h"
+#include "bootstrap/shared_settings.h"
 #include "channel/host/ring.h"
 
 namespace narrowcast::channel {
 
 inline constexpr int max_ranks = bootstrap::SegmentOwners::capacity;
+
+// A set of ranks, one bit for each.
+using RankSet = uint64_t;
+inline constexpr RankSet rank_bit(int rank) { return RankSet{1} << rank; }
 
 // The first failure of any rank. All ranks fail their calls because of it.
 struct FailureRecord {
@@ -37,21 +42,21 @@ class PublishedTag {
 struct alignas(cache_line_bytes) Member {
   Doorbell bell;
   std::atomic<uint32_t> in_call;
-  PublishedTag current;     // the call that the rank is executing
-  PublishedTag collective;  // the last collective that the rank began
+  PublishedTag current;                // the call that the rank is executing
+  PublishedTag collective;             // the last collective that the rank began
+  bootstrap::SharedSettings settings;  // written before the rank is in `joined`
 };
 
 struct ControlBlock {
   // Changes with the layout of the segment.
-  static constexpr uint64_t current_version = 0x3430746e6f63636eu;  // "nccont04"
+  static constexpr uint64_t current_version = 0x3530746e6f63636eu;  // "nccont05"
 
   bootstrap::SegmentOwners owners;  // must be first: sweep_stale_segments() reads it
   uint64_t version;
   uint64_t ranks;
-  RingShape shape;
-  uint64_t costs;  // a hash of the cost model
-  std::atomic<uint64_t> joined_ranks;
-  std::atomic<uint32_t> complete;  // all ranks have joined
+  std::atomic<RankSet> joined;
+  std::atomic<uint32_t> complete;  // all ranks have joined, and the name of the segment is removed
+  std::atomic<RankSet> ready;      // ranks whose rings exist
   FailureRecord failure;
   Member member[max_ranks];
 };

@@ -1,10 +1,14 @@
 // Joining a world. The first rank creates the segment and publishes it under a name that is derived from the unique id.
 // All users can list /dev/shm, so the name does not reveal the id. The other ranks open the segment. The last rank to
-// join removes the name, so no segment remains in /dev/shm if the ranks are killed afterwards.
+// join removes the name, so no segment remains in /dev/shm if the ranks are killed afterwards. Only then do the ranks
+// compare their settings and allocate their rings.
+#include <bit>
 #include <cinttypes>
 #include <string_view>
 
 #include "bootstrap/interrupt.h"
+#include "bootstrap/rank_list.h"
+#include "channel/host/failure_notice.h"
 #include "channel/host/world.h"
 #include "digest/sha256.h"
 #include "status/error.h"
@@ -23,23 +27,52 @@ std::string segment_name(const bootstrap::WorldId& id) {
 
 ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* result) {
   bootstrap::sweep_stale_segments();
-  const std::string name = segment_name(id);
-  std::unique_ptr<World> world(new World(options.rank, options.ranks));
-  if (ncast_status status = world->create_or_open(name, options)) return status;
-  ncast_status status = world->enter(name, options);
-  if (status == NCAST_OK) status = world->wait_for_all(options.limit);
-  if (status != NCAST_OK) {
-    // Only the rank whose failure is published removes the name. A later removal could hit the segment of a second
-    // attempt with the same id.
-    if (world->publish_failure(status, ncast_last_error())) bootstrap::unlink_segment(name);
+  sweep_failure_notices();
+  std::unique_ptr<World> world(new World(id, options.rank, options.ranks));
+  if (ncast_status status = world->meet(options)) {
+    world->give_up(status);
     return status;
   }
-  world->make_ring_ends(options);
   *result = std::move(world);
   return NCAST_OK;
 }
 
-ncast_status World::create_or_open(const std::string& name, const WorldOptions& options) {
+void World::decline(const bootstrap::WorldId& id, int rank, ncast_status status) {
+  leave_failure_notice(id, rank, status, ncast_last_error());
+}
+
+ncast_status World::meet(const WorldOptions& options) {
+  const auto start = bootstrap::Clock::now();
+  if (ncast_status status = check_failure_notice(id_)) return status;
+  if (ncast_status status = create_or_open(options)) return status;
+  if (ncast_status status = enter(options)) return status;
+  const auto all_have_joined = [this] { return control_->complete.load(std::memory_order_seq_cst) != 0; };
+  if (ncast_status status = wait_for_all(all_have_joined, control_->joined, {options.limit, start})) return status;
+  // From here on every rank has the segment, and sees every failure in it.
+  std::vector<bootstrap::SharedSettings> settings;
+  for (int rank = 0; rank < ranks_; ++rank) settings.push_back(control_->member[rank].settings);
+  if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
+  if (ncast_status status = make_ring_ends(options)) return status;
+  const auto all_are_ready = [this] { return control_->ready.load(std::memory_order_seq_cst) == all_ranks(); };
+  control_->ready.fetch_or(rank_bit(rank_), std::memory_order_seq_cst);
+  wake_peers();
+  return wait_for_all(all_are_ready, control_->ready, {options.limit, start});
+}
+
+// Informs the other ranks.
+void World::give_up(ncast_status status) {
+  const std::string message = ncast_last_error();
+  const bool is_first = control_ == nullptr || publish_failure(status, message.c_str());
+  const bool all_have_joined = control_ != nullptr && control_->complete.load(std::memory_order_seq_cst) != 0;
+  if (is_first && !all_have_joined) {
+    leave_failure_notice(id_, rank_, status, message.c_str());
+    bootstrap::unlink_segment(segment_name(id_));
+  }
+  static_cast<void>(fail(status, "%s", message.c_str()));
+}
+
+ncast_status World::create_or_open(const WorldOptions& options) {
+  const std::string name = segment_name(id_);
   // If another rank published the name first, it may have been removed again before this rank opens it, so try again.
   for (;;) {
     bool found = false;
@@ -49,11 +82,12 @@ ncast_status World::create_or_open(const std::string& name, const WorldOptions& 
     if (ncast_status status = create(name, options, &taken)) return status;
     if (!taken) break;
   }
-  control_ = reinterpret_cast<ControlBlock*>(memory_.data());
-  if (memory_.bytes() < sizeof(ControlBlock) || control_->owners.magic != bootstrap::segment_magic ||
-      control_->version != ControlBlock::current_version) {
-    return fail(NCAST_MISMATCH, "the ranks use different versions of the library");
+  auto* control = reinterpret_cast<ControlBlock*>(memory_.data());
+  if (memory_.bytes() < sizeof(ControlBlock) || control->owners.magic != bootstrap::segment_magic ||
+      control->version != ControlBlock::current_version) {
+    return fail(NCAST_MISMATCH, "rank %d uses another version of the library than other ranks", rank_);
   }
+  control_ = control;
   return NCAST_OK;
 }
 
@@ -64,8 +98,6 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   auto* control = reinterpret_cast<ControlBlock*>(memory_.data());
   control->version = ControlBlock::current_version;
   control->ranks = layout.ranks;
-  control->shape = options.shape;
-  control->costs = options.costs;
   // Register the creator before publishing, because a sweep removes segments without a living owner.
   bootstrap::SegmentOwners::Owner& owner = control->owners.owner[options.rank];
   owner.process = bootstrap::current_process();
@@ -76,23 +108,12 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   return status;
 }
 
-ncast_status World::enter(const std::string& name, const WorldOptions& options) {
-  const bootstrap::ProcessIdentity self = bootstrap::current_process();
-  if (self.start_time == 0)
-    return fail(NCAST_UNSUPPORTED, "cannot read /proc/self/stat, which is needed to identify processes");
+ncast_status World::enter(const WorldOptions& options) {
+  bootstrap::ProcessIdentity self;
+  if (ncast_status status = bootstrap::find_current_process(&self)) return status;
   if (control_->ranks != static_cast<uint64_t>(ranks_)) {
     return fail(NCAST_MISMATCH, "rank %d expects %d ranks, other ranks expect %" PRIu64, rank_, ranks_,
                 control_->ranks);
-  }
-  if (control_->shape.slots != options.shape.slots ||
-      control_->shape.payload_capacity_bytes != options.shape.payload_capacity_bytes) {
-    return fail(NCAST_MISMATCH, "scratch_bytes differs on rank %d", rank_);
-  }
-  if (control_->costs != options.costs) return fail(NCAST_MISMATCH, "the cost model differs on rank %d", rank_);
-  const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
-  if (memory_.bytes() < layout.total_bytes()) {
-    return fail(NCAST_SYSTEM_ERROR, "shared memory %s is damaged: it has %zu bytes instead of %" PRIu64, name.c_str(),
-                memory_.bytes(), layout.total_bytes());
   }
   bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[rank_];
   uint64_t state = bootstrap::SegmentOwners::absent;
@@ -109,66 +130,66 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
       return fail(NCAST_UNSUPPORTED, "ranks %d and %d are in different pid namespaces (containers)", rank_, peer);
     }
   }
-  if (ranks_ > 1) {
-    const auto rank = static_cast<uint64_t>(rank_);
-    if (ncast_status status = memory_.allocate(layout.rank_offset(rank), layout.rank_bytes())) return status;
-  }
+  control_->member[rank_].settings = options.settings;
   joined_ = true;
   // The last rank removes the name before any rank can return from join().
-  if (control_->joined_ranks.fetch_add(1, std::memory_order_seq_cst) + 1 == control_->ranks) {
-    bootstrap::unlink_segment(name);
+  if ((control_->joined.fetch_or(rank_bit(rank_), std::memory_order_seq_cst) | rank_bit(rank_)) == all_ranks()) {
+    bootstrap::unlink_segment(segment_name(id_));
     control_->complete.store(1, std::memory_order_seq_cst);
   }
   wake_peers();
   return NCAST_OK;
 }
 
-ncast_status World::wait_for_all(bootstrap::Limit limit) {
-  const auto start = bootstrap::Clock::now();
-  auto last_inspection = start;
+template <typename Done>
+ncast_status World::wait_for_all(Done done, const std::atomic<RankSet>& arrived, const Deadline& deadline) {
+  auto last_inspection = bootstrap::Clock::now();
   for (;;) {
     const uint32_t seen = bell().epoch();
     // Check this first: joining has succeeded even if a peer has failed or died since.
-    if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
+    if (done()) return NCAST_OK;
     if (ncast_status status = check_failure()) return status;
     const auto now = bootstrap::Clock::now();
     if (now - last_inspection >= inspection_interval) {
       last_inspection = now;
       if (bootstrap::is_interrupted()) return bootstrap::interrupted();
-      const RankSet missing = dead() | left();
+      if (ncast_status status = check_failure_notice(id_)) return done() ? NCAST_OK : status;
+      const RankSet gone = dead() | left();
       // A failure that a rank published before it ended is visible by now. It is more informative than the fact of its
       // end.
-      if (missing != 0) {
-        if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
+      if (gone != 0) {
+        if (done()) return NCAST_OK;
         if (ncast_status status = check_failure()) return status;
-      }
-      for (int peer = 0; peer < ranks_; ++peer) {
-        if ((missing & rank_bit(peer)) == 0) continue;
+        const int peer = std::countr_zero(gone);
         return fail(NCAST_REMOTE_ERROR, "rank %d (pid %" PRId64 ") died before all %d ranks had joined", peer,
                     pid_of(peer), ranks_);
       }
-      if (limit.passed(start)) {
+      if (deadline.limit.passed(deadline.start)) {
         return fail(NCAST_TIMEOUT, "rank %d waited %g s for ranks that have not joined: %s (of %d)", rank_,
-                    limit.seconds, missing_ranks().c_str(), ranks_);
+                    deadline.limit.seconds, missing_ranks(arrived).c_str(), ranks_);
       }
     }
     bell().wait(seen, inspection_interval);
   }
 }
 
-std::string World::missing_ranks() const {
-  std::string list;
-  for (int peer = 0; peer < ranks_; ++peer) {
-    if (control_->owners.owner[peer].state.load(std::memory_order_acquire) >= bootstrap::SegmentOwners::joined)
-      continue;
-    list += (list.empty() ? "" : ", ") + std::to_string(peer);
-  }
-  return list;
+std::string World::missing_ranks(RankSet arrived) const {
+  std::vector<int> missing;
+  for (int peer = 0; peer < ranks_; ++peer)
+    if ((arrived & rank_bit(peer)) == 0) missing.push_back(peer);
+  return bootstrap::rank_list(missing);
 }
 
-void World::make_ring_ends(const WorldOptions& options) {
+ncast_status World::make_ring_ends(const WorldOptions& options) {
   const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
   const auto me = static_cast<uint64_t>(rank_);
+  if (memory_.bytes() < layout.total_bytes()) {
+    return fail(NCAST_SYSTEM_ERROR, "shared memory %s is damaged: it has %zu bytes instead of %" PRIu64,
+                segment_name(id_).c_str(), memory_.bytes(), layout.total_bytes());
+  }
+  if (ranks_ > 1) {
+    if (ncast_status status = memory_.allocate(layout.rank_offset(me), layout.rank_bytes())) return status;
+  }
   end_bytes_ = layout.total_bytes();
   for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
     // A rank has no ring to itself. Its entry is never used.
@@ -177,6 +198,7 @@ void World::make_ring_ends(const WorldOptions& options) {
     senders_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(me, peer), options.shape, bell);
     receivers_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(peer, me), options.shape, bell);
   }
+  return NCAST_OK;
 }
 
 }  // namespace narrowcast::channel

@@ -1,5 +1,6 @@
 #include "channel/host/world.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
@@ -62,9 +63,11 @@ bool World::publish_failure(ncast_status status, const char* message) {
 ncast_status World::check_failure() const {
   const FailureRecord& record = control_->failure;
   if (record.state.load(std::memory_order_acquire) != FailureRecord::published) return NCAST_OK;
-  const auto status = static_cast<ncast_status>(record.status);
-  if (status == NCAST_ABORTED) return fail(NCAST_ABORTED, "rank %d aborted the communicator", record.rank);
-  return fail(bootstrap::status_at_peers(status), "rank %d reports: %s", record.rank, record.message);
+  return bootstrap::fail_of_rank(static_cast<ncast_status>(record.status), record.rank, record.message);
+}
+
+ncast_status World::fail_of_dead(int peer) const {
+  return fail(NCAST_REMOTE_ERROR, "rank %d (pid %" PRId64 ") died", peer, pid_of(peer));
 }
 
 RankSet World::left() const {

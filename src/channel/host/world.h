@@ -8,22 +8,19 @@
 
 #include "bootstrap/deadline.h"
 #include "bootstrap/shared_memory.h"
+#include "bootstrap/shared_settings.h"
 #include "bootstrap/world_id.h"
 #include "channel/host/control_block.h"
 #include "channel/host/ring.h"
 
 namespace narrowcast::channel {
 
-// A set of ranks, one bit for each.
-using RankSet = uint64_t;
-inline constexpr RankSet rank_bit(int rank) { return RankSet{1} << rank; }
-
 struct WorldOptions {
   int rank;
   int ranks;               // 1 to max_ranks
-  RingShape shape;         // the same on every rank
+  RingShape shape;         // follows from the settings
   bootstrap::Limit limit;  // for joining
-  uint64_t costs = 0;      // a hash of the cost model, the same on every rank
+  bootstrap::SharedSettings settings = {};
 };
 
 // The name of a world's segment until all ranks have joined. It does not reveal the id.
@@ -32,8 +29,10 @@ std::string segment_name(const bootstrap::WorldId& id);
 class World {
  public:
   // Returns when all ranks have joined. Errors: TIMEOUT (names the missing ranks), MISMATCH, REMOTE_ERROR (a rank died
-  // or failed while joining), SYSTEM_ERROR, UNSUPPORTED.
+  // or failed while joining), SYSTEM_ERROR, UNSUPPORTED. Ranks that come after a failure get it too, for ten minutes.
   static ncast_status join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* world);
+  // For a rank that failed before it could join: the other ranks do not wait for it. Its message is the last error.
+  static void decline(const bootstrap::WorldId& id, int rank, ncast_status status);
 
   // Leaves the world. Peers can still read the slots that this rank has filled.
   ~World();
@@ -69,18 +68,31 @@ class World {
 
   RankSet left() const;  // ranks that have destroyed their communicator
   RankSet dead() const;  // ranks that ended without destroying it; costs a system call per rank, about 10 us
+  ncast_status fail_of_dead(int peer) const;
   int64_t pid_of(int peer) const { return control_->owners.owner[peer].process.pid; }
 
  private:
-  World(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  World(const bootstrap::WorldId& id, int rank, int ranks) : id_(id), rank_(rank), ranks_(ranks) {}
 
-  ncast_status create_or_open(const std::string& name, const WorldOptions& options);
+  struct Deadline {
+    bootstrap::Limit limit;
+    bootstrap::Clock::time_point start;
+  };
+
+  RankSet all_ranks() const { return ~RankSet{0} >> (max_ranks - ranks_); }
+
+  ncast_status meet(const WorldOptions& options);
+  void give_up(ncast_status status);
+  ncast_status create_or_open(const WorldOptions& options);
   ncast_status create(const std::string& name, const WorldOptions& options, bool* taken);
-  ncast_status enter(const std::string& name, const WorldOptions& options);
-  ncast_status wait_for_all(bootstrap::Limit limit);
-  std::string missing_ranks() const;
-  void make_ring_ends(const WorldOptions& options);
+  ncast_status enter(const WorldOptions& options);
+  // arrived: the ranks that are not missing.
+  template <typename Done>
+  ncast_status wait_for_all(Done done, const std::atomic<RankSet>& arrived, const Deadline& deadline);
+  std::string missing_ranks(RankSet arrived) const;
+  ncast_status make_ring_ends(const WorldOptions& options);
 
+  const bootstrap::WorldId id_;
   int rank_;
   int ranks_;
   bool created_ = false;

@@ -1,6 +1,8 @@
 // The host backend: ranks are processes or threads of one machine, data is in host memory.
 #include "executor/backend.h"
 
+#include <cinttypes>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -16,7 +18,7 @@ namespace narrowcast::executor::host {
 namespace {
 
 ncast_status choose_shape(int ranks, const ncast_comm_config& config, StagingShape* shape) {
-  return StagingShape::choose(config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes, ranks, shape);
+  return StagingShape::choose(scratch_bytes_of(config), ranks, shape);
 }
 
 ncast_status check_config(int ranks, const ncast_comm_config& config) {
@@ -36,6 +38,15 @@ ncast_status load_costs(const ncast_comm_config& config, select::CostModel* cost
   return options.cost_model.empty() ? NCAST_OK : options.load_costs(costs);
 }
 
+// All that the layouts of rings and plans, and the choice between plans, depend on.
+ncast_status add_settings(const ncast_comm_config& config, const select::CostModel& costs,
+                          bootstrap::SharedSettings* settings) {
+  if (ncast_status status = settings->add("scratch_bytes", scratch_bytes_of(config))) return status;
+  char hash[20];
+  std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(costs.text()));
+  return settings->add("the hash of the cost model", costs.text().empty() ? "none" : hash);
+}
+
 ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
                     ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
@@ -46,11 +57,15 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
     return fail(status, "%s: %s", function, message.c_str());
   };
   select::CostModel costs;
-  if (ncast_status status = load_costs(config, &costs)) return named(status);
-  const channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}, fnv1a(costs.text())};
-  std::unique_ptr<channel::World> world;
-  if (ncast_status status = channel::World::join(bootstrap::content_of(id).world, options, &world))
+  const bootstrap::WorldId world_id = bootstrap::content_of(id).world;
+  if (ncast_status status = load_costs(config, &costs)) {
+    channel::World::decline(world_id, rank, status);
     return named(status);
+  }
+  channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
+  if (ncast_status status = add_settings(config, costs, &options.settings)) return named(status);
+  std::unique_ptr<channel::World> world;
+  if (ncast_status status = channel::World::join(world_id, options, &world)) return named(status);
   *comm = new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds}, std::move(costs));
   return NCAST_OK;
 }

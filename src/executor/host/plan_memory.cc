@@ -126,8 +126,7 @@ bool PlanMemory::can_borrow(const Communicator& comm, const plan::Plan& plan, co
 
 ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
                                   PlanMemory* memory) {
-  const size_t scratch_bytes = comm.config().scratch_bytes != 0 ? comm.config().scratch_bytes : default_scratch_bytes;
-  const size_t limit_bytes = scratch_bytes * static_cast<size_t>(comm.ranks());
+  const size_t limit_bytes = scratch_bytes_of(comm.config()) * static_cast<size_t>(comm.ranks());
   size_t part = largest_part_bytes;
   while (part > smallest_part_bytes && Layout(plan, facts, part).bytes() > limit_bytes) part /= 2;
   const Layout layout(plan, facts, part);

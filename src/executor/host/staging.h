@@ -12,6 +12,9 @@ namespace narrowcast::executor::host {
 
 // 8 ranks fit into 64 MB, the usual size of /dev/shm in containers.
 inline constexpr size_t default_scratch_bytes = 4 << 20;
+inline size_t scratch_bytes_of(const ncast_comm_config& config) {
+  return config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes;
+}
 
 struct StagingShape {
   size_t chunk_bytes = 0;  // the maximum of raw values in one slot

@@ -1,6 +1,7 @@
-// Ranks join through a segment in /dev/shm, and failed attempts leave no segments behind.
+// Ranks join through a segment in /dev/shm. Failed attempts leave no segments behind, only notices for late ranks.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -8,7 +9,9 @@
 #include <string>
 
 #include "bootstrap/shared_memory.h"
+#include "channel/host/failure_notice.h"
 #include "channel/host/world.h"
+#include "status/error.h"
 #include "support/other_user.h"
 #include "support/ranks.h"
 
@@ -27,8 +30,10 @@ WorldId new_world_id() {
 }
 
 ncast_status join(const WorldId& id, int rank, int ranks, std::unique_ptr<World>* world, double seconds = 30,
-                  RingShape ring_shape = shape) {
-  return World::join(id, {rank, ranks, ring_shape, {seconds}}, world);
+                  uint64_t scratch_bytes = 1) {
+  WorldOptions options{rank, ranks, shape, {seconds}};
+  REQUIRE(options.settings.add("scratch_bytes", scratch_bytes) == NCAST_OK);
+  return World::join(id, options, world);
 }
 
 bool error_contains(const std::string& part) { return std::string(ncast_last_error()).find(part) != std::string::npos; }
@@ -53,8 +58,9 @@ bool has_temporary_segment(pid_t creator) {
   return false;
 }
 
-bool is_published(const WorldId& id) { return segments().contains(segment_name(id)); }
 std::string path_of(const WorldId& id) { return "/dev/shm/" + segment_name(id); }
+
+bool is_published(const WorldId& id) { return segments().contains(segment_name(id)); }
 
 TEST_CASE("TheNameIsRemovedOnceAllRanksHaveJoined") {
   const WorldId id = new_world_id();
@@ -208,9 +214,113 @@ TEST_CASE("RanksThatDisagreeFailWithAMismatch") {
   check_disagreement([](const WorldId& id, int rank, auto* world) { return join(id, rank, 2 + rank, world); },
                      "other ranks expect");
   check_disagreement([](const WorldId& id, int, auto* world) { return join(id, 0, 2, world); }, "joined as rank 0");
-  check_disagreement([](const WorldId& id, int rank,
-                        auto* world) { return join(id, rank, 2, world, 30, {2, rank == 0 ? 1024u : 2048u}); },
-                     "scratch_bytes");
+  check_disagreement(
+      [](const WorldId& id, int rank, auto* world) { return join(id, rank, 2, world, 30, rank == 0 ? 1024u : 2048u); },
+      "scratch_bytes is 2048 on rank 1, but 1024 on rank 0");
+}
+
+TEST_CASE("TheRankWhoseSettingsDifferIsNamedWhicheverRankComesFirst") {
+  for (int first = 0; first < 3; ++first) {
+    const WorldId id = new_world_id();
+    run_threads(3, [&](int rank) {
+      usleep(rank == first ? 0 : 20000);
+      std::unique_ptr<World> world;
+      EXPECT(join(id, rank, 3, &world, 30, rank == 2 ? 3000 : 4000) == NCAST_MISMATCH);
+      EXPECT(std::string(ncast_last_error()) == "scratch_bytes is 3000 on rank 2, but 4000 on ranks 0, 1");
+    });
+    CHECK(!is_published(id));
+  }
+}
+
+TEST_CASE("ALateRankLearnsAtOnceWhyTheCreationFailed") {
+  const WorldId id = new_world_id();
+  // The ranks that fail have ended when the late one comes.
+  run_processes(2, [&](int rank) {
+    std::unique_ptr<World> world;
+    EXPECT(join(id, rank, 3, &world, rank == 0 ? 0.1 : 30) == NCAST_TIMEOUT);
+  });
+  const TimeLimit limit;
+  std::unique_ptr<World> world;
+  CHECK(join(id, 2, 3, &world, 0) == NCAST_TIMEOUT);
+  CHECK(error_contains("rank 0 reports: rank 0 waited 0.1 s for ranks that have not joined: 2 (of 3)"));
+  CHECK(!is_published(id));
+}
+
+TEST_CASE("ARankThatCannotOpenTheSegmentFailsTheOthers") {
+  const WorldId id = new_world_id();
+  run_processes(2, [&](int rank) {
+    std::unique_ptr<World> world;
+    if (rank == 0) {
+      EXPECT(join(id, 0, 2, &world) == NCAST_REMOTE_ERROR);
+      EXPECT(error_contains("rank 1 reports: cannot open shared memory"));
+      return;
+    }
+    while (!is_published(id)) usleep(1000);
+    const rlimit none{0, 0};
+    EXPECT(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    EXPECT(join(id, 1, 2, &world) == NCAST_SYSTEM_ERROR);
+  });
+}
+
+TEST_CASE("ARankOfAnotherUserFailsTheOthers") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: only root can be two users");
+    return;
+  }
+  const WorldId id = new_world_id();
+  run_processes(2, [&](int rank) {
+    std::unique_ptr<World> world;
+    if (rank == 0) {
+      EXPECT(join(id, 0, 3, &world) == NCAST_REMOTE_ERROR);
+      EXPECT(error_contains("rank 1 reports: "));
+      return;
+    }
+    while (!is_published(id)) usleep(1000);
+    EXPECT(setuid(65534) == 0);
+    EXPECT(join(id, 1, 3, &world) != NCAST_OK);
+  });
+}
+
+TEST_CASE("ARankOfAnotherVersionFailsTheOthers") {
+  const WorldId id = new_world_id();
+  run_processes(2, [&](int rank) {
+    std::unique_ptr<World> world;
+    if (rank == 0) {
+      EXPECT(join(id, 0, 2, &world) == NCAST_MISMATCH);
+      EXPECT(error_contains("rank 1 reports: rank 1 uses another version of the library"));
+      return;
+    }
+    while (!is_published(id)) usleep(1000);
+    SharedMemory memory;
+    bool found = false;
+    EXPECT_OK(memory.open(segment_name(id), &found));
+    reinterpret_cast<ControlBlock*>(memory.data())->version = 1;
+    EXPECT(join(id, 1, 2, &world) == NCAST_MISMATCH);
+  });
+}
+
+TEST_CASE("ARankThatFailsBeforeItJoinsFailsTheOthers") {
+  const WorldId id = new_world_id();
+  const TimeLimit limit;
+  World::decline(id, 1, fail(NCAST_INVALID_ARGUMENT, "no file\x1b[2J"));
+  std::unique_ptr<World> world;
+  CHECK(join(id, 0, 2, &world, 0) == NCAST_REMOTE_ERROR);
+  CHECK(error_contains("rank 1 reports: no file?[2J"));
+}
+
+TEST_CASE("NoticesOfFailuresAreRemovedLater") {
+  const WorldId id = new_world_id();
+  leave_failure_notice(id, 1, NCAST_CORRUPT, "first");
+  leave_failure_notice(id, 2, NCAST_CORRUPT, "second");
+  sweep_failure_notices();
+  CHECK(check_failure_notice(id) == NCAST_REMOTE_ERROR);
+  CHECK(error_contains("rank 1 reports: first"));
+  const std::string path = failure_notice_path(id);
+  timespec old[2] = {};
+  old[0].tv_sec = old[1].tv_sec = time(nullptr) - 3600;
+  REQUIRE(utimensat(AT_FDCWD, path.c_str(), old, AT_SYMLINK_NOFOLLOW) == 0);
+  sweep_failure_notices();
+  CHECK(check_failure_notice(id) == NCAST_OK);
 }
 
 TEST_CASE("AllRanksSeeTheFirstPublishedFailure") {
