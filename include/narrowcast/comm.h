@@ -80,9 +80,14 @@ static inline void ncast_comm_config_init(ncast_comm_config* config) {
   ncast_comm_config_defaults(config, sizeof *config);
 }
 
-// Creates an id on one rank; the user sends it to the others. An id is for one communicator. Any process that knows it
-// can join.
+// Creates an id on one rank; the user sends it to the others. An id is for one communicator, even if that fails:
+// ranks that use it later get the failure. Any process that knows it can join. Ranks of GPUs connect to the process
+// that created the id, at one port for all ids.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
+
+// The same if all ranks are on this host and in its network namespace: that port is then on loopback, which no other
+// host can reach, unless NARROWCAST_SOCKET_IFNAME names an interface.
+NCAST_API ncast_status ncast_get_local_unique_id(ncast_unique_id* id);
 
 // Removes shared memory of this library in /dev/shm that no living process owns: killed processes leave it behind. The
 // creation of a communicator does so too. Segments of other users and of other pid namespaces stay. removed: how many
@@ -91,8 +96,8 @@ NCAST_API ncast_status ncast_remove_stale_segments(int* removed);
 
 // Joins the communicator of `id` as `rank` of `ranks`, at most 64 on the host backend and 8 on CUDA. Returns when every
 // rank has joined. config may be NULL. Errors: TIMEOUT on all ranks names those missing; REMOTE_ERROR one that died;
-// MISMATCH; INVALID_ARGUMENT, also if this process has already created a communicator with the id; UNSUPPORTED if this
-// build lacks the backend; SYSTEM_ERROR, for example if /dev/shm is full.
+// MISMATCH: what differs, on which ranks; INVALID_ARGUMENT, also if this process has created a communicator with the
+// id; UNSUPPORTED if this build lacks the backend; SYSTEM_ERROR, for example if /dev/shm is full.
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 

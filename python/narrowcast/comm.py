@@ -56,10 +56,17 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def unique_id() -> bytes:
-    """The id of a new communicator: 128 bytes, created on one rank and sent to the others by the caller."""
+def unique_id(*, local: bool = False) -> bytes:
+    """The id of a new communicator: 128 bytes, created on one rank and sent to the others by the caller.
+
+    An id is for one communicator, also if its creation fails: ranks that use it later get the failure.
+
+    local: all ranks are on this host, in the same container. With backend "cuda" they connect to this process, which
+        then listens on loopback only, unless NARROWCAST_SOCKET_IFNAME names an interface.
+    """
     made = UniqueIdC()
-    check(library().ncast_get_unique_id(byref(made)))
+    function = library().ncast_get_local_unique_id if local else library().ncast_get_unique_id
+    check(function(byref(made)))
     return ctypes.string_at(byref(made), UNIQUE_ID_BYTES)
 
 

@@ -9,10 +9,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <string_view>
 
 #include "status/error.h"
+#include "status/fnv1a.h"
+#include "status/system_error.h"
 
 namespace narrowcast::bootstrap {
 namespace {
@@ -99,25 +102,41 @@ TcpAddress TcpAddress::from(const sockaddr* given) {
   return result;
 }
 
-ncast_status listening_addresses(std::vector<TcpAddress>* addresses) {
+uint64_t own_network() {
+  std::string host;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
+  char name[64];
+  const ssize_t bytes = readlink("/proc/self/ns/net", name, sizeof name);
+  if (host.empty() || bytes <= 0) return 0;
+  return fnv1a(host + std::string(name, static_cast<size_t>(bytes)));
+}
+
+std::string wanted_interface() {
+  const char* const wanted = secure_getenv(interface_variable);
+  return wanted == nullptr ? "" : wanted;
+}
+
+ncast_status listening_addresses(Reach reach, const std::string& interface, std::vector<TcpAddress>* addresses) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) {
-    return fail(NCAST_SYSTEM_ERROR, "cannot list the network interfaces: %s", std::strerror(errno));
+    return fail(NCAST_SYSTEM_ERROR, "cannot list the network interfaces: %s", system_error_text(errno).c_str());
   }
-  const char* wanted = secure_getenv(interface_variable);
-  if (wanted == nullptr) wanted = "";
+  const bool only_loopback = reach == Reach::local && interface.empty();
   std::multimap<int, TcpAddress> found;  // by cost; equal costs in the order of getifaddrs
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
     if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
-    if (!std::string_view(entry->ifa_name).starts_with(wanted)) continue;
+    if (!std::string_view(entry->ifa_name).starts_with(interface)) continue;
+    if (only_loopback && (entry->ifa_flags & IFF_LOOPBACK) == 0) continue;
     found.emplace(cost_of(*entry), TcpAddress::from(entry->ifa_addr));
   }
   freeifaddrs(list);
   if (found.empty()) {
-    return *wanted == 0 ? fail(NCAST_SYSTEM_ERROR, "no network interface is up, not even loopback")
-                        : fail(NCAST_SYSTEM_ERROR, "%s is '%s', but no interface whose name starts with that is up",
-                               interface_variable, wanted);
+    if (!interface.empty())
+      return fail(NCAST_SYSTEM_ERROR, "%s is '%s', but no interface whose name starts with that is up",
+                  interface_variable, interface.c_str());
+    return fail(NCAST_SYSTEM_ERROR, only_loopback ? "the loopback interface, which local ranks need, is not up"
+                                                  : "no network interface is up, not even loopback");
   }
   for (const auto& [cost, address] : found) addresses->push_back(address);
   return NCAST_OK;

@@ -29,9 +29,18 @@ struct TcpAddress {
 
 static_assert(sizeof(TcpAddress) == 32, "fits into a unique id, without padding");
 
-// Addresses of this host to listen at, best first, with port 0. Only interfaces that are up are listed, and if
-// NARROWCAST_SOCKET_IFNAME is set, only those whose names start with it. Virtual bridges come after other interfaces,
-// loopback last. Error: SYSTEM_ERROR if there is none.
-ncast_status listening_addresses(std::vector<TcpAddress>* addresses);
+// Where the ranks may be: only on this host, in its network namespace, or anywhere.
+enum class Reach { local, anywhere };
+
+// A hash of this host and its network namespace, in which all processes reach each other by loopback. 0: unknown.
+uint64_t own_network();
+
+// NARROWCAST_SOCKET_IFNAME: the prefix of the names of interfaces. Empty: any.
+std::string wanted_interface();
+
+// Addresses of this host to listen at, best first, with port 0. Only interfaces that are up and whose names start with
+// `interface` are listed. Virtual bridges come after other interfaces, loopback last; for local ranks, and without
+// `interface`, only loopback. Error: SYSTEM_ERROR if there is none.
+ncast_status listening_addresses(Reach reach, const std::string& interface, std::vector<TcpAddress>* addresses);
 
 }  // namespace narrowcast::bootstrap

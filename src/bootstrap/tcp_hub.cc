@@ -1,25 +1,17 @@
 #include "bootstrap/tcp_hub.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 
-#include "status/error.h"
+#include "bootstrap/rank_list.h"
 
 namespace narrowcast::bootstrap {
 namespace {
 
-constexpr size_t max_pending = 256;
-constexpr int max_accepts_per_turn = 64;  // below max_pending, so that each is read before newer ones can evict it
-constexpr Limit hello_limit = {20};       // for a new connection to send its hello; generous for loaded machines
-constexpr Limit linger_limit = {60};      // how long the hub tells late ranks that joining has failed
-constexpr int poll_milliseconds = 200;
+constexpr Limit linger_limit = {600};  // how long the hub tells late ranks that joining has failed
 
 __attribute__((format(printf, 1, 2))) std::string text(const char* format, ...) {
   char buffer[Rendezvous::failure_message_bytes];
@@ -46,94 +38,40 @@ bool Hub::finished() const {
   return failure_ != nullptr ? linger_limit.passed(failed_at_) : unused_limit_.passed(opened_);
 }
 
-void Hub::run() {
-  while (!finished()) {
-    wait_for_events();
-    if (listener_has_events_) accept_connections();
-    for (size_t i = 0; i < pending_.size(); ++i) serve_pending(pending_[i]);
-    for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) serve_member(rank);
-    write_all();
-    // Close after writing: a rank that sees its connection close may end this process, so everything that the hub has
-    // to send must be sent by then.
-    for (Member& member : members_) {
-      if (member.state != Member::joined) member.connection.reset();
-    }
-    std::erase_if(pending_, [](const PendingConnection& pending) {
-      return pending.closed || pending.connection == nullptr || hello_limit.passed(pending.since);
-    });
+double Hub::seconds_left() const {
+  const Limit limit = failure_ != nullptr ? linger_limit : unused_limit_;
+  if (complete_ || limit.seconds <= 0) return -1;
+  const auto since = failure_ != nullptr ? failed_at_ : opened_;
+  return std::max(0.0, limit.seconds - std::chrono::duration<double>(Clock::now() - since).count());
+}
+
+void Hub::add_connections(std::vector<Connection*>* connections) const {
+  for (const Member& member : members_)
+    if (member.state == Member::joined) connections->push_back(member.connection.get());
+}
+
+void Hub::serve_members() {
+  for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) serve_member(rank);
+  // Write errors are ignored here: the next read reports them, after the messages that the peer sent before it ended.
+  for (Member& member : members_) {
+    if (member.state == Member::joined) static_cast<void>(member.connection->write_some());
   }
 }
 
-void Hub::wait_for_events() {
-  std::vector<pollfd> events = {{cannot_accept_ ? -1 : listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-  std::vector<Connection*> connections;
-  connections.reserve(pending_.size() + members_.size());
-  for (const PendingConnection& pending : pending_) connections.push_back(pending.connection.get());
-  for (const Member& member : members_) {
-    if (member.state == Member::joined) connections.push_back(member.connection.get());
-  }
-  const size_t own_events = events.size();
-  events.reserve(own_events + connections.size());
-  for (const Connection* connection : connections) events.push_back(connection->wanted_events());
-  const bool may_end = !complete_ && (failure_ != nullptr || unused_limit_.seconds > 0);
-  const bool has_deadline = cannot_accept_ || !pending_.empty() || may_end;
-  poll(events.data(), events.size(), has_deadline ? poll_milliseconds : -1);
-  for (size_t i = 0; i < connections.size(); ++i) connections[i]->has_events = events[i + own_events].revents != 0;
-  uint64_t wakes = 0;
-  if (events[1].revents != 0) static_cast<void>(read(wake_.get(), &wakes, sizeof wakes));
-  listener_has_events_ = cannot_accept_ || events[0].revents != 0;
-  cannot_accept_ = false;
-}
-
-void Hub::close_if_unused() {
-  close_requested_ = true;
-  const uint64_t one = 1;
-  static_cast<void>(write(wake_.get(), &one, sizeof one));
-}
-
-void Hub::accept_connections() {
-  for (int i = 0; i < max_accepts_per_turn; ++i) {
-    auto connection = std::make_unique<Connection>();
-    if (!connection->socket.open(
-            [this] { return accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); })) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      cannot_accept_ = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      if (!cannot_accept_) continue;  // an error of the incoming connection, not of the listener
-      if (!pending_.empty()) pending_.erase(pending_.begin());
-      return;
-    }
-    set_up_socket(connection->socket.get());
-    connection->allow_payload(largest_short_message);
-    // Evict the oldest pending connection. It is unlikely to be a rank, because ranks send their hello at once.
-    if (pending_.size() == max_pending) pending_.erase(pending_.begin());
-    pending_.push_back({std::move(connection), Clock::now()});
+void Hub::close_ended() {
+  for (Member& member : members_) {
+    if (member.state != Member::joined) member.connection.reset();
   }
 }
 
-void Hub::serve_pending(PendingConnection& pending) {
-  if (!pending.connection->has_events) return;
-  std::vector<Message> messages;
-  pending.closed = !pending.connection->read_some(&messages);
-  if (messages.empty()) return;
-  if (pending.rejected) {
-    pending.closed = true;  // the peer has read the rejection and says goodbye
-    return;
-  }
-  const Message& message = messages.front();
-  const auto hello = from_payload<Hello>(message.payload);
-  const bool knows_secret = message.header.kind == MessageKind::hello && message.payload.size() >= hello_stable_bytes &&
-                            std::equal(std::begin(hello_magic), std::end(hello_magic), hello.magic) &&
-                            ((hello.secret[0] ^ secret_[0]) | (hello.secret[1] ^ secret_[1])) == 0;
-  if (!knows_secret) {
-    pending.closed = true;
-    return;
-  }
-  admit(pending, hello, message.payload.size());
-  // admit() moves the connection of an accepted rank to its Member. The rank may already have sent more than its hello.
-  if (pending.connection == nullptr) handle_messages(hello.rank, std::span(messages).subspan(1));
+void Hub::admit(PendingConnection& pending, std::span<const Message> messages) {
+  const auto hello = from_payload<Hello>(messages[0].payload);
+  // The rank may already have sent more than its hello.
+  if (accept(pending, hello, messages[0].payload.size())) handle_messages(hello.rank, messages.subspan(1));
 }
 
-void Hub::admit(PendingConnection& pending, const Hello& hello, size_t hello_bytes) {
+// Moves the connection of an accepted rank to its Member.
+bool Hub::accept(PendingConnection& pending, const Hello& hello, size_t hello_bytes) {
   if (hello.version != protocol_version || hello_bytes != sizeof hello) {
     return reject(pending, text("rank %d uses another version of the library than the process that created the unique "
                                 "id (protocol %u and %u)",
@@ -141,7 +79,7 @@ void Hub::admit(PendingConnection& pending, const Hello& hello, size_t hello_byt
   }
   if (hello.ranks < 1 || hello.ranks > Rendezvous::max_ranks || hello.rank < 0 || hello.rank >= hello.ranks) {
     pending.closed = true;
-    return;
+    return false;
   }
   if (members_.empty()) members_.resize(static_cast<size_t>(hello.ranks));
   if (failure_ != nullptr) return reject(pending, "");
@@ -164,10 +102,11 @@ void Hub::admit(PendingConnection& pending, const Hello& hello, size_t hello_byt
   pending.closed = true;
   complete_ = ++joined_ranks_ == hello.ranks;
   if (complete_) send_to_all(MessageKind::welcome, rank_in_hub_process(), nullptr);
+  return true;
 }
 
 // Rejects a connection that knows the secret but contradicts the other ranks. Fails the group if ranks are missing.
-void Hub::reject(PendingConnection& pending, const std::string& message) {
+bool Hub::reject(PendingConnection& pending, const std::string& message) {
   if (!complete_) fail_group(NCAST_MISMATCH, FailureMessage::from_hub, message);
   Payload reason = failure_;
   if (reason == nullptr) {
@@ -175,6 +114,7 @@ void Hub::reject(PendingConnection& pending, const std::string& message) {
   }
   pending.connection->queue(MessageKind::failure, 0, std::move(reason));
   pending.rejected = true;
+  return false;
 }
 
 void Hub::serve_member(int rank) {
@@ -286,12 +226,10 @@ void Hub::handle_timeout(int rank, double seconds) {
 }
 
 std::string Hub::ranks_where(bool (*includes)(const Member&)) const {
-  std::string list;
-  for (size_t rank = 0; rank < members_.size(); ++rank) {
-    if (includes(members_[rank])) list += (list.empty() ? "" : ", ") + std::to_string(rank);
-    if (list.size() > 300) return list + ", ...";
-  }
-  return list;
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < members_.size(); ++rank)
+    if (includes(members_[rank])) ranks.push_back(static_cast<int>(rank));
+  return rank_list(ranks);
 }
 
 void Hub::fail_group(ncast_status status, int32_t rank, const std::string& message) {
@@ -305,16 +243,6 @@ void Hub::fail_group(ncast_status status, int32_t rank, const std::string& messa
 void Hub::send_to_all(MessageKind kind, int32_t value, const Payload& payload) {
   for (Member& member : members_) {
     if (member.state == Member::joined) member.connection->queue(kind, value, payload);
-  }
-}
-
-// Write errors are ignored here: the next read reports them, after the messages that the peer sent before it ended.
-void Hub::write_all() {
-  for (Member& member : members_) {
-    if (member.state == Member::joined) static_cast<void>(member.connection->write_some());
-  }
-  for (PendingConnection& pending : pending_) {
-    if (pending.connection != nullptr) static_cast<void>(pending.connection->write_some());
   }
 }
 

@@ -1,5 +1,5 @@
-// The hub of a TCP rendezvous: a thread in the process that created the unique id. Every rank connects to it. The hub
-// admits connections that know the secret, relays blobs and failures between ranks, and detects ranks that died.
+// The hub of a TCP rendezvous: it runs in the process that created the unique id, and every rank connects to it. It
+// relays blobs and failures between ranks, and detects ranks that died.
 #pragma once
 
 #include <atomic>
@@ -8,31 +8,41 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/tcp_address.h"
 #include "bootstrap/tcp_messages.h"
 
 namespace narrowcast::bootstrap {
 
-// Starts a hub. It is listening when this returns. It ends when all ranks have joined and left, or, if no rank joins,
-// `unused_limit` after it was opened. It does not keep the process from exiting. Errors: SYSTEM_ERROR. Any thread.
-ncast_status open_rendezvous(const WorldId& secret, Limit unused_limit, TcpAddress* address);
+// A connection that has not sent a valid hello, or that was rejected.
+struct PendingConnection {
+  std::unique_ptr<Connection> connection;  // NULL once a hub has admitted it
+  Clock::time_point since;
+  bool rejected = false;
+  bool closed = false;
+};
 
-// Tells the hub of this secret, if this process runs it, that no rank will join. The hub then ends soon, unless a rank
-// has already joined. Any thread.
-void close_unused_rendezvous(const WorldId& secret);
-
-// Whether the hub of this secret runs in this process. False in a forked child of that process. Any thread.
-bool is_hub_running(const WorldId& secret);
-
+// Used by the thread of a HubServer.
 class Hub {
  public:
   Hub(const WorldId& secret, Limit unused_limit) : secret_(secret), unused_limit_(unused_limit) {}
 
-  ncast_status listen(TcpAddress* address);
-  // The body of its thread.
-  void run();
-  // Ends the hub if no rank has joined. Any thread, after listen().
-  void close_if_unused();
+  const WorldId& secret() const { return secret_; }
+  // Makes the hub finished if no rank has joined. Any thread.
+  void close_if_unused() { close_requested_ = true; }
+
+  // Whether all ranks have joined and left, or no further rank is expected.
+  bool finished() const;
+  // How long it can take at most until finished() becomes true without an event; negative: no limit.
+  double seconds_left() const;
+
+  // Adds the connections of the ranks, to be polled.
+  void add_connections(std::vector<Connection*>* connections) const;
+  // Admits a connection that knows the secret, or rejects it. messages: what it has sent; the first is its hello.
+  void admit(PendingConnection& pending, std::span<const Message> messages);
+  // Handles the events of the connections, and sends.
+  void serve_members();
+  // Closes the connections of ranks that have left. Call it when all connections have been written: a rank that sees
+  // its connection close may end this process.
+  void close_ended();
 
  private:
   // A rank whose hello was accepted.
@@ -44,20 +54,9 @@ class Hub {
     bool in_hub_process = false;
     bool contributed = false;  // the hub has its blob of this round
   };
-  // A connection that has not sent a valid hello, or that was rejected.
-  struct PendingConnection {
-    std::unique_ptr<Connection> connection;
-    Clock::time_point since;
-    bool rejected = false;
-    bool closed = false;
-  };
 
-  bool finished() const;
-  void wait_for_events();
-  void accept_connections();
-  void serve_pending(PendingConnection& pending);
-  void admit(PendingConnection& pending, const Hello& hello, size_t hello_bytes);
-  void reject(PendingConnection& pending, const std::string& message);
+  bool accept(PendingConnection& pending, const Hello& hello, size_t hello_bytes);
+  bool reject(PendingConnection& pending, const std::string& message);
   void serve_member(int rank);
   void handle_messages(int rank, std::span<const Message> messages);
   void handle(int rank, const Message& message);
@@ -70,7 +69,6 @@ class Hub {
 
   void fail_group(ncast_status status, int32_t rank, const std::string& message);
   void send_to_all(MessageKind kind, int32_t value, const Payload& payload);
-  void write_all();
   int32_t rank_in_hub_process() const;
   Member& member(int rank) { return members_[static_cast<size_t>(rank)]; }
 
@@ -78,11 +76,6 @@ class Hub {
   const Limit unused_limit_;
   const Clock::time_point opened_ = Clock::now();
   std::atomic<bool> close_requested_ = false;
-  Descriptor wake_;  // an eventfd
-  Descriptor listener_;
-  bool cannot_accept_ = false;  // out of descriptors for now
-  bool listener_has_events_ = false;
-  std::vector<PendingConnection> pending_;
   std::vector<Member> members_;  // empty until the first hello, which contains the number of ranks
   int joined_ranks_ = 0;
   bool complete_ = false;

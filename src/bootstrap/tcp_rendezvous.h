@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "bootstrap/rendezvous.h"
-#include "bootstrap/tcp_hub.h"
+#include "bootstrap/tcp_address.h"
+#include "bootstrap/world_id.h"
 
 namespace narrowcast::bootstrap {
 

@@ -14,8 +14,9 @@
 #include "bootstrap/background_thread.h"
 #include "bootstrap/interrupt.h"
 #include "bootstrap/peer_failure.h"
-#include "bootstrap/tcp_hub.h"
+#include "bootstrap/tcp_hub_server.h"
 #include "status/error.h"
+#include "status/system_error.h"
 
 namespace narrowcast::bootstrap {
 namespace {
@@ -73,7 +74,7 @@ ncast_status TcpWatcher::connect(Clock::time_point start) {
   if (address_bytes == 0) return fail(NCAST_INVALID_ARGUMENT, "the unique id contains no address");
   Descriptor& socket = connection_.socket;
   if (!socket.open([&] { return ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); })) {
-    return fail(NCAST_SYSTEM_ERROR, "cannot make a socket: %s", std::strerror(errno));
+    return fail(NCAST_SYSTEM_ERROR, "cannot make a socket: %s", system_error_text(errno).c_str());
   }
   int error = ::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), address_bytes) == 0 ? 0 : errno;
   while (error == EINPROGRESS || error == EINTR) {
@@ -108,7 +109,7 @@ ncast_status TcpWatcher::join(const WorldId& secret) {
   const auto start = Clock::now();
   if (ncast_status status = connect(start)) return status;
   if (!wake_.open([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
-    return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", std::strerror(errno));
+    return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", system_error_text(errno).c_str());
   }
   send(MessageKind::hello, to_payload(make_hello(secret, rank_, ranks_)));
   if (ncast_status status = start_background_thread("ncast-watcher", [this] { run(); }, &thread_)) return status;
@@ -156,7 +157,8 @@ bool TcpWatcher::wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done
     *stopped = is_interrupted();
     lock.lock();
     if (!*stopped) continue;
-    publish_locked(NCAST_ABORTED, "interrupted");
+    const ncast_status status = interrupted();
+    publish_locked(status, ncast_last_error());
     return false;
   }
   return done();
@@ -309,7 +311,8 @@ void TcpWatcher::connection_ended(int error) {
                   hub_.text().c_str());
   } else if (!welcomed_ && closed) {
     std::snprintf(message, sizeof message,
-                  "the process that created the unique id, %s, has ended or does not know the id", hub_name().c_str());
+                  "the process that created the unique id, %s, has ended or does not know the id, which is used once",
+                  hub_name().c_str());
   } else if (rank_in_hub_process_ >= 0) {
     std::snprintf(message, sizeof message, "rank %d died: its process created the unique id, %s: %s",
                   rank_in_hub_process_, hub_name().c_str(), why);

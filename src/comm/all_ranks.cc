@@ -11,9 +11,11 @@
 
 #include "bootstrap/interrupt.h"
 #include "comm/arguments.h"
+#include "comm/create.h"
 #include "executor/backend.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
+#include "status/system_error.h"
 
 namespace {
 
@@ -79,7 +81,7 @@ ncast_status run_on_all(int ranks, const std::function<ncast_status(int rank)>& 
     try {
       for (; started < ranks; ++started) threads.emplace_back(run, started);
     } catch (const std::system_error& error) {
-      no_thread = error.what();
+      no_thread = narrowcast::thread_error_text(error);
       countdown.interrupt_ranks();
       for (int rank = started; rank < ranks; ++rank) run(rank);
     }
@@ -123,7 +125,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
   for (int rank = 0; rank < ranks; ++rank)
     if (ncast_status status = narrowcast::comm::check_config(ranks, rank, config_of(rank))) return status;
   ncast_unique_id id;
-  if (ncast_status status = ncast_get_unique_id(&id)) return status;
+  if (ncast_status status = narrowcast::comm::make_id(true, &id)) return status;
   const ncast_status status = run_on_all(ranks, [&](int rank) {
     if (bootstrap::is_interrupted()) return bootstrap::interrupted();
     const ncast_comm_config own = config_of(rank);

@@ -30,6 +30,7 @@ constexpr double default_timeout_seconds = 300;
 // What each rank sends to the others before the communicator is created.
 struct Contribution {
   ncast_unique_id id;  // only that of rank 0 is used
+  ncast_backend backend;
   ncast_status status;
   char message[200];  // if status is not OK
 };
@@ -37,6 +38,7 @@ struct Contribution {
 ncast_status own_contribution(int ranks, int rank, const ncast_comm_config* given_config, Contribution* own) {
   ncast_comm_config config;
   if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
+  own->backend = config.backend;
   return rank == 0 ? ncast_get_unique_id(&own->id) : NCAST_OK;
 }
 
@@ -58,6 +60,9 @@ ncast_status exchange_and_create(ncast_comm** comm, int ranks, int rank, ncast_e
     if (theirs.status != NCAST_OK)
       return fail(NCAST_REMOTE_ERROR, "%s: rank %d cannot create the communicator: %.*s", function, peer,
                   static_cast<int>(sizeof theirs.message), theirs.message);
+    if (theirs.backend != all[0].backend)
+      return fail(NCAST_MISMATCH, "%s: the backend is %s on rank %d, but %s on rank 0", function,
+                  backend_name(theirs.backend), peer, backend_name(all[0].backend));
   }
   return create(comm, ranks, &all[0].id, rank, given_config);
 }
@@ -84,6 +89,20 @@ ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given,
     return fail(status, "ncast_comm_create: %s", std::string(ncast_last_error()).c_str());
   if (ncast_status status = check_config(ranks, rank, *config)) return status;
   if (config->create_timeout_seconds == 0) config->create_timeout_seconds = config->timeout_seconds;
+  return NCAST_OK;
+}
+
+ncast_status make_id(bool is_local, ncast_unique_id* id) {
+  bootstrap::sweep_stale_segments();
+  bootstrap::UniqueIdContent content = {};
+  std::memcpy(content.magic, bootstrap::unique_id_magic, sizeof content.magic);
+  if (ncast_status status = bootstrap::random_bytes(&content.world, sizeof content.world)) return status;
+  for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
+    const Backend* const backend = find_backend(number);
+    if (backend == nullptr || backend->prepare_id == nullptr) continue;
+    if (ncast_status status = backend->prepare_id(&content, is_local)) return status;
+  }
+  *id = bootstrap::make_unique_id(content);
   return NCAST_OK;
 }
 
@@ -130,20 +149,13 @@ void ncast_comm_config_defaults(ncast_comm_config* config, size_t struct_bytes) 
 }
 
 ncast_status ncast_get_unique_id(ncast_unique_id* id) {
-  return guarded("ncast_get_unique_id", [&] {
-    if (id == nullptr) return null_argument("ncast_get_unique_id", "id");
-    bootstrap::sweep_stale_segments();
-    bootstrap::UniqueIdContent content = {};
-    std::memcpy(content.magic, bootstrap::unique_id_magic, sizeof content.magic);
-    if (ncast_status status = bootstrap::random_bytes(&content.world, sizeof content.world)) return status;
-    for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
-      const Backend* const backend = find_backend(number);
-      if (backend == nullptr || backend->prepare_id == nullptr) continue;
-      if (ncast_status status = backend->prepare_id(&content)) return status;
-    }
-    *id = bootstrap::make_unique_id(content);
-    return NCAST_OK;
-  });
+  return guarded("ncast_get_unique_id",
+                 [&] { return id == nullptr ? null_argument("ncast_get_unique_id", "id") : make_id(false, id); });
+}
+
+ncast_status ncast_get_local_unique_id(ncast_unique_id* id) {
+  return guarded("ncast_get_local_unique_id",
+                 [&] { return id == nullptr ? null_argument("ncast_get_local_unique_id", "id") : make_id(true, id); });
 }
 
 ncast_status ncast_remove_stale_segments(int* removed) {

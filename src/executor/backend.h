@@ -30,8 +30,8 @@ struct Backend {
   // Checks the arguments that only this backend knows, such as streams, before the call starts. May be NULL.
   ncast_status (*check)(const Call& call) = nullptr;
 
-  // Adds the fields that this backend needs to a new unique id. May be NULL.
-  ncast_status (*prepare_id)(bootstrap::UniqueIdContent* content) = nullptr;
+  // Adds the fields that this backend needs to a new unique id. is_local: of ncast_get_local_unique_id. May be NULL.
+  ncast_status (*prepare_id)(bootstrap::UniqueIdContent* content, bool is_local) = nullptr;
 
   // Frees the resources of prepare_id in this process, unless ranks have joined with the id. May be NULL.
   void (*release_id)(const bootstrap::UniqueIdContent& content) = nullptr;

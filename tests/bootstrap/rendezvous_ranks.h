@@ -10,6 +10,8 @@
 #include <string>
 
 #include "bootstrap/shared_memory.h"
+#include "bootstrap/tcp_hub_server.h"
+#include "bootstrap/tcp_messages.h"
 #include "bootstrap/tcp_rendezvous.h"
 #include "support/ranks.h"
 
@@ -34,7 +36,7 @@ struct HubAddress {
   static HubAddress start_hub() {
     HubAddress hub;
     EXPECT_OK(bootstrap::random_bytes(&hub.secret, sizeof hub.secret));
-    EXPECT_OK(bootstrap::open_rendezvous(hub.secret, {0}, &hub.address));
+    EXPECT_OK(bootstrap::open_rendezvous(hub.secret, {0}, bootstrap::Reach::anywhere, &hub.address));
     return hub;
   }
 

@@ -1,4 +1,5 @@
 // Ranks join over TCP and exchange blobs.
+#include <dirent.h>
 #include <netinet/in.h>
 
 #include <cstdlib>
@@ -129,7 +130,7 @@ TEST_CASE("AnUnusedHubDoesNotKeepItsProcessFromExiting") {
 TEST_CASE("AnUnusedHubEndsAtItsTimeLimit") {
   run_process([] {
     HubAddress hub = {};
-    EXPECT(bootstrap::open_rendezvous(hub.secret, {0.1}, &hub.address) == NCAST_OK);
+    EXPECT(bootstrap::open_rendezvous(hub.secret, {0.1}, bootstrap::Reach::anywhere, &hub.address) == NCAST_OK);
     const TimeLimit limit;
     while (bootstrap::is_hub_running(hub.secret)) usleep(1000);
     std::unique_ptr<Rendezvous> rendezvous;
@@ -145,13 +146,75 @@ TEST_CASE("AnUnusedHubCanBeClosed") {
     const HubAddress other = HubAddress::start_hub();
     HubAddress hub = {};
     EXPECT_OK(bootstrap::random_bytes(&hub.secret, sizeof hub.secret));
-    EXPECT_OK(bootstrap::open_rendezvous(hub.secret, {3600}, &hub.address));
+    EXPECT_OK(bootstrap::open_rendezvous(hub.secret, {3600}, bootstrap::Reach::anywhere, &hub.address));
     const auto start = Clock::now();
     bootstrap::close_unused_rendezvous(hub.secret);
     while (bootstrap::is_hub_running(hub.secret)) usleep(1000);
     EXPECT(seconds_since(start) < 5);
     bootstrap::close_unused_rendezvous(hub.secret);
     EXPECT(bootstrap::is_hub_running(other.secret));
+  });
+}
+
+// The number of entries of a folder of /proc/self.
+int count_of(const char* folder) {
+  DIR* listing = opendir(folder);
+  EXPECT(listing != nullptr);
+  int count = 0;
+  while (readdir(listing) != nullptr) ++count;
+  closedir(listing);
+  return count;
+}
+
+TEST_CASE("HubsThatNoRankHasJoinedShareOneThreadAndOneListener") {
+  run_process([] {
+    const HubAddress first = HubAddress::start_hub();
+    const int threads = count_of("/proc/self/task"), descriptors = count_of("/proc/self/fd");
+    std::vector<HubAddress> hubs;
+    for (int i = 0; i < 200; ++i) hubs.push_back(HubAddress::start_hub());
+    EXPECT(count_of("/proc/self/task") == threads);
+    EXPECT(count_of("/proc/self/fd") == descriptors);
+    for (const HubAddress& hub : {hubs[0], hubs[199], first})
+      run_threads(2, [&](int rank) { gather_rounds(*hub.must_join(rank, 2), 2, 100); });
+  });
+}
+
+TEST_CASE("AHubIsNotReachedWithTheSecretOfAnother") {
+  run_process([] {
+    const HubAddress one = HubAddress::start_hub(), other = HubAddress::start_hub();
+    EXPECT(one.address.port == other.address.port);
+    run_threads(2, [&](int rank) {
+      const HubAddress& hub = rank == 0 ? one : other;
+      std::unique_ptr<Rendezvous> rendezvous;
+      EXPECT(hub.join(0, 2, &rendezvous, 0.2) == NCAST_TIMEOUT);
+      EXPECT(error_contains("not joined: 1 (of 2)"));
+    });
+    HubAddress unknown = one;
+    unknown.secret[0] ^= 1;
+    std::unique_ptr<Rendezvous> rendezvous;
+    EXPECT(unknown.join(0, 2, &rendezvous) == NCAST_REMOTE_ERROR);
+    EXPECT(error_contains("does not know the id"));
+  });
+}
+
+TEST_CASE("HubsOfLocalRanksListenOnLoopbackOnly") {
+  run_process([] {
+    unsetenv("NARROWCAST_SOCKET_IFNAME");
+    HubAddress hub = {};
+    EXPECT_OK(bootstrap::open_rendezvous(hub.secret, {0}, bootstrap::Reach::local, &hub.address));
+    EXPECT(hub.address.text().starts_with("127."));
+    run_threads(2, [&](int rank) { hub.must_join(rank, 2); });
+  });
+}
+
+TEST_CASE("AForkedChildStartsItsOwnHubs") {
+  run_process([] {
+    const HubAddress hub = HubAddress::start_hub();
+    CHECK(wait_for_process(start_process([&] {
+            EXPECT(!bootstrap::is_hub_running(hub.secret));
+            HubAddress::start_hub().must_join(0, 1);
+          })) == 0);
+    hub.must_join(0, 1);
   });
 }
 
@@ -174,7 +237,7 @@ TEST_CASE("TheInterfaceCanBeChosenByAPrefixOfItsName") {
     hub.must_join(0, 1);
     setenv("NARROWCAST_SOCKET_IFNAME", "nosuch", 1);
     bootstrap::TcpAddress address;
-    EXPECT(bootstrap::open_rendezvous({}, {0}, &address) == NCAST_SYSTEM_ERROR);
+    EXPECT(bootstrap::open_rendezvous({}, {0}, bootstrap::Reach::anywhere, &address) == NCAST_SYSTEM_ERROR);
     EXPECT(error_contains("NARROWCAST_SOCKET_IFNAME is 'nosuch'"));
   });
 }

@@ -49,8 +49,8 @@ def run_plan_on_gpus(
     ]
     arguments = {
         # Created here, because this process lives as long as the ranks.
-        "identity": unique_id().hex(),
-        "host_identity": unique_id().hex(),
+        "identity": unique_id(local=True).hex(),
+        "host_identity": unique_id(local=True).hex(),
         "ranks": ranks,
         "plan": plan.json(),
         "operation": model.operation,

@@ -52,7 +52,7 @@ def run_plan(
     model = plan.model
     kind = value_type(dtype)
     sample = samples.sample("normal", dtype)
-    ranks, identity = len(model.ranks), unique_id()
+    ranks, identity = len(model.ranks), unique_id(local=True)
     places = places_of(plan)
     together = Barrier(ranks)
 

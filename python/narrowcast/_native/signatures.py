@@ -174,6 +174,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     # comm.h
     "ncast_comm_config_defaults": (None, [POINTER(CommConfigC), c_size_t]),
+    "ncast_get_local_unique_id": (_STATUS, [POINTER(UniqueIdC)]),
     "ncast_get_unique_id": (_STATUS, [POINTER(UniqueIdC)]),
     "ncast_remove_stale_segments": (_STATUS, [POINTER(c_int)]),
     "ncast_comm_create": (

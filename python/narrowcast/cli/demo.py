@@ -76,7 +76,7 @@ def demo(
             end_section=codec == _CODECS[-1],
         )
 
-    identity = unique_id().hex()
+    identity = unique_id(local=True).hex()
     arguments = [
         {
             "unique_id": identity,

@@ -186,7 +186,7 @@ def measure(
     """
     arguments = {
         # Created here, because this process lives as long as the ranks.
-        **{f"{name}_id": unique_id().hex() for name in ("host", "packets", "blocks")},
+        **{f"{name}_id": unique_id(local=True).hex() for name in ("host", "packets", "blocks")},
         "ranks": ranks,
         "operations": operations or names(),
         "sizes": list(sizes(_FIRST_BYTES, last_bytes, schedule.size_factor)),

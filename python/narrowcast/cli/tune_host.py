@@ -48,7 +48,7 @@ def measure_host(
     """
     batches = _QUICK_BATCHES if quick else _BATCHES
     arguments = {
-        "unique_id": unique_id().hex(),  # created here, because this process lives as long as the ranks
+        "unique_id": unique_id(local=True).hex(),  # created here, because this process lives as long as the ranks
         "ranks": ranks,
         "names": operations or tuple(name for name in names() if name != "sendrecv"),
         "sizes": list(sizes(_FIRST_BYTES, last_bytes, _FACTOR)),

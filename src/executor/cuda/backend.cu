@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bootstrap/tcp_hub_server.h"
 #include "bootstrap/unique_id.h"
 #include "executor/backend.h"
 #include "executor/cuda/communicator.h"
@@ -16,10 +17,12 @@ namespace {
 constexpr double unused_hub_seconds = 3600;  // for unique ids that no communicator is created from
 
 // Ranks connect to a hub in the process that created the unique id.
-ncast_status add_address(bootstrap::UniqueIdContent* content) {
+ncast_status add_address(bootstrap::UniqueIdContent* content, bool is_local) {
   bootstrap::TcpAddress address;
+  const bootstrap::Reach reach = is_local ? bootstrap::Reach::local : bootstrap::Reach::anywhere;
   static_assert(sizeof address <= sizeof content->reserved_address);
-  if (ncast_status status = bootstrap::open_rendezvous(content->world, bootstrap::Limit{unused_hub_seconds}, &address))
+  if (ncast_status status =
+          bootstrap::open_rendezvous(content->world, bootstrap::Limit{unused_hub_seconds}, reach, &address))
     return status;
   std::memcpy(content->reserved_address, &address, sizeof address);
   return NCAST_OK;

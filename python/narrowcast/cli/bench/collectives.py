@@ -189,13 +189,13 @@ def measure(
         **{name: value for name, value in settings.items() if name not in _REPORT_ONLY},
         "blocks": [(block.kind.name, block.op, block.counts) for block in blocks],
         # Created here, because this process lives as long as the ranks.
-        "unique_id": unique_id().hex(),
+        "unique_id": unique_id(local=True).hex(),
         "ranks": ranks,
         "check": check,
         "timeout_seconds": timeout_seconds,
     }
     if is_cuda:
-        arguments["host_id"] = unique_id().hex()
+        arguments["host_id"] = unique_id(local=True).hex()
     report: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     # Programs that parse the output get all columns of nccl-tests.

@@ -59,8 +59,8 @@ def bench(
     counts = [operations.count_of(model.operation, one, kind, rank_count) for one in sizes]
     arguments = {
         # Created here, because this process lives as long as the ranks.
-        "unique_id": unique_id().hex(),
-        **({"host_id": unique_id().hex()} if on_gpus else {}),
+        "unique_id": unique_id(local=True).hex(),
+        **({"host_id": unique_id(local=True).hex()} if on_gpus else {}),
         "ranks": rank_count,
         "plan": plan.json(),
         "operation": model.operation,
