@@ -1,5 +1,7 @@
 #include "bootstrap/interrupt.h"
 
+#include <string>
+
 #include "status/error.h"
 
 namespace narrowcast::bootstrap {
@@ -10,6 +12,8 @@ struct ThreadCheck {
   void* context = nullptr;
   bool running = false;
   uint64_t interruptions = 0;
+  ncast_status cause = NCAST_ABORTED;
+  std::string message = "interrupted";
 };
 thread_local ThreadCheck thread_check;
 
@@ -27,14 +31,22 @@ bool is_interrupted() {
 
 uint64_t interruptions() { return thread_check.interruptions; }
 
-ncast_status interrupted() { return fail(NCAST_ABORTED, "interrupted"); }
+ncast_status interrupted() { return fail(thread_check.cause, "%s", thread_check.message.c_str()); }
+
+void set_interruption_cause(ncast_status status, const char* message) {
+  thread_check.cause = status;
+  thread_check.message = message;
+}
 
 InterruptScope::InterruptScope(ncast_interrupt_check check, void* context)
     : outer_check_(thread_check.check), outer_context_(thread_check.context) {
   ncast_set_interrupt_check(check, context);
 }
 
-InterruptScope::~InterruptScope() { ncast_set_interrupt_check(outer_check_, outer_context_); }
+InterruptScope::~InterruptScope() {
+  ncast_set_interrupt_check(outer_check_, outer_context_);
+  set_interruption_cause(NCAST_ABORTED, "interrupted");
+}
 
 }  // namespace narrowcast::bootstrap
 

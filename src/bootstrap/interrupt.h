@@ -20,8 +20,11 @@ bool is_interrupted();
 // How often is_interrupted() has returned true on this thread.
 uint64_t interruptions();
 
-// Fails with NCAST_ABORTED.
+// Fails with NCAST_ABORTED, or with the cause that the check has set.
 ncast_status interrupted();
+
+// For checks that return true: why. Applies until the end of the innermost InterruptScope.
+void set_interruption_cause(ncast_status status, const char* message);
 
 // Waits until done(), which is called under the lock. Returns false if the thread was interrupted.
 template <typename Done>
@@ -42,6 +45,9 @@ class InterruptScope {
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
+
+  // Calls the check that was replaced.
+  bool outer_interrupts() const { return outer_check_ != nullptr && outer_check_(outer_context_) != 0; }
 
  private:
   ncast_interrupt_check outer_check_;

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/interrupt.h"
+#include "bootstrap/tcp_address.h"
 #include "bootstrap/unique_id.h"
 #include "comm/arguments.h"
 #include "comm/create.h"
@@ -29,7 +31,9 @@ constexpr const char* function = "ncast_comm_split";
 // What a rank contributes to an exchange. A rank with an error still takes part, so that the others do not wait for it.
 struct Part {
   int32_t color, key;
+  ncast_backend backend;
   ncast_status status;
+  uint64_t network;    // bootstrap::own_network()
   char message[200];   // if status is not OK
   ncast_unique_id id;  // of the first rank of a color, in the second exchange
 
@@ -41,8 +45,10 @@ struct Part {
 
 ncast_status exchange(ncast_comm* comm, const Part& own, std::vector<Part>* all) {
   all->resize(static_cast<size_t>(comm->ranks()));
-  if (ncast_status status = comm->exchange(&own, sizeof own, all->data())) return status;
+  const ncast_status status = comm->exchange(&own, sizeof own, all->data());
+  // The error of this rank may have made others abort the exchange.
   if (own.status != NCAST_OK) return fail(own.status, "%s", own.message);
+  if (status != NCAST_OK) return status;
   for (size_t rank = 0; rank < all->size(); ++rank) {
     const Part& part = (*all)[rank];
     if (part.status == NCAST_OK) continue;
@@ -70,19 +76,59 @@ std::vector<int> members(const std::vector<Part>& all, int color) {
   return ranks;
 }
 
+// On all ranks, because all of them take part in the second exchange.
+ncast_status check_same_backend(const std::vector<Part>& all) {
+  const auto joins = [](const Part& part) { return part.color != NCAST_SPLIT_NOCOLOR; };
+  const auto first = std::ranges::find_if(all, joins);
+  for (auto other = first; other != all.end(); ++other) {
+    if (!joins(*other) || other->backend == first->backend) continue;
+    return fail(NCAST_MISMATCH, "%s: the backend is %s on rank %td, but %s on rank %td", function,
+                backend_name(other->backend), other - all.begin(), backend_name(first->backend), first - all.begin());
+  }
+  return NCAST_OK;
+}
+
+// Ends the wait for the ranks of the new communicator if one of them has died or the old communicator has failed: a
+// rank that got as far as the exchange may not have joined the new one.
+class ParentCheck {
+ public:
+  ParentCheck(ncast_comm* parent, const std::vector<int>& members) : parent_(parent), members_(members) {}
+
+ private:
+  static int is_over(void* self) {
+    auto& check = *static_cast<ParentCheck*>(self);
+    if (check.scope_.outer_interrupts()) return 1;
+    const ncast_status status = check.parent_->check_alive(check.members_);
+    if (status == NCAST_OK) return 0;
+    const std::string message = ncast_last_error();
+    bootstrap::set_interruption_cause(status, ("in the communicator that was split, " + message).c_str());
+    return 1;
+  }
+
+  ncast_comm* parent_;
+  const std::vector<int>& members_;
+  bootstrap::InterruptScope scope_{is_over, this};
+};
+
 ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config* given, ncast_comm** result) {
   ncast_comm_config config;
-  Part own = {color, key, NCAST_OK, {}, {}};
+  Part own = {color, key, comm->backend(), NCAST_OK, bootstrap::own_network(), {}, {}};
   own.set_status(check(comm, color, given, &config));
+  if (own.status == NCAST_OK) own.backend = config.backend;
   std::vector<Part> all;
   if (ncast_status status = exchange(comm, own, &all)) return status;
   const std::vector<int> ranks = members(all, color);
+  if (ncast_status status = check_same_backend(all)) return status;
   const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == comm->rank();
-  if (is_first) own.set_status(ncast_get_unique_id(&own.id));
+  const auto is_near = [&](int rank) {
+    return own.network != 0 && all[static_cast<size_t>(rank)].network == own.network;
+  };
+  if (is_first) own.set_status(make_id(std::ranges::all_of(ranks, is_near), &own.id));
   ncast_status status = exchange(comm, own, &all);
   if (status == NCAST_OK && joins) {
     const auto rank = std::ranges::find(ranks, comm->rank()) - ranks.begin();
     const ncast_unique_id id = all[static_cast<size_t>(ranks[0])].id;
+    const ParentCheck parent(comm, ranks);
     status = create(result, static_cast<int>(ranks.size()), &id, static_cast<int>(rank), &config);
   }
   if (status != NCAST_OK && is_first && bootstrap::is_unique_id(own.id)) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,12 @@ struct ncast_comm {
   virtual ncast_status check_error() = 0;
   // The first error that ended a call of this rank. Sets the last error to its message. Any thread.
   virtual ncast_status call_error() = 0;
+  // As check_error(), and also detects that one of these ranks has died, which the backend may otherwise notice only in
+  // calls. Any thread.
+  virtual ncast_status check_alive(std::span<const int> ranks) {
+    static_cast<void>(ranks);
+    return check_error();
+  }
   // Ends the calls of all ranks. Any thread.
   virtual ncast_status abort() = 0;
   // Any thread.

@@ -49,6 +49,68 @@ TEST_CASE("AnInvalidSplitOfOneRankIsAnErrorOnAllAndTheCommunicatorRemainsUsable"
   });
 }
 
+// Takes part in the two exchanges of a split, but does not join the new communicator.
+void split_without_joining(ncast_comm* comm, int ranks) {
+  struct {
+    int32_t color, key;
+    ncast_backend backend;
+    ncast_status status;
+    char others[336];
+  } const mine = {0, 0, NCAST_BACKEND_HOST, NCAST_OK, {}};
+  std::vector<char> all(sizeof mine * static_cast<size_t>(ranks));
+  for (int exchange = 0; exchange < 2; ++exchange)
+    EXPECT_OK(ncast_all_gather(&mine, all.data(), sizeof mine, NCAST_UINT8, NCAST_CODEC_RAW, comm, nullptr));
+}
+
+TEST_CASE("IfARankDiesDuringASplitTheOthersFailWithItsName") {
+  const ncast_unique_id id = new_id();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank)
+    pids.push_back(start_process([&, rank] {
+      Comm comm(id, rank, 3, {0});
+      if (rank == 2) {
+        split_without_joining(comm, 3);
+        kill(getpid(), SIGKILL);
+      }
+      ncast_comm* part = nullptr;
+      EXPECT(ncast_comm_split(comm, 0, 0, nullptr, &part) == NCAST_REMOTE_ERROR);
+      EXPECT(error_contains("rank 2 (pid "));
+      EXPECT(error_contains("died"));
+    }));
+  for (const int rank : {0, 1}) CHECK(wait_for_process(pids[static_cast<size_t>(rank)]) == 0);
+  CHECK(wait_for_process(pids[2]) == -SIGKILL);
+}
+
+TEST_CASE("AnAbortOfTheCommunicatorEndsItsSplitOnAllRanks") {
+  const ncast_unique_id id = new_id();
+  run_processes(3, [&](int rank) {
+    Comm comm(id, rank, 3, {0});
+    if (rank == 2) {
+      split_without_joining(comm, 3);
+      EXPECT_OK(ncast_comm_abort(comm));
+      return;
+    }
+    ncast_comm* part = nullptr;
+    EXPECT(ncast_comm_split(comm, 0, 0, nullptr, &part) == NCAST_ABORTED);
+    EXPECT(error_contains("aborted the communicator"));
+  });
+}
+
+TEST_CASE("ARankThatCannotCreateItsPartFailsTheOthersAtOnce") {
+  const ncast_unique_id id = new_id();
+  run_processes(3, [&](int rank) {
+    Comm comm(id, rank, 3, {0});
+    ncast_comm_config config;
+    ncast_comm_config_init(&config);
+    config.timeout_seconds = 0;
+    if (rank == 1) config.cost_model = "/nonexistent/file";
+    ncast_comm* part = nullptr;
+    EXPECT(ncast_comm_split(comm, 0, 0, &config, &part) == (rank == 1 ? NCAST_INVALID_ARGUMENT : NCAST_REMOTE_ERROR));
+    EXPECT(error_contains("/nonexistent/file"));
+    EXPECT_OK(reduce_one(comm));
+  });
+}
+
 TEST_CASE("SplitChecksItsArguments") {
   const ncast_unique_id id = new_id();
   run_processes(1, [&](int) {

@@ -78,6 +78,15 @@ ncast_status Communicator::call_error() {
   return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", message_.c_str());
 }
 
+ncast_status Communicator::check_alive(std::span<const int> ranks) {
+  const channel::RankSet dead = world->dead();
+  // A failure that a rank published before it ended is more informative, and is visible by now.
+  if (ncast_status status = check_error()) return status;
+  for (const int rank : ranks)
+    if ((dead & channel::rank_bit(rank)) != 0) return world->fail_of_dead(rank);
+  return NCAST_OK;
+}
+
 ncast_status Communicator::abort() {
   world->publish_failure(NCAST_ABORTED, "aborted");
   return NCAST_OK;

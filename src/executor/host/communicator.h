@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ class Communicator final : public ncast_comm {
   // The first error on this rank, or a failure that a peer has published.
   ncast_status check_error() override;
   ncast_status call_error() override;
+  ncast_status check_alive(std::span<const int> ranks) override;
   ncast_status abort() override;
   ncast_status exchange(const void* mine, size_t bytes, void* all) override;
   ncast_status prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
