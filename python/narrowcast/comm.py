@@ -19,6 +19,7 @@ from ctypes import byref, c_int, c_void_p
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ._comm import at_exit
 from ._comm.calls import Calls
 from ._comm.config import CommunicatorOptions, comm_config
 from ._comm.counters import Counters, OperationCounters, counters_of
@@ -106,7 +107,8 @@ class Communicator(Calls):
     On a stream the array is complete once the stream has run the call.
 
     `close()` waits for the calls of this rank. As a context manager the communicator closes at the end, and aborts
-    first when the body raised.
+    first when the body raised. A program that ends without closing it waits for its calls for up to a second, then
+    aborts.
 
     codec: "window" (lossless), "raw", or "auto", the default: the library chooses by what all ranks know. The choice
         depends on the link and does not change the result. On the host backend it is raw.
@@ -237,6 +239,7 @@ class Communicator(Calls):
         self._selectors: list[Any] = []
         self._used_plans: set[LoadedPlan] = set()  # closed with the communicator, not when they are collected
         self._closed = False  # set at the end of close(); the finalizer is dead from its start
+        at_exit.register()
         self._finalizer = weakref.finalize(self, library().ncast_comm_destroy if owned else _keep, handle)
         return self
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from .._native.interrupts import was_interrupted
 from .._native.library import check, library
 from ..errors import NarrowcastError
+from . import at_exit
 from .handles import OfThisProcess
 
 
@@ -28,6 +29,7 @@ class Stream(OfThisProcess):
         self._handle = handle.value or 0
         self._kept: list[object] = []
         self._kept_mutex = threading.Lock()
+        at_exit.register()
         self._finalizer = weakref.finalize(self, library().ncast_stream_destroy, self._handle)
 
     @property

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from .._native.library import library
 from .._native.structures import INTERRUPT_CHECK
+from .at_exit import cancel_at_exit
 from .handles import OfThisProcess
 
 Made = TypeVar("Made")
@@ -16,7 +17,8 @@ Made = TypeVar("Made")
 class Pending(OfThisProcess, Generic[Made]):
     """A communicator that a thread of its own creates, so that this one can do other work: load weights, for example.
 
-    If nobody asks for it, the communicator is closed when this object is freed.
+    If nobody asks for it, the communicator is closed when this object is freed. A program that ends before it exists
+    cancels the creation.
     """
 
     def __init__(self, create: Callable[[], Made]) -> None:
@@ -24,7 +26,9 @@ class Pending(OfThisProcess, Generic[Made]):
         self._error: BaseException | None = None
         self._ended = threading.Event()
         self._cancelled = threading.Event()
-        threading.Thread(target=self._run, args=(create,), name="narrowcast-create", daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(create,), name="narrowcast-create", daemon=True)
+        cancel_at_exit(thread, self._cancelled)
+        thread.start()
 
     def _run(self, create: Callable[[], Made]) -> None:
         cancelled = self._cancelled

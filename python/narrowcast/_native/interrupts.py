@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -50,6 +51,13 @@ def watch(set_interrupt_check: Any) -> bool:
         return False
     set_interrupt_check(_check, None)
     return True
+
+
+def end_waits_after(set_interrupt_check: Any, deadline: float) -> None:
+    """Ends the waits of this thread at `deadline`, in seconds of `time.monotonic()`, and later ones at once."""
+    check = INTERRUPT_CHECK(lambda context: _send(context) or int(time.monotonic() >= deadline))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(check))
+    set_interrupt_check(check, None)
 
 
 def was_interrupted() -> bool:

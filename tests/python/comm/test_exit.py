@@ -1,15 +1,81 @@
-"""The end of programs and of the use of the library."""
+"""Programs end although communicators, streams and creations wait for other ranks."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import textwrap
+import time
+from pathlib import Path
+
+import narrowcast
+import numpy as np
+import pytest
+
+SOON_SECONDS = 8  # on a busy machine; the limits of the waits below are 300 s
 
 
 def start(program: str) -> subprocess.Popen[str]:
     code = "import threading, time\nimport narrowcast\nimport numpy as np\n" + textwrap.dedent(program)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def segments() -> set[Path]:
+    return {path for path in Path("/dev/shm").glob("narrowcast.*") if path.suffix != ".failed"}
+
+
+def test_a_program_may_end_while_a_communicator_is_created_in_the_background():
+    unique_id = narrowcast.unique_id()
+    before = segments()
+    program = start(f"""
+        pending = narrowcast.Communicator.in_background({unique_id!r}, 0, 2)
+        time.sleep(0.3)
+        print("ends")
+    """)
+    output, errors = program.communicate(timeout=60)
+    assert (program.returncode, output, errors) == (0, "ends\n", "")
+    assert segments() <= before
+    # The rank that comes later is told.
+    begin = time.monotonic()
+    with pytest.raises(narrowcast.AbortedError, match="rank 0 aborted"):
+        narrowcast.Communicator(unique_id, 1, 2)
+    assert time.monotonic() - begin < SOON_SECONDS
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "threading.Thread(target=comm.recv, args=(values, 1), daemon=True).start()",
+        "comm.recv(values, 1, stream=stream); threading.Thread(target=stream.synchronize, daemon=True).start()",
+    ],
+)
+def test_a_program_may_end_while_a_call_waits_and_the_peer_is_told(wait):
+    unique_id = narrowcast.unique_id()
+    program = start(f"""
+        comm, stream, values = narrowcast.Communicator({unique_id!r}, 0, 2), narrowcast.Stream(), np.ones(4)
+        {wait}
+        time.sleep(0.2)
+        print(time.monotonic())
+    """)
+    with narrowcast.Communicator(unique_id, 1, 2) as comm:
+        while (error := comm.async_error()) is None:
+            time.sleep(0.05)
+        assert isinstance(error, narrowcast.AbortedError)
+    output, _ = program.communicate(timeout=60)
+    assert time.monotonic() - float(output) < SOON_SECONDS
+    assert program.returncode == 0
+
+
+def test_calls_of_a_program_that_ends_are_completed():
+    unique_id = narrowcast.unique_id()
+    program = start(f"""
+        comm, stream = narrowcast.Communicator({unique_id!r}, 0, 2), narrowcast.Stream()
+        comm.send(np.arange(1_000_000.0), 1, stream=stream)
+    """)
+    with narrowcast.Communicator(unique_id, 1, 2) as comm:
+        time.sleep(0.3)
+        assert comm.recv(np.empty(1_000_000), 0)[-1] == 999_999
+    assert program.wait(60) == 0
 
 
 def test_the_library_stays_loaded_while_its_threads_run():

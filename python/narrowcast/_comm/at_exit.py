@@ -1,0 +1,47 @@
+"""The end of the interpreter: what the program has not closed does not keep it from exiting.
+
+Finalizers free communicators and streams, and wait for their calls. A call that waits for a rank would hold them up, as
+would one in a daemon thread. So these waits have a common time limit, after which they abort the communicators.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import threading
+import time
+import weakref
+
+from .._native import interrupts
+from .._native.library import library
+
+_SECONDS = 1.0
+
+# Threads that create communicators. They must have ended: a callback of the library cannot run in a daemon thread once
+# the interpreter is being finalized.
+_creating: weakref.WeakKeyDictionary[threading.Thread, threading.Event] = weakref.WeakKeyDictionary()
+
+
+def cancel_at_exit(thread: threading.Thread, cancelled: threading.Event) -> None:
+    """Sets `cancelled` when the interpreter exits, and waits for the thread."""
+    register()
+    _creating[thread] = cancelled
+
+
+def _exit() -> None:
+    deadline = time.monotonic() + _SECONDS
+    creating = list(_creating.items())
+    for _, cancelled in creating:
+        cancelled.set()
+    for thread, _ in creating:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    interrupts.end_waits_after(library().ncast_set_interrupt_check, deadline)
+
+
+@functools.cache
+def register() -> None:
+    """Lets the program exit. Call it before the first communicator or stream is made."""
+    # Python runs exit handlers in reverse order, so ours must be registered after that of the finalizers, which the
+    # first of them registers.
+    weakref.finalize(_exit, int).atexit = False
+    atexit.register(_exit)
