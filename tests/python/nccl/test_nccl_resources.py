@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from nccl_ranks import Ranks
 
@@ -94,3 +97,13 @@ def test_memory_used_by_graphs_is_kept(on_ranks, limits):
         {"correct": [True], "held": True},
     ]
     assert len(limits()) == 3
+
+
+def test_the_drop_in_stays_loaded_after_dlclose(host_drop_in):
+    program = """
+import _ctypes, pathlib, sys
+_ctypes.dlclose(_ctypes.dlopen(sys.argv[1], 2))
+print(sys.argv[1] in pathlib.Path("/proc/self/maps").read_text())
+"""
+    command = [sys.executable, "-c", program, str(host_drop_in)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True\n"
