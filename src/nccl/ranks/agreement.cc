@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <functional>
+#include <map>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "files/read_file.h"
@@ -30,7 +32,7 @@ struct Offer {
   char magic[8];     // with the version of this structure
   char version[16];  // of libnarrowcast.so; empty: not loaded
   char place[160];   // boot id and namespaces; if these are equal, ranks can connect and share memory
-  uint64_t settings;
+  SettingsDigest settings;
   uint64_t id;       // rank 0's becomes the id of the communicator
   uint64_t process;  // process id, unique within `place`
   uint8_t backend;
@@ -40,7 +42,8 @@ struct Offer {
   uint32_t reserved;
 };
 // The size must stay the same in every release: NCCL's all-gather requires equal sizes on all ranks.
-static_assert(sizeof(Offer) == 216 && sizeof(Offer) <= max_exchange_bytes);
+static_assert(sizeof(Offer) == 304 && sizeof(Offer) <= max_exchange_bytes);
+static_assert(std::is_trivially_copyable_v<Offer>);
 
 std::string own_place() {
   std::string place;
@@ -55,7 +58,7 @@ std::string own_place() {
 
 Offer own_offer(const Communicator& comm) {
   Offer offer = {};
-  std::memcpy(offer.magic, "NcNccl2", sizeof offer.magic);
+  std::memcpy(offer.magic, "NcNccl3", sizeof offer.magic);
   if (const Engine* const found = engine()) {
     std::snprintf(offer.version, sizeof offer.version, "%s", found->ncast_version());
     offer.backend = static_cast<uint8_t>(backend.id);
@@ -66,21 +69,31 @@ Offer own_offer(const Communicator& comm) {
   offer.settings = digest(settings());
   // These also affect decisions that are made before the engine's communicator exists. For the cost model the content
   // is compared, not the path.
-  if (const char* const text = secure_getenv("NARROWCAST_PATH"))
-    offer.settings ^= std::hash<std::string>()(std::string("NARROWCAST_PATH") + text);
+  if (const char* const text = secure_getenv("NARROWCAST_PATH")) offer.settings.mix(Shared::path, text);
   if (const std::string& path = settings().cost_model; !path.empty()) {
     std::string content;
     const std::string ignored = files::read_file(path, most_cost_model_bytes, &content);  // the library reports errors
-    offer.settings ^= std::hash<std::string>()(content);
+    offer.settings.mix(Shared::cost_model, content);
   }
   // Names matter only if a rule matches by name.
   const auto names_one = [](const auto& rule) { return !rule.communicator.empty(); };
   if (std::ranges::any_of(settings().rules, names_one) || std::ranges::any_of(settings().plan_rules, names_one))
-    offer.settings ^= std::hash<std::string>()(comm.config.name);
+    offer.settings.mix(Shared::names, comm.config.name);
   offer.max_ctas = static_cast<uint8_t>(std::min(settings().max_ctas, comm.config.max_ctas));
   offer.zero_ctas = comm.config.zero_ctas;
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
   return offer;
+}
+
+// A string constant.
+const char* different_settings(std::string_view name) {
+  static const auto& reasons = *[] {
+    auto* const made = new std::map<std::string_view, std::string>;
+    for (const std::string_view one : shared_setting_names)
+      (*made)[one] = "the ranks have different settings of Narrowcast: " + std::string(one);
+    return made;
+  }();
+  return reasons.at(name).c_str();
 }
 
 // A string constant that is the same on every rank; NULL if all ranks can attach.
@@ -96,8 +109,8 @@ const char* why_forward_all(const std::vector<Offer>& offers) {
         return std::strncmp(a.version, b.version, sizeof a.version) == 0 && a.backend == b.backend;
       }))
     return "the ranks have different releases of libnarrowcast.so";
-  if (!all([](const Offer& a, const Offer& b) { return a.settings == b.settings; }))
-    return "the ranks have different settings of Narrowcast";
+  for (const Offer& offer : offers)
+    if (const char* const name = offer.settings.difference(offers[0].settings)) return different_settings(name);
   if (!all([](const Offer& a, const Offer& b) { return std::strncmp(a.place, b.place, sizeof a.place) == 0; }))
     return "the communicator spans several hosts or containers";
   if (offers.size() > static_cast<size_t>(backend.max_ranks)) return "the communicator has too many ranks";

@@ -183,50 +183,60 @@ const Settings& settings() {
   return the;
 }
 
-uint64_t digest(const Settings& settings) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto mix = [&hash](uint64_t word) {
-    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (word >> 8 * byte & 0xff)) * 0x100000001b3;
-  };
-  const auto mix_optional = [&mix](const auto& value) { mix(value ? static_cast<uint64_t>(*value) : UINT64_MAX); };
-  const auto mix_text = [&mix](const std::string& text) {
-    for (const char letter : text) mix(static_cast<unsigned char>(letter));
+void SettingsDigest::mix(Shared setting, uint64_t word) {
+  uint64_t& hash = hashes_[static_cast<size_t>(setting)];  // FNV-1a
+  for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (word >> 8 * byte & 0xff)) * 0x100000001b3;
+}
+
+void SettingsDigest::mix(Shared setting, std::string_view text) {
+  for (const char letter : text) mix(setting, static_cast<unsigned char>(letter));
+}
+
+const char* SettingsDigest::difference(const SettingsDigest& other) const {
+  const auto at = std::ranges::mismatch(hashes_, other.hashes_).in1;
+  return at == hashes_.end() ? nullptr : shared_setting_names[static_cast<size_t>(at - hashes_.begin())];
+}
+
+SettingsDigest digest(const Settings& settings) {
+  SettingsDigest digest;
+  const auto mix_optional = [&](Shared setting, const auto& value) {
+    digest.mix(setting, value ? static_cast<uint64_t>(*value) : UINT64_MAX);
   };
   for (int i = 0; i < operation_count; ++i) {
-    mix(settings.off[i]);
-    mix_optional(settings.codec[i]);
-    mix_optional(settings.fallback_codec[i]);
+    digest.mix(Shared::off, uint64_t{settings.off[i]});
+    mix_optional(Shared::codec, settings.codec[i]);
+    mix_optional(Shared::codec, settings.fallback_codec[i]);
   }
-  mix_optional(settings.take);
-  mix_optional(settings.fallback_take);
-  mix(settings.attach == Attach::init);
-  mix(settings.verify);
-  mix(settings.scratch_bytes);
-  mix(settings.p2p);
-  mix_text(settings.cost_model);
-  const auto mix_conditions = [&](const Conditions& conditions) {
-    mix(conditions.min_bytes);
-    mix(conditions.max_bytes);
-    mix_optional(conditions.ranks);
-    mix_text(conditions.communicator);
+  mix_optional(Shared::take, settings.take);
+  mix_optional(Shared::take, settings.fallback_take);
+  digest.mix(Shared::attach, uint64_t{settings.attach == Attach::init});
+  digest.mix(Shared::verify, uint64_t{settings.verify});
+  digest.mix(Shared::scratch_bytes, settings.scratch_bytes);
+  digest.mix(Shared::p2p, uint64_t{settings.p2p});
+  digest.mix(Shared::cost_model, settings.cost_model);
+  const auto mix_conditions = [&](Shared setting, const Conditions& conditions) {
+    digest.mix(setting, conditions.min_bytes);
+    digest.mix(setting, conditions.max_bytes);
+    mix_optional(setting, conditions.ranks);
+    digest.mix(setting, conditions.communicator);
   };
   for (const Rule& rule : settings.rules) {
-    mix_conditions(rule);
-    mix_optional(rule.operation);
-    mix_optional(rule.dtype);
-    mix_optional(rule.codec);
-    mix_optional(rule.take);
+    mix_conditions(Shared::rules, rule);
+    mix_optional(Shared::rules, rule.operation);
+    mix_optional(Shared::rules, rule.dtype);
+    mix_optional(Shared::rules, rule.codec);
+    mix_optional(Shared::rules, rule.take);
   }
   for (const PlanFile& file : settings.plan_files) {
-    mix_text(file.content);
+    digest.mix(Shared::plans, file.content);
     for (const PlanRule& rule : file.rules) {
-      mix_conditions(rule);
-      for (const ncast_dtype dtype : rule.dtypes) mix(dtype);
-      for (const ncast_redop redop : rule.redops) mix(redop);
-      mix(rule.always);
+      mix_conditions(Shared::plans, rule);
+      for (const ncast_dtype dtype : rule.dtypes) digest.mix(Shared::plans, uint64_t{dtype});
+      for (const ncast_redop redop : rule.redops) digest.mix(Shared::plans, uint64_t{redop});
+      digest.mix(Shared::plans, uint64_t{rule.always});
     }
   }
-  return hash;
+  return digest;
 }
 
 }  // namespace narrowcast::nccl

@@ -1,6 +1,7 @@
 // The settings of the drop-in, from the environment and a TOML file. docs/guide/nccl.md documents each of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -89,7 +90,27 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
 // Reads the files of the folder and of the rules. Files that cannot be read are ignored with a warning.
 void read_plan_files(Settings* settings);
 
-// A hash of the settings that must be the same on all ranks of a communicator.
-uint64_t digest(const Settings& settings);
+// The settings that must be the same on all ranks of a communicator, and their names in messages.
+enum class Shared { off, codec, take, attach, verify, scratch_bytes, p2p, cost_model, rules, plans, path, names };
+inline constexpr std::array shared_setting_names = {
+    "off", "codec",      "take",  "attach", "verify",          "scratch_bytes",
+    "p2p", "cost_model", "rules", "plans",  "NARROWCAST_PATH", "names of communicators"};
+
+// Hashes of them, by Shared.
+class SettingsDigest {
+ public:
+  SettingsDigest() { hashes_.fill(0xcbf29ce484222325); }
+  void mix(Shared setting, uint64_t word);
+  void mix(Shared setting, std::string_view text);
+  bool operator==(const SettingsDigest&) const = default;
+  // The name of the first setting that differs; NULL if none does.
+  const char* difference(const SettingsDigest& other) const;
+
+ private:
+  std::array<uint64_t, shared_setting_names.size()> hashes_;
+};
+
+// Of all settings except `path` and `names`, which do not come from Settings.
+SettingsDigest digest(const Settings& settings);
 
 }  // namespace narrowcast::nccl

@@ -272,6 +272,9 @@ TEST_CASE("a file that is not valid TOML is ignored") {
 TEST_CASE("different settings have different digests") {
   CHECK(digest(from_file("codec = \"raw\"")) != digest(from_file("codec = \"window\"")));
   CHECK(digest(from_file("take = \"never\"")) != digest(Settings()));
+  CHECK(std::string(digest(from_file("take = \"never\"")).difference(digest(Settings()))) == "take");
+  CHECK(std::string(digest(from_file("verify = true\np2p = false")).difference(digest(Settings()))) == "verify");
+  CHECK(digest(Settings()).difference(digest(Settings())) == nullptr);
   CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
   CHECK(digest(from_file("[[rule]]\nranks = 2\n")) != digest(from_file("[[rule]]\nranks = 3\n")));
   CHECK(digest(from_file("scratch_bytes = 1")) != digest(Settings()));

@@ -38,7 +38,7 @@ def test_a_rejected_setting_on_one_rank_makes_all_ranks_forward(on_ranks):
     arguments = {"differing": 1, "name": "NARROWCAST_PATH", "value": "zip"}
     for correct in on_ranks("differing_settings", RANKS, **arguments):
         assert set(correct) == OPERATIONS
-    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
+    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast: NARROWCAST_PATH"}
 
 
 @pytest.fixture

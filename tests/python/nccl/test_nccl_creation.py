@@ -105,12 +105,12 @@ def test_different_attach_settings_are_detected_at_a_collective(preloaded, monke
     on_ranks = Ranks(preloaded)
     for correct in on_ranks("differing_settings", differing=differing, name="NARROWCAST_ATTACH", value=value):
         assert set(correct) == OPERATIONS
-    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
+    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast: attach"}
 
 
 def test_a_long_wait_for_other_ranks_is_reported(at_creation, tmp_path):
     assert at_creation("one_attaches_late", seconds=11) == [True] * 3
-    assert at_creation.reasons() == {"the ranks have different settings of Narrowcast"}
+    assert at_creation.reasons() == {"the ranks have different settings of Narrowcast: attach"}
     logs = [(tmp_path / f"{rank}.log").read_text() for rank in range(3)]
     waits = "waits for the others to attach: NARROWCAST_ATTACH must be init on all ranks"
     assert [log.count(f"rank {rank} of 3 {waits}") for rank, log in enumerate(logs)] == [1, 1, 0]

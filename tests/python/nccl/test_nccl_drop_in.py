@@ -110,7 +110,7 @@ def test_rules_of_a_file_apply_to_matching_calls(on_ranks, monkeypatch, tmp_path
     [
         (["tensor", "tensor"], set()),
         (["data", "data"], {"a setting says never"}),
-        (["tensor", "data"], {"the ranks have different settings of Narrowcast"}),
+        (["tensor", "data"], {"the ranks have different settings of Narrowcast: names of communicators"}),
     ],
 )
 def test_rules_can_match_communicators_by_name(on_ranks, monkeypatch, tmp_path, names, reasons):
@@ -143,7 +143,8 @@ def test_names_may_differ_if_no_rule_uses_them(on_ranks):
 def test_different_settings_make_all_ranks_forward(on_ranks, differing, name, value):
     for correct in on_ranks("differing_settings", differing=differing, name=name, value=value):
         assert set(correct) == OPERATIONS
-    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
+    setting = name if name == "NARROWCAST_PATH" else name.removeprefix("NARROWCAST_").lower()
+    assert on_ranks.reasons() == {f"the ranks have different settings of Narrowcast: {setting}"}
 
 
 def scratch_of(on_ranks):

@@ -208,4 +208,4 @@ def test_ranks_with_different_plans_forward_all_calls(on_ranks, tmp_path, monkey
         "differing_settings", differing=1, name="NARROWCAST_PLANS", value=str(tmp_path / "folder1")
     ):
         assert set(correct) == OPERATIONS
-    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
+    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast: plans"}

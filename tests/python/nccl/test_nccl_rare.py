@@ -124,7 +124,7 @@ def test_different_cost_models_at_the_same_path_are_detected(on_ranks, monkeypat
         (tmp_path / str(rank) / "own.costs").write_text(costs)
     for correct in on_ranks("in_separate_folders"):
         assert set(correct) == OPERATIONS
-    assert on_ranks.reasons() == (set() if same else {"the ranks have different settings of Narrowcast"})
+    assert on_ranks.reasons() == (set() if same else {"the ranks have different settings of Narrowcast: cost_model"})
 
 
 @pytest.mark.usefixtures("before_the_engine")
