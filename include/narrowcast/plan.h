@@ -116,8 +116,9 @@ NCAST_API ncast_status ncast_plan_load(ncast_comm* comm, const ncast_plan* plan,
 // the plan. They get REMOTE_ERROR with this rank and the reason. reason: for people; NULL is allowed.
 NCAST_API ncast_status ncast_plan_decline(ncast_comm* comm, const char* reason);
 // Executes the plan's operation: like the operation of the same name (comm.h), with the same buffers, counts, stream,
-// order and errors. Not allowed in groups. If the plan lets other ranks access inputs or outputs, these must be in
-// registered memory (ncast_comm_register).
+// order and errors. If the plan only works in place, send and recv must be the same memory, also for all_to_all, which
+// otherwise does not work in place. Not allowed in groups. If the plan lets other ranks access inputs or outputs, these
+// must be in registered memory (ncast_comm_register).
 NCAST_API ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, void* recv, uint64_t count,
                                              ncast_stream stream);
 // Waits for the calls of this rank, which other ranks must not need any more, and frees the plan. Graphs that contain

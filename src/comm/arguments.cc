@@ -48,19 +48,17 @@ ncast_status check_buffer(const char* function, const Buffer& buffer, size_t val
   return NCAST_OK;
 }
 
-// The sizes of the buffers, in pieces of `count` values, and whether they may be in place.
+// The sizes of the buffers, in pieces of `count` values.
 struct Shape {
   uint64_t send_pieces;  // 0: the call has no such buffer
   uint64_t recv_pieces;
-  bool in_place;
 };
 
 Shape shape_of(const Call& call) {
   const auto ranks = static_cast<uint64_t>(call.comm->ranks());
   const bool is_root = call.comm->rank() == call.peer;
   const operation::Description& row = describe(call.operation);
-  return {pieces(row.send, ranks, is_root), pieces(row.recv, ranks, is_root),
-          row.overlap == operation::Overlap::IN_PLACE};
+  return {pieces(row.send, ranks, is_root), pieces(row.recv, ranks, is_root)};
 }
 
 Buffers buffers_of(const Call& call, const Shape& shape) {
@@ -142,7 +140,9 @@ ncast_status null_argument(const char* function, const char* argument) {
   return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
 }
 
-ncast_status check_arguments(const Call& call) {
+ncast_status check_arguments(const Call& call) { return check_arguments(call, describe(call.operation).overlap); }
+
+ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
   const char* function = function_name(call.operation);
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   if (value_bytes == 0) {
@@ -172,9 +172,10 @@ ncast_status check_arguments(const Call& call) {
   const uint64_t own = static_cast<uint64_t>(call.comm->rank()) * call.count * value_bytes;
   const bool coincide =
       send.first() + (shape.send_pieces > 1 ? own : 0) == recv.first() + (shape.recv_pieces > 1 ? own : 0);
-  if (shape.in_place && coincide) return NCAST_OK;
+  const bool may_be_in_place = overlap == operation::Overlap::IN_PLACE;
+  if (may_be_in_place && coincide) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT, "%s: send %p and recv %p overlap%s", function, call.send, call.recv,
-              shape.in_place ? " but are not in place" : ", but the operation does not work in place");
+              may_be_in_place ? " but are not in place" : ", but the operation does not work in place");
 }
 
 bool is_in_place(const Call& call) {

@@ -12,6 +12,8 @@ ncast_status null_argument(const char* function, const char* argument);
 
 // Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);
+// The same for a call that runs a plan. overlap: whether it can be in place, which some plans of all_to_all are.
+ncast_status check_arguments(const executor::Call& call, operation::Overlap overlap);
 
 // Whether send and recv of a call, whose arguments have been checked, are the same memory.
 bool is_in_place(const executor::Call& call);

@@ -27,6 +27,7 @@ struct ncast_loaded_plan {
   uint64_t comm_number;
   Call call;  // without buffers, count and stream
   std::unique_ptr<executor::LoadedPlan> plan;
+  operation::Overlap overlap = operation::Overlap::SEPARATE;  // of send and recv
   select::PlanCandidate candidate;
   const char* why_not = nullptr;  // the calls of the communicator cannot run it; NULL: they can
 };
@@ -63,6 +64,9 @@ ncast_status prepare(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype
   loaded->call.redop = operation::reduces(operation) ? op : NCAST_SUM;
   loaded->call.peer = plan->plan.root;
   loaded->call.comm = comm;
+  // Such a plan of all_to_all is proved in place, although the operation is not defined so.
+  const bool is_in_place = plan->plan.in_place == plan::InPlace::yes;
+  loaded->overlap = is_in_place ? operation::Overlap::IN_PLACE : operation::describe(operation).overlap;
   loaded->candidate = comm::candidate_of(*plan, dtype, op);
   loaded->why_not = comm::why_not_for_calls(proof.lowered, comm->backend());
   *hash = fnv1a(plan::json::write(proof.lowered) + std::to_string(dtype) + "," + std::to_string(loaded->call.redop));
@@ -132,7 +136,7 @@ ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, 
     call.recv = recv;
     call.count = count;
     call.stream = stream;
-    if (ncast_status status = check_arguments(call)) return named(function, status);
+    if (ncast_status status = check_arguments(call, loaded->overlap)) return named(function, status);
     if (comm::is_group_open()) return fail(NCAST_INVALID_ARGUMENT, "%s: plans cannot run in a group", function);
     if (ncast_status status = call.comm->check_error()) return named(function, status);
     return named(function, loaded->plan->run(call));

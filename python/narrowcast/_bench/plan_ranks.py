@@ -29,7 +29,9 @@ class Outcome:
 
 def places_of(plan: Plan) -> tuple[bool, ...]:
     """Whether calls of a plan can be in place: False, True or both."""
-    return {"no": (False,), "yes": (True,), "either": (False, True)}[plan.model.in_place]
+    model = plan.model
+    either = (False, True) if operations.describe(model.operation).in_place else (False,)
+    return {"no": (False,), "yes": (True,), "either": either}[model.in_place]
 
 
 def run_plan(

@@ -34,6 +34,9 @@ class LoadedPlan(OfThisProcess):
     def __call__(self, values: Any, out: Any, *, stream: Any = None, dtype: DType | None = None) -> None:
         """Executes the plan. values, out: input and output, as for the operation; the same array if it is in place.
 
+        A plan that only works in place needs the same array, also in an all-to-all, which otherwise does not work in
+        place.
+
         Both hold the value type of the plan, which `dtype` repeats for arrays without one. An array that the operation
         does not have on this rank is ignored. Raises ValueError for arrays of the wrong size, and what the operation
         raises.

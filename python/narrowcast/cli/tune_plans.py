@@ -15,6 +15,7 @@ from ..errors import InvalidArgumentError, UnsupportedError
 from ..plan import Plan
 from ._common import BadUse, existing_file
 from ._tables import Column, Table
+from .plan._calls import check_comparable
 from .plan.source import proof_of
 
 
@@ -85,6 +86,7 @@ def _load(source: Path, ranks: int | None) -> Plan:
 def _tuned(source: Path, plan: Plan) -> TunedPlan:
     with named(source):
         proof_of(plan, str(source))
+        check_comparable(plan, str(source))
         model = plan.model
         return TunedPlan(
             str(source),

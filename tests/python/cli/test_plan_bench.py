@@ -6,6 +6,7 @@ import json
 
 import pytest
 from narrowcast.plan import build
+from plan.in_place_documents import exchange_in_place
 
 
 def test_a_plan_is_measured_against_the_built_in_way(cli_here, tmp_path):
@@ -60,3 +61,11 @@ def test_a_plan_that_is_refuted_does_not_run(cli_here, tmp_path):
     done = cli_here("plan", "bench", "wrong.json", "--backend", "host")
     assert done.returncode == 1
     assert "wrong.json: refuted" in done.stderr
+
+
+def test_a_plan_whose_calls_the_library_does_not_have_is_not_measured(cli_here, tmp_path):
+    (tmp_path / "exchange.json").write_text(exchange_in_place(1))
+    for command in (["plan", "bench"], ["tune", "--backend", "host", "--ranks", 2, "--plan"]):
+        done = cli_here(*command, "exchange.json", *(["-o", "x.costs"] if command[0] == "tune" else []))
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert "exchange.json: the plan works in place only, which the library's own all_to_all does not" in done.stderr

@@ -13,6 +13,7 @@ from narrowcast._bench.plan_gpu_ranks import run_plan_on_gpus
 from narrowcast._bench.plan_ranks import run_plan
 from narrowcast.errors import InternalError
 from narrowcast.plan import build, load
+from plan.in_place_documents import exchange_in_place
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
 # Of examples that need only messages: they run on every backend.
@@ -58,6 +59,16 @@ def test_the_check_can_fail():
     options = {"dtype": "bfloat16", "op": "sum", "iterations": 1}
     assert any(one.wrong for one in run_plan(ring, [1 << 20], exact=True, **options))
     assert not any(one.wrong for one in run_plan(ring, [1 << 20], exact=False, **options))
+
+
+def test_all_to_alls_run_in_place_if_only_that_is_proved(cli_here, tmp_path):
+    (tmp_path / "exchange.json").write_text(exchange_in_place(2))
+    document = {**json.loads(build("all_pairs", "all_to_all", 2).json()), "in_place": "either"}
+    (tmp_path / "either.json").write_text(json.dumps(document))
+    for name, in_place in (("exchange.json", True), ("either.json", False)):
+        done = cli_here("plan", "run", name, "--bytes", "2,1003", "--json", "-n", 1)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [(one["in_place"], one["wrong"]) for one in json.loads(done.stdout)] == [(in_place, 0)] * 2
 
 
 def test_the_error_of_the_rank_that_failed_is_raised(monkeypatch):

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from narrowcast._bench import oracle
 from narrowcast._bench.operations import Call, describe
-from narrowcast.errors import InvalidArgumentError, MismatchError, PeerTimeoutError, RemoteError
+from narrowcast._plan.loading import read
+from narrowcast.errors import InvalidArgumentError, MismatchError, PeerTimeoutError, RemoteError, UnsupportedError
 from narrowcast.plan import Plan, Program, build, builders
 from narrowcast.types import REDUCTIONS, VALUE_TYPES
+from plan.in_place_documents import exchange_in_place
 from plan.packet_documents import packets_in_loops
 from thread_ranks import on_ranks, succeed
 
@@ -90,6 +92,55 @@ def test_a_program_runs_and_sums_in_place():
         return float(values.sum())
 
     assert succeed(on_ranks(3, body)) == [6000.0] * 3
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_an_all_to_all_whose_plan_works_in_place_runs_in_place(chunks):
+    plan = exchange_in_place(chunks)
+    assert read(plan.encode(), "exchange").verify().verdict == "proved"
+
+    def body(comm: Any) -> None:
+        for kind in VALUE_TYPES:
+            for count in (0, 1, 7, 131, 50_001):
+                call = Call("all_to_all", kind, count, comm.rank, 2)
+                parts = [integers(kind, call.send_elems, rank) for rank in range(2)]
+                values = parts[comm.rank].copy()
+                with comm.load_plan(plan, kind) as loaded:
+                    loaded(values, values, dtype=kind)
+                assert np.array_equal(values.view(np.uint8), expected(call, parts).view(np.uint8)), (kind.name, count)
+
+    succeed(on_ranks(2, body))
+
+
+def test_a_plan_that_only_works_in_place_refuses_other_buffers():
+    plan = exchange_in_place(1)
+
+    def body(comm: Any) -> None:
+        with comm.load_plan(plan, "float32") as loaded:
+            values = np.ones(6, np.float32)
+            with pytest.raises(InvalidArgumentError, match="works in place only"):
+                loaded(values, values.copy())
+            with pytest.raises(InvalidArgumentError, match="overlap but are not in place"):
+                loaded(values[:4], values[2:])
+            with pytest.raises(UnsupportedError, match="works in place only, and the operation does not"):
+                loaded.use()
+        with pytest.raises(InvalidArgumentError, match="the operation does not work in place"):
+            comm.all_to_all(values, values)
+
+    succeed(on_ranks(2, body))
+
+
+@pytest.mark.parametrize("in_place", ["no", "either"])
+def test_an_all_to_all_whose_plan_is_proved_out_of_place_does_not_run_in_place(in_place):
+    document = json.loads(build("all_pairs", "all_to_all", 2).json())
+
+    def body(comm: Any) -> None:
+        loaded = comm.load_plan(json.dumps({**document, "in_place": in_place}), "float32")
+        values = np.ones(6, np.float32)
+        with pytest.raises(InvalidArgumentError, match="the operation does not work in place"):
+            loaded(values, values)
+
+    succeed(on_ranks(2, body))
 
 
 def run_packets_in_loops(values: np.ndarray, write_unit: int, read_unit: int, codec: str) -> list[int]:

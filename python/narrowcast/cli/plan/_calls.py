@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from ..._bench import operations
 from ..._plan.report import Report
 from ...cuda import device_count
 from ...errors import UnsupportedError
+from ...plan import Plan
 
 SizesOption = Annotated[
     str, typer.Option("--bytes", metavar="SIZES", help="Sizes of the larger buffer, as for `bench`, such as 1K,1M.")
@@ -19,6 +21,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print a list of object
 def is_exact(proof: Report) -> bool:
     """Whether results must have the bits of a reduction in rank order that is rounded once."""
     return proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings
+
+
+def check_comparable(plan: Plan, name: str) -> None:
+    """Raises UnsupportedError if the library has no calls like those of the plan. name: of its file."""
+    operation = plan.model.operation
+    if plan.model.in_place == "yes" and not operations.describe(operation).in_place:
+        raise UnsupportedError(
+            f"{name}: the plan works in place only, which the library's own {operation} does not: "
+            "there is nothing to compare it with"
+        )
 
 
 def are_on_gpus(backend: str | None, ranks: int, why: str = "") -> bool:

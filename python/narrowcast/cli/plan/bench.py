@@ -17,7 +17,7 @@ from ...types import value_type
 from .._common import ReductionOption, TypeOption, backend_name, comm_codec_name, print_json
 from .._sizes import parse_sizes
 from .._tables import Column, Table
-from ._calls import JsonOption, SizesOption, are_on_gpus, is_exact
+from ._calls import JsonOption, SizesOption, are_on_gpus, check_comparable, is_exact
 from .source import DepthOption, RanksOption, SourceArgument, proved_plan_of
 
 _SIZES = "1K,16K,256K,4M"
@@ -51,6 +51,7 @@ def bench(
     sizes = parse_sizes(size)
     kind = value_type(dtype)
     plan, proof = proved_plan_of(source, ranks, depth)
+    check_comparable(plan, source)
     model = plan.model
     rank_count = len(model.ranks)
     on_gpus = are_on_gpus(
