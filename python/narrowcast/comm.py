@@ -104,6 +104,8 @@ class Communicator(Calls):
     (`async_error`).
 
     A call returns the array with its result: `out`, or `values` if it works in place; None on a rank without a result.
+    Where the shape follows from `values`, `out` may be None: the result is then a new array of the same framework and
+    type, on the same device. (JAX arrays are immutable, so there they are made of it when the call has ended.)
     On a stream the array is complete once the stream has run the call.
 
     `close()` waits for the calls of this rank. As a context manager the communicator closes at the end, and aborts

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from ctypes import c_uint64
 from typing import Any, TypeVar, cast
 
+from .._arrays.results import Result, item_bytes_of, scaled, shape_of
 from .._arrays.streams import stream_handle
 from .._arrays.view import View, host_view, view
 from .._native.codecs import comm_codec_number
 from .._native.library import check, library
-from .._native.numbers import as_index, as_int
+from .._native.numbers import as_index, as_int, as_unsigned
 from ..types import DType, ValueType, reduction_number
 from .groups import Stream, open_group
 from .handles import OfThisProcess
@@ -104,18 +105,20 @@ class Calls(OfThisProcess, abc.ABC):
     ) -> Array | None:
         """Gathers the `values` of all ranks, in rank order, into `out` of the root, which holds `ranks` times as many.
 
-        On ranks other than the root `out` is ignored. In place when `values` is the root's part of `out`.
+        out: None: a new array, as for `all_gather`. On ranks other than the root it is ignored. In place when `values`
+            is the root's part of it.
         """
         root = as_int(root, "root")
         source = self._view(values, "values", stream, moves=True, dtype=dtype)
-        views, target = [source], None
+        views, target, result = [source], None, None
         if self.rank == root:
-            views.append(self._target(out, source, source.elems * self.ranks, stream))
+            result = self._result(out, values, lambda: scaled(shape_of(values), self.ranks, 1), stream)
+            views.append(self._target(result.array, source, source.elems * self.ranks, stream))
             target = views[-1].pointer
         self._run(
             "ncast_gather", (source.pointer, target, source.c_count, source.dtype.number, root), codec, stream, *views
         )
-        return out if self.rank == root else None
+        return result.get() if result else None
 
     def scatter(
         self,
@@ -144,34 +147,37 @@ class Calls(OfThisProcess, abc.ABC):
         return out
 
     def all_gather(
-        self, values: Any, out: Array, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
-    ) -> Array:
+        self, values: Any, out: Any = None, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
+    ) -> Any:
         """Gathers the `values` of all ranks, in rank order, into `out` of every rank (`ranks` times as many).
 
-        In place when `values` is this rank's part of `out`.
+        out: None: a new array like `values`, in which those of the ranks follow each other along the first axis. In
+            place when `values` is this rank's part of `out`.
         """
         source = self._view(values, "values", stream, moves=True, dtype=dtype)
-        target = self._target(out, source, source.elems * self.ranks, stream)
+        result = self._result(out, values, lambda: scaled(shape_of(values), self.ranks, 1), stream)
+        target = self._target(result.array, source, source.elems * self.ranks, stream)
         self._move("ncast_all_gather", source, target, source.c_count, codec, stream)
-        return out
+        return result.get()
 
     def all_to_all(
-        self, values: Any, out: Array, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
-    ) -> Array:
+        self, values: Any, out: Any = None, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
+    ) -> Any:
         """Sends part r of `values` to rank r and receives part r of `out` from it. Both hold `ranks` equal parts.
 
-        `values` and `out` must not overlap.
+        out: None: a new array like `values`, with which it must not overlap.
         """
         source = self._view(values, "values", stream, moves=True, dtype=dtype)
-        target = self._target(out, source, source.elems, stream)
         count = self._part(source, "values") * source.dtype.units
+        result = self._result(out, values, lambda: shape_of(values), stream)
+        target = self._target(result.array, source, source.elems, stream)
         self._move("ncast_all_to_all", source, target, count, codec, stream)
-        return out
+        return result.get()
 
     def all_to_all_v(
         self,
         values: Any,
-        out: Array,
+        out: Any,
         send_counts: Sequence[int],
         recv_counts: Sequence[int],
         *,
@@ -180,9 +186,10 @@ class Calls(OfThisProcess, abc.ABC):
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> Array:
+    ) -> Any:
         """As `all_to_all`, with a separate count for each rank.
 
+        out: None: a new array of one axis for the values that arrive, end to end.
         send_counts, recv_counts: the number of values to and from each rank; zero is allowed. The send count of a rank
             for another must equal the other's receive count for it.
         send_offsets, recv_offsets: the positions of the parts in `values` and `out`, in values; None: end to end in
@@ -191,12 +198,20 @@ class Calls(OfThisProcess, abc.ABC):
         `values` and `out` must not overlap, nor must parts of `out`.
         """
         source = self._view(values, "values", stream, moves=True, dtype=dtype)
-        target = self._view(out, "out", stream, moves=True, holds=source.dtype, writable=True)
+        if out is None and recv_offsets is not None:
+            raise ValueError("out is needed with recv_offsets, which do not say where it ends")
+
+        def shape() -> tuple[int, ...]:
+            elems = sum(as_unsigned(count, f"recv_counts[{rank}]") for rank, count in enumerate(recv_counts))
+            return (elems * source.dtype.bytes // item_bytes_of(values),)
+
+        result = self._result(out, values, shape, stream)
+        target = self._view(result.array, "out", stream, moves=True, holds=source.dtype, writable=True)
         sent = self._ranges(source, "values", "send", send_counts, send_offsets)
         received = self._ranges(target, "out", "recv", recv_counts, recv_offsets)
         arguments = (source.pointer, *sent, target.pointer, *received, source.dtype.number)
         self._run("ncast_all_to_all_v", arguments, codec, stream, source, target)
-        return out
+        return result.get()
 
     # Reductions.
 
@@ -228,24 +243,26 @@ class Calls(OfThisProcess, abc.ABC):
     def reduce_scatter(
         self,
         values: Any,
-        out: Array,
+        out: Any = None,
         *,
         op: str = "sum",
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> Array:
+    ) -> Any:
         """Reduces `values` over all ranks and stores part r of the result in `out` of rank r.
 
-        values: `ranks` equal parts. out: one part; in place when it is this rank's part of `values`.
+        values: `ranks` equal parts, divided along the first axis if it can be.
+        out: one part; None: a new array like `values`. In place when it is this rank's part of `values`.
         op: "sum", "prod", "min", "max" or "avg".
         """
         source = self._view(values, "values", stream, dtype=dtype)
         part = self._part(source, "values")
-        target = self._target(out, source, part, stream)
+        result = self._result(out, values, lambda: scaled(shape_of(values), 1, self.ranks), stream)
+        target = self._target(result.array, source, part, stream)
         arguments = (source.pointer, target.pointer, part, source.dtype.number, reduction_number(op))
         self._run("ncast_reduce_scatter", arguments, codec, stream, source, target)
-        return out
+        return result.get()
 
     def all_reduce(
         self,
@@ -286,6 +303,10 @@ class Calls(OfThisProcess, abc.ABC):
                 f"{name} is in host memory: copy it to the GPU first, or use a communicator of the host backend"
             )
         return found
+
+    def _result(self, out: Any, values: Any, shape: Callable[[], tuple[int, ...]], stream: Any) -> Result:
+        completes = self.backend == "host" and stream is None and not open_group.depth
+        return Result.of(out, values, shape, completes=completes)
 
     def _target(self, out: Any, source: View, elems: int, stream: Any) -> View:
         target = self._view(out, "out", stream, holds=source.dtype, writable=True)
