@@ -114,7 +114,8 @@ NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int rank
 // Creates all ranks in one process, for a thread that drives them all: comms[r] becomes that of rank r. devices: the
 // GPU of each rank; NULL: GPU r for rank r. config may be NULL; its device is ignored. If a rank fails, all of comms
 // are NULL. On the host backend such a thread makes the calls of its ranks in one group, or on streams, because they
-// wait for each other.
+// wait for each other. A call of this thread that waits for a rank whose call it has not made is refused with
+// INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_comm_create_all(ncast_comm** comms, int ranks, const int* devices,
                                              const ncast_comm_config* config);
 // Destroys all of them and sets them to NULL. Returns the error of the first rank that has one.
@@ -123,7 +124,8 @@ NCAST_API ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks);
 // Divides the ranks into new communicators: those with the same `color` form one, ordered by `key` and then by their
 // rank in comm. A rank with color NCAST_SPLIT_NOCOLOR joins none: *result becomes NULL. Collective: every rank calls it
 // at the same position in the sequence of comm's calls, outside of groups and of graph captures. It blocks until the
-// new communicator exists, so a thread that drives several ranks cannot call it. config: NULL: the settings of comm,
+// new communicator exists, so a thread that drives several ranks cannot call it (INVALID_ARGUMENT after
+// ncast_comm_create_all). config: NULL: the settings of comm,
 // including its device; the same config.backend on all ranks. comm remains usable, and both are destroyed
 // independently. Errors: those of the creation; REMOTE_ERROR also if the arguments of another rank were invalid.
 enum { NCAST_SPLIT_NOCOLOR = -1 };
@@ -198,6 +200,10 @@ NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
 // none and returns that error. A send to the rank itself needs its receive in the same group.
 NCAST_API ncast_status ncast_group_start(void);
 NCAST_API ncast_status ncast_group_end(void);
+// As ncast_group_end, for a group that lacks calls, for example because an argument is wrong. Its calls with
+// communicators of ncast_comm_create_all, which no other thread waits for, are not launched. The others are, because
+// other ranks may wait for them.
+NCAST_API ncast_status ncast_group_abandon(void);
 
 // Counts are numbers of values. Buffers need the alignment of the value type. Zero counts are allowed.
 //

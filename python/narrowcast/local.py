@@ -44,7 +44,8 @@ class LocalRanks(OfThisProcess, Sequence[Communicator]):
     backend, options: as for `Communicator`, which also describes the errors.
 
     A call that waits for other ranks needs the calls of this thread for those ranks. On the host backend, make them in
-    one `group()` or on streams. On GPUs every call is asynchronous on a stream of its rank's GPU.
+    one `group()` or on streams; otherwise they raise InvalidArgumentError. On GPUs every call is asynchronous on a
+    stream of its rank's GPU. `split`, `load_plan`, `decline_plan` and `register` need a thread for each rank.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -13,6 +14,8 @@
 #include "comm/arguments.h"
 #include "comm/create.h"
 #include "executor/backend.h"
+#include "executor/communicator.h"
+#include "executor/driven_ranks.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
 #include "status/system_error.h"
@@ -131,7 +134,11 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
     const ncast_comm_config own = config_of(rank);
     return ncast_comm_create(&comms[rank], ranks, &id, rank, &own);
   });
-  if (status == NCAST_OK) return NCAST_OK;
+  if (status == NCAST_OK) {
+    const auto driven = std::make_shared<narrowcast::executor::DrivenRanks>(ranks);
+    for (int rank = 0; rank < ranks; ++rank) comms[rank]->set_driven_ranks(driven);
+    return NCAST_OK;
+  }
   const std::string message = ncast_last_error();
   narrowcast::executor::release_id(id, {});
   destroy_all(comms, ranks);

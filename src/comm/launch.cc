@@ -28,7 +28,7 @@ struct Group {
 
 thread_local Group open_group;
 
-ncast_status launch(const std::vector<Call>& calls) {
+ncast_status launch(const char* function, const std::vector<Call>& calls) {
   if (ncast_status status = check_sends_to_self(calls)) return status;
   for (const Call& call : calls) {
     if (ncast_status status = call.comm->check_error()) {
@@ -36,6 +36,7 @@ ncast_status launch(const std::vector<Call>& calls) {
       return fail(status, "the communicator has failed: %s", cause.c_str());
     }
   }
+  if (ncast_status status = admit_calls(function, calls)) return status;
   const ncast_backend first = calls[0].comm->backend();
   if (std::ranges::all_of(calls, [first](const Call& call) { return call.comm->backend() == first; }))
     return find_backend(first)->launch(calls);
@@ -65,7 +66,7 @@ ncast_status submit(const Call& given) {
     open_group.calls.push_back(call);
     return NCAST_OK;
   }
-  return launch({call});
+  return launch(function_of(call), {call});
 }
 
 ncast_status reject(ncast_status status) {
@@ -81,21 +82,20 @@ ncast_status start_group() {
   return NCAST_OK;
 }
 
-ncast_status end_group() {
-  if (open_group.depth == 0) {
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_group_end: no group is open on this thread");
-  }
+ncast_status end_group(const char* function, bool is_complete) {
+  if (open_group.depth == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: no group is open on this thread", function);
   if (--open_group.depth > 0) return NCAST_OK;
-  const Group group = std::exchange(open_group, {});
+  Group group = std::exchange(open_group, {});
   if (group.error != NCAST_OK) {
-    return fail(group.error, "ncast_group_end: no call of the group was launched, because one was rejected: %s",
+    return fail(group.error, "%s: no call of the group was launched, because one was rejected: %s", function,
                 group.message.c_str());
   }
   std::vector<CommUse> uses(group.calls.size());
   for (size_t i = 0; i < uses.size(); ++i) {
-    if (ncast_status status = uses[i].begin("ncast_group_end", group.calls[i].comm)) return status;
+    if (ncast_status status = uses[i].begin(function, group.calls[i].comm)) return status;
   }
-  return group.calls.empty() ? NCAST_OK : launch(group.calls);
+  if (!is_complete) std::erase_if(group.calls, [](const Call& call) { return call.comm->driven_ranks() != nullptr; });
+  return group.calls.empty() ? NCAST_OK : launch(function, group.calls);
 }
 
 bool is_group_open() { return open_group.depth > 0; }

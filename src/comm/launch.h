@@ -13,7 +13,8 @@ ncast_status submit(const executor::Call& call);
 ncast_status reject(ncast_status status);
 
 ncast_status start_group();
-ncast_status end_group();
+// is_complete: all calls of the group have been made. Otherwise those of ranks that one thread drives are not launched.
+ncast_status end_group(const char* function, bool is_complete);
 
 bool is_group_open();
 

@@ -32,6 +32,10 @@ ncast_status check_and_submit(const Call& call) {
   });
 }
 
+ncast_status end(const char* function, bool is_complete) {
+  return guarded(function, [&] { return end_group(function, is_complete); });
+}
+
 ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint64_t* counts, const uint64_t* offsets,
                          std::vector<PeerCounts::Range>* ranges) {
   constexpr const char* function = "ncast_all_to_all_v";
@@ -48,7 +52,8 @@ ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint6
 extern "C" {
 
 ncast_status ncast_group_start(void) { return guarded("ncast_group_start", start_group); }
-ncast_status ncast_group_end(void) { return guarded("ncast_group_end", end_group); }
+ncast_status ncast_group_end(void) { return end("ncast_group_end", true); }
+ncast_status ncast_group_abandon(void) { return end("ncast_group_abandon", false); }
 
 ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                         ncast_comm* comm, ncast_stream stream) {

@@ -83,6 +83,7 @@ ncast_status ncast_plan_load(ncast_comm* comm, const ncast_plan* plan, ncast_dty
   return guarded(function, [&] {
     CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
+    if (ncast_status status = comm->check_alone()) return named(function, status);
     auto made = std::make_unique<ncast_loaded_plan>();
     uint64_t hash = 0;
     // A rank that cannot load the plan still informs the others, which would wait for it.
@@ -103,6 +104,7 @@ ncast_status ncast_plan_decline(ncast_comm* comm, const char* reason) {
   return guarded(function, [&] {
     CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
+    if (ncast_status status = comm->check_alone()) return named(function, status);
     return named(function, executor::decline_plan(*comm, reason == nullptr ? "no reason given" : reason));
   });
 }
@@ -139,6 +141,7 @@ ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, 
     if (ncast_status status = check_arguments(call, loaded->overlap)) return named(function, status);
     if (comm::is_group_open()) return fail(NCAST_INVALID_ARGUMENT, "%s: plans cannot run in a group", function);
     if (ncast_status status = call.comm->check_error()) return named(function, status);
+    if (ncast_status status = executor::admit_calls(function, {&call, 1})) return status;
     return named(function, loaded->plan->run(call));
   });
 }

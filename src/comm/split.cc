@@ -149,6 +149,10 @@ extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, c
     if (is_group_open()) return fail(NCAST_INVALID_ARGUMENT, "%s: a group is open on this thread", function);
     CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
+    if (ncast_status status = comm->check_alone()) {
+      const std::string message = ncast_last_error();
+      return fail(status, "%s: %s", function, message.c_str());
+    }
     return split(comm, color, key, config, result);
   });
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "executor/driven_ranks.h"
 #include "executor/loaded_plan.h"
 #include "executor/plans_in_use.h"
 #include "narrowcast/comm.h"
@@ -73,6 +74,14 @@ struct ncast_comm {
     if (has_cost_model_) cost_model_ = config.cost_model;
   }
 
+  // All ranks, if one thread created them and drives them; NULL otherwise.
+  const std::shared_ptr<narrowcast::executor::DrivenRanks>& driven_ranks() const { return driven_ranks_; }
+  // Called at most once, before the communicator is used.
+  void set_driven_ranks(std::shared_ptr<narrowcast::executor::DrivenRanks> ranks) { driven_ranks_ = std::move(ranks); }
+  // For functions that wait for the same function of all other ranks. Error: INVALID_ARGUMENT if this thread drives
+  // them, too.
+  ncast_status check_alone() const { return driven_ranks_ == nullptr ? NCAST_OK : driven_ranks_->check_alone(); }
+
   // Prepares a lowered and verified plan, which has as many ranks, for calls of this type and reduction. Does not wait
   // for other ranks. proof: the report of the verifier. Errors: INVALID_ARGUMENT, UNSUPPORTED, and what the backend
   // reports.
@@ -115,6 +124,7 @@ struct ncast_comm {
   const int ranks_;
   std::shared_ptr<narrowcast::select::Decider> decider_;
   narrowcast::executor::PlansInUse plans_in_use_;
+  std::shared_ptr<narrowcast::executor::DrivenRanks> driven_ranks_;
   ncast_comm_config config_ = {};
   std::string cost_model_;
   bool has_cost_model_ = false;

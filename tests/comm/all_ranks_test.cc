@@ -118,6 +118,28 @@ TEST_CASE("ranks are destroyed even if there are no threads for them") {
   for (ncast_comm* comm : destroyed) CHECK(ncast_comm_destroy(comm) == NCAST_INVALID_ARGUMENT);
 }
 
+TEST_CASE("an abandoned group launches no call of a thread's own ranks") {
+  const narrowcast::testing::TimeLimit limit;
+  ncast_comm* comms[ranks] = {};
+  REQUIRE(ncast_comm_create_all(comms, ranks, nullptr, nullptr) == NCAST_OK);
+  std::vector<int> values = {1, 10, 100};
+  const auto add = [&](int rank) {
+    int* const own = &values[static_cast<size_t>(rank)];
+    CHECK(ncast_all_reduce(own, own, 1, NCAST_INT32, NCAST_SUM, NCAST_CODEC_RAW, comms[rank], nullptr) == NCAST_OK);
+  };
+  CHECK(ncast_group_abandon() == NCAST_INVALID_ARGUMENT);
+  CHECK(error_contains("ncast_group_abandon: no group is open on this thread"));
+  REQUIRE(ncast_group_start() == NCAST_OK);
+  add(0);
+  CHECK(ncast_group_abandon() == NCAST_OK);
+  CHECK(values == std::vector<int>{1, 10, 100});
+  REQUIRE(ncast_group_start() == NCAST_OK);
+  for (int rank = 0; rank < ranks; ++rank) add(rank);
+  CHECK(ncast_group_end() == NCAST_OK);
+  CHECK(values == std::vector<int>{111, 111, 111});
+  CHECK(ncast_comm_destroy_all(comms, ranks) == NCAST_OK);
+}
+
 TEST_CASE("invalid arguments of create_all and destroy_all are rejected") {
   ncast_comm* comm = nullptr;
   CHECK(ncast_comm_create_all(nullptr, 2, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);

@@ -104,7 +104,8 @@ def group() -> Iterator[None]:
     """Runs the calls inside together: sends and receives in any order do not deadlock.
 
     Groups nest. The end of the outermost group launches the calls and raises the errors of calls without a stream.
-    When the body raises, the calls before that still run, because other ranks may wait for them.
+    When the body raises, the calls before that still run, because other ranks may wait for them, except those of
+    `LocalRanks`: the exception is raised at once, and its ranks can make other calls.
     """
     check(library().ncast_group_start())
     open_group.depth += 1
@@ -112,15 +113,15 @@ def group() -> Iterator[None]:
         yield
     except BaseException:
         with contextlib.suppress(NarrowcastError):
-            _end_group()
+            _end_group(library().ncast_group_abandon)
         raise
     else:
-        _end_group()
+        _end_group(library().ncast_group_end)
 
 
-def _end_group() -> None:
+def _end_group(end: Callable[[], int]) -> None:
     open_group.depth -= 1
-    status = library().ncast_group_end()
+    status = end()
     if open_group.depth == 0:
         for stream, owners in open_group.kept:
             if stream is not None:

@@ -200,6 +200,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_stream_synchronize": (_STATUS, [_STREAM]),
     "ncast_group_start": (_STATUS, []),
     "ncast_group_end": (_STATUS, []),
+    "ncast_group_abandon": (_STATUS, []),
     "ncast_send": (_STATUS, [c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
     "ncast_recv": (_STATUS, [c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
     "ncast_broadcast": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),

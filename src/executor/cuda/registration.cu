@@ -88,6 +88,7 @@ ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, u
   return with_communicator("ncast_comm_register", comm, [&](Communicator& communicator) {
     if (region == nullptr) return null_argument("region");
     *region = 0;
+    if (ncast_status status = communicator.check_alone()) return status;
     return communicator.register_memory(memory, bytes, region);
   });
 }
