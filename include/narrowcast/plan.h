@@ -39,7 +39,7 @@ NCAST_API ncast_status ncast_plan_write(const ncast_plan* plan, ncast_text** jso
 // Error: INVALID_ARGUMENT if a pointer is NULL, or struct_bytes is not the size of the struct.
 NCAST_API ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info);
 // The plan that is verified, compiled and executed: replicated as often as `instances` says, and with adjacent steps
-// fused. Destroy it with ncast_plan_destroy. Error: INVALID_ARGUMENT if it is too large.
+// fused. Destroy it with ncast_plan_destroy. Error: UNSUPPORTED if it is too large (docs/design/plans.md, "Limits").
 NCAST_API ncast_status ncast_plan_lower(const ncast_plan* plan, ncast_plan** lowered);
 // NULL is allowed.
 NCAST_API void ncast_plan_destroy(ncast_plan* plan);

@@ -40,9 +40,9 @@ void prove(const plan::Plan& plan, plan::Proof* proof) {
   const bool refuted = proof->report.verdict == plan::verify::Verdict::refuted;
   proof->status = refuted ? NCAST_INVALID_ARGUMENT : NCAST_UNSUPPORTED;
   const std::string name = plan.name.empty() ? "" : " '" + plan.name + "'";
-  proof->message = "the plan" + name + " is " + (refuted ? "wrong" : "not proved") + " (" +
-                   plan::verify::name_of(finding.property) + "): " + plan::verify::describe(finding.where) + ": " +
-                   finding.message;
+  proof->message = refuted ? "the plan" + name + " is wrong (" + plan::verify::name_of(finding.property) +
+                                 "): " + plan::verify::describe(finding.where) + ": " + finding.message
+                           : "the plan" + name + " is not proved: " + finding.message;
 }
 
 }  // namespace

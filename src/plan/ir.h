@@ -125,7 +125,4 @@ struct Plan {
   }
 };
 
-inline constexpr uint32_t max_ranks = 1024;
-inline constexpr uint32_t max_steps = 4'000'000;  // of all ranks together, after lowering
-
 }  // namespace narrowcast::plan

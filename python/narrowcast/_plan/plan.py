@@ -84,7 +84,8 @@ class Plan:
 
         depth: messages that every ring holds; 0: as the plan says.
 
-        Raises InvalidArgumentError if the plan is too large.
+        Raises UnsupportedError if the plan is too large to be lowered; the report says so if it is too large to be
+        proved.
         """
         return verify(self, depth=depth)
 

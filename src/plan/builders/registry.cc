@@ -5,6 +5,7 @@
 
 #include "codec/codec.h"
 #include "plan/builders/builders.h"
+#include "plan/limits.h"
 #include "plan/steps.h"
 #include "status/error.h"
 

@@ -9,6 +9,7 @@
 #include "codec/text.h"
 #include "nlohmann/json.hpp"
 #include "plan/json/json.h"
+#include "plan/limits.h"
 #include "plan/steps.h"
 #include "status/error.h"
 
@@ -22,8 +23,8 @@ struct Fault : std::exception {
   Fault(std::string place, std::string text) : path(std::move(place)), message(std::move(text)) {}
   std::string path, message;
 };
-struct UnsupportedVersion : std::exception {
-  explicit UnsupportedVersion(std::string text) : message(std::move(text)) {}
+struct Unsupported : std::exception {
+  explicit Unsupported(std::string text) : message(std::move(text)) {}
   std::string message;
 };
 
@@ -204,8 +205,8 @@ class Reader {
     Object object(value, path);
     const uint64_t version = object.number("narrowcast_plan", std::numeric_limits<uint32_t>::max(), std::nullopt);
     if (version != form_version)
-      throw UnsupportedVersion{"the plan has version " + std::to_string(version) +
-                               " of the form, and this library reads version " + std::to_string(form_version)};
+      throw Unsupported{"the plan has version " + std::to_string(version) +
+                        " of the form, and this library reads version " + std::to_string(form_version)};
     Plan plan;
     if (value.contains("name")) plan.name = object.string("name");
     plan.operation = read_operation(object);
@@ -283,7 +284,7 @@ class Reader {
   }
 
   Step read_step(const Json& value, const Path& path) {
-    if (++steps_ > max_steps) fault(path, "more than " + std::to_string(max_steps) + " steps");
+    if (++steps_ > max_steps) throw Unsupported{path.text() + ": more than " + std::to_string(max_steps) + " steps"};
     Object object(value, path);
     Step step;
     step.kind = static_cast<StepKind>(object.choice("step", step_names, std::nullopt));
@@ -369,8 +370,8 @@ ncast_status read(std::string_view text, Plan* plan) {
   } catch (const Fault& fault) {
     return fail(NCAST_INVALID_ARGUMENT, "plan: %s%s%s", fault.path.c_str(), fault.path.empty() ? "" : ": ",
                 fault.message.c_str());
-  } catch (const UnsupportedVersion& version) {
-    return fail(NCAST_UNSUPPORTED, "plan: %s", version.message.c_str());
+  } catch (const Unsupported& error) {
+    return fail(NCAST_UNSUPPORTED, "plan: %s", error.message.c_str());
   } catch (const Json::exception& error) {
     return fail(NCAST_INVALID_ARGUMENT, "plan: %s", message_of(error).c_str());
   }

@@ -2,6 +2,7 @@
 #include <set>
 #include <utility>
 
+#include "plan/budget.h"
 #include "plan/lower/lower.h"
 
 namespace narrowcast::plan::lower {
@@ -65,6 +66,8 @@ class Fusion {
 
   bool join(Step& before, bool before_is_awaited, const Step& step) const {
     if (before.kind != StepKind::copy && before.kind != StepKind::reduce) return false;
+    spend(10 + step.after.size() * before.after.size() +
+          (step.from.size() + step.to.size()) * (before.from.size() + before.to.size()));
     if (step.count != before.count || !is_subset(step.after, before.after)) return false;
     if (step.kind == StepKind::copy) return join_copy(before, step);
     return step.kind == StepKind::reduce && before.kind == StepKind::reduce && !before_is_awaited &&

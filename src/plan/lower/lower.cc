@@ -2,14 +2,21 @@
 
 #include <utility>
 
+#include "plan/budget.h"
 #include "plan/verify/verify.h"
 
 namespace narrowcast::plan::lower {
 
 ncast_status lower(const Plan& plan, Plan* lowered, verify::Report* report) {
+  const Budget budget;  // of all passes together
   Plan replicated;
   if (ncast_status status = replicate(plan, &replicated)) return status;
-  Plan fused = fuse(replicated);
+  Plan fused;
+  const auto fuse_all = [&] {
+    fused = fuse(replicated);
+    return NCAST_OK;
+  };
+  if (ncast_status status = within_budget(fuse_all)) return status;
   verify::Report found = verify::verify(fused);
   const bool is_proved = found.verdict == verify::Verdict::proved;
   if (report != nullptr) *report = is_proved ? std::move(found) : verify::verify(replicated);

@@ -8,7 +8,8 @@ namespace narrowcast::plan::lower {
 
 // Replicates the plan `plan.instances` times. Replica i has the i-th part of every chunk, and groups, channels and
 // barriers of its own: number k becomes k * instances + i. A step of several chunks becomes steps of one chunk, because
-// the parts of a replica are not adjacent. Errors: INVALID_ARGUMENT for 0 instances or a plan that becomes too large.
+// the parts of a replica are not adjacent. Errors: INVALID_ARGUMENT for 0 instances; UNSUPPORTED for a plan that would
+// become too large.
 ncast_status replicate(const Plan& plan, Plan* replicated);
 
 // Fuses adjacent steps of a group, so that values stay in registers:

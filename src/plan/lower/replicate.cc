@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <limits>
+#include <string>
 
+#include "plan/budget.h"
 #include "plan/lower/lower.h"
 #include "status/error.h"
 
@@ -20,7 +22,7 @@ class Replication {
 
   ncast_status run(Plan* replicated) const {
     if (n_ == 0) return fail(NCAST_INVALID_ARGUMENT, "plan: instances is 0");
-    if (ncast_status status = check_size()) return status;
+    check_size();
     Plan result = plan_;
     result.instances = 1;
     result.chunks = plan_.chunks * n_;
@@ -32,29 +34,33 @@ class Replication {
   }
 
  private:
-  // Every index must fit 32 bits, and all steps must fit max_steps.
-  ncast_status check_size() const {
-    uint64_t steps = 0, largest = plan_.chunks * uint64_t{plan_.ranks.size()};
+  // Every index must fit 32 bits.
+  void check_size() const {
+    uint64_t steps = 0, listed = plan_.channels.size(), largest = plan_.chunks * uint64_t{plan_.ranks.size()};
     const auto count = [&](const std::vector<Step>& all) {
       for (const Step& step : all) {
         steps += parts_of(step);
+        listed += step.after.size() + parts_of(step) * (step.from.size() + step.to.size() + step.channels.size());
         for (const std::vector<Operand>* operands : {&step.from, &step.to})
           for (const Operand& operand : *operands) largest = std::max(largest, uint64_t{operand.chunk} + step.count);
       }
     };
     for (const Rank& rank : plan_.ranks) {
       largest = std::max({largest, uint64_t{rank.scratch_chunks}, uint64_t{rank.groups.size()}});
+      listed += rank.groups.size();
+      for (const std::vector<uint32_t>& groups : rank.barriers) listed += 1 + groups.size();
       for (const Group& group : rank.groups) {
         count(group.steps);
         for (const Step& step : group.steps) count(step.body);
       }
     }
-    if (steps * n_ > max_steps)
-      return fail(NCAST_INVALID_ARGUMENT, "plan: %llu steps, %u instances: more than %u steps in all",
-                  static_cast<unsigned long long>(steps), n_, max_steps);
-    if (std::max(largest, uint64_t{plan_.channels.size()}) * n_ > max_index)
-      return fail(NCAST_INVALID_ARGUMENT, "plan: with %u instances there are too many chunks or channels", n_);
-    return NCAST_OK;
+    const std::string instances = std::to_string(n_) + " instances, ";
+    // Numbers that exceed the limits anyway are not multiplied, which could overflow.
+    const auto in_all = [&](uint64_t number) { return number > max_index ? number : number * n_; };
+    check_limit(instances + "steps in all:", in_all(steps), max_steps);
+    check_limit(instances + "operands, dependences, channels and groups in all:", in_all(listed), max_listed);
+    check_limit(instances + "the highest number of a chunk or channel is",
+                in_all(std::max(largest, uint64_t{plan_.channels.size()})), max_index);
   }
 
   uint32_t index(uint32_t old, uint32_t instance) const {
@@ -122,7 +128,7 @@ ncast_status replicate(const Plan& plan, Plan* replicated) {
     *replicated = plan;
     return NCAST_OK;
   }
-  return Replication(plan).run(replicated);
+  return within_budget([&] { return Replication(plan).run(replicated); });
 }
 
 }  // namespace narrowcast::plan::lower

@@ -40,6 +40,7 @@ class Accesses {
   template <typename Remove>
   void filter_readers(Cell& cell, Remove remove) {
     for (uint32_t* link = &cell.readers; *link != none;) {
+      spend(5);
       const uint32_t node = *link;
       if (remove(nodes_[node].access)) {
         *link = nodes_[node].next;
@@ -54,6 +55,7 @@ class Accesses {
     uint32_t node = free_;
     if (node == none) {
       node = static_cast<uint32_t>(nodes_.size());
+      memory_.grow(sizeof(Node));
       nodes_.push_back({});
     } else {
       free_ = nodes_[node].next;
@@ -64,8 +66,10 @@ class Accesses {
   // The first reader for which wanted(access) is true; NULL if there is none.
   template <typename Wanted>
   const Access* find_reader(const Cell& cell, Wanted wanted) const {
-    for (uint32_t node = cell.readers; node != none; node = nodes_[node].next)
+    for (uint32_t node = cell.readers; node != none; node = nodes_[node].next) {
+      spend(5);
       if (wanted(nodes_[node].access)) return &nodes_[node].access;
+    }
     return nullptr;
   }
 
@@ -74,6 +78,7 @@ class Accesses {
     Access access;
     uint32_t next = none;
   };
+  HeldMemory memory_;
   std::vector<Cell> cells_;
   std::vector<Node> nodes_;
   uint32_t free_ = none;

@@ -50,6 +50,7 @@ void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap
     for (const FlatStep& step : program.steps)
       each_access(*this, plan, step, [&](uint32_t actor, const Operand& operand, bool is_write) {
         each_range(program, map, step, operand, [&](int rank, uint32_t first) {
+          spend(uint64_t{4} * step.cells);
           const bool is_foreign =
               operand.buffer != Buffer::scratch && (actors_[actor].kind != Kind::group || actors_[actor].rank != rank);
           for (uint32_t cell = first; cell < first + step.cells; ++cell)

@@ -10,7 +10,12 @@ Rows::Rows(size_t components, int hash_bits)
       values_(size_) {
   for (size_t covered = size_; covered < components; covered <<= size_bits) ++root_level_;
   const size_t hashes = size_t{1} << hash_bits;
-  if (root_level_ > 0) last_joins_.assign(static_cast<size_t>(root_level_) + 1, std::vector<Joins>(hashes));
+  if (root_level_ > 0) {
+    const size_t levels = static_cast<size_t>(root_level_) + 1;
+    spend(levels * hashes);
+    memory_.grow(levels * hashes * sizeof(Joins));
+    last_joins_.assign(levels, std::vector<Joins>(hashes));
+  }
   references_.push_back(1 + last_joins_.size() * hashes * std::tuple_size_v<Joins> * 3);
 }
 
@@ -25,10 +30,12 @@ void Rows::release(uint32_t node, int level) {
 uint32_t Rows::writable(uint32_t node, int level) {
   if (references_[node] == 1 && node != zeros) return node;
   if (free_.empty()) {
+    memory_.grow(size_ * sizeof(uint32_t) + sizeof(uint64_t));
     free_.push_back(static_cast<uint32_t>(references_.size()));
     values_.resize(values_.size() + size_);
     references_.push_back(0);
   }
+  spend(size_ / 4);
   const uint32_t copy = free_.back();
   free_.pop_back();
   references_[copy] = 1;
@@ -48,6 +55,7 @@ uint32_t Rows::raised(uint32_t node, int level, size_t component, uint32_t epoch
 }
 
 uint32_t Rows::joined_leaf(uint32_t node, uint32_t other) {
+  spend(size_ / 4);
   const uint32_t *const own = at(node), *const from = at(other);
   uint32_t behind = 0, ahead = 0;  // 0: nowhere
   for (size_t i = 0; i < size_; ++i) {
@@ -99,6 +107,7 @@ uint32_t Rows::joined_shared(uint32_t node, uint32_t other, int level) {
 
 uint32_t Rows::joined_parts(uint32_t node, uint32_t other, int level) {
   if (level == 0) return joined_leaf(node, other);
+  spend(size_);
   bool is_other = true;
   for (size_t i = 0; i < size_; ++i) {
     const uint32_t part = at(node)[i], others = at(other)[i];

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "plan/budget.h"
+
 namespace narrowcast::plan::verify {
 
 class Rows;
@@ -86,6 +88,7 @@ class Rows {
     return last_joins_[static_cast<size_t>(level)][(node * 0x9e3779b1u ^ other * 0x85ebca6bu) >> hash_shift_];
   }
 
+  HeldMemory memory_;
   size_t size_;  // of a node
   int root_level_ = 0, hash_shift_;
   std::vector<std::vector<Joins>> last_joins_;  // by level and hash

@@ -23,6 +23,7 @@ Contributions::Union Contributions::unite(Set a, Set b) {
   const size_t size = words_ + 1;
   size_t i = starts_[a], j = starts_[b];
   const size_t a_end = starts_[a + 1], b_end = starts_[b + 1];
+  spend(20 + 4 * (a_end - i + b_end - j));
   bool overlaps = false;
   scratch_.clear();
   while (i < a_end || j < b_end) {
@@ -58,6 +59,7 @@ uint64_t Contributions::hash(const uint64_t* words, size_t count) const {
 }
 
 Contributions::Set Contributions::intern() {
+  spend(50 + 4 * scratch_.size());
   const uint64_t key = hash(scratch_.data(), scratch_.size());
   size_t slot = key & (table_.size() - 1);
   for (; table_[slot] != empty; slot = (slot + 1) & (table_.size() - 1)) {
@@ -66,6 +68,7 @@ Contributions::Set Contributions::intern() {
         std::equal(scratch_.begin(), scratch_.end(), storage_.begin() + static_cast<ptrdiff_t>(starts_[set])))
       return set;
   }
+  memory_.grow(scratch_.size() * sizeof(uint64_t) + sizeof(Bounds) + 4 * sizeof(uint64_t));
   const auto set = static_cast<Set>(hashes_.size());
   table_[slot] = set;
   hashes_.push_back(key);
@@ -101,6 +104,7 @@ bool Contributions::is_of_all(Set set, int ranks) const {
 }
 
 bool Contributions::contains(Set set, uint32_t chunk, int rank) const {
+  spend(entries(set));
   for (size_t i = 0; i < entries(set); ++i)
     if (entry(set, i).chunk == chunk) return entry(set, i).has(rank);
   return false;

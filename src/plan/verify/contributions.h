@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/budget.h"
+
 namespace narrowcast::plan::verify {
 
 class Contributions {
@@ -66,6 +68,7 @@ class Contributions {
   uint64_t hash(const uint64_t* words, size_t count) const;
   void grow();
 
+  HeldMemory memory_;
   int ranks_;
   size_t words_;  // of the ranks of an entry
   std::vector<uint64_t> storage_;

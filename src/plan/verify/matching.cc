@@ -38,10 +38,12 @@ class MatchingCheck {
       const FlatStep& step = program_.steps[flat];
       if (program_.is_boundary(step)) {
         unit_bytes = step.step->unit_bytes;
+        spend(step.step->body.size());
         chunks = widest(step.step->body);
         continue;
       }
       const uint64_t unit = step.body >= 0 ? unit_bytes : 0;
+      spend(5 * (step.step->from.size() + step.step->to.size()) + 20 * step.step->channels.size());
       for (const Operand& operand : step.step->from) note(receives_, flat, operand, unit, "receives from");
       for (const Operand& operand : step.step->to) note(sends_, flat, operand, unit, "sends to");
       for (const uint32_t channel : step.step->channels) {
@@ -82,6 +84,7 @@ class MatchingCheck {
   void note(std::vector<std::vector<Message>>& messages, uint32_t flat, const Operand& operand, uint64_t unit,
             const char* verb) {
     if (operand.place != Place::message) return;
+    memory_.grow(sizeof(Message));
     std::vector<Message>& list = messages[operand.channel];
     const FlatStep& step = program_.steps[flat];
     if (!list.empty() && program_.steps[list.front().flat].group != step.group)
@@ -161,6 +164,7 @@ class MatchingCheck {
     }
   }
 
+  HeldMemory memory_;
   const Program& program_;
   std::vector<std::vector<Message>> sends_, receives_;
   std::vector<Counts> signals_, waits_;

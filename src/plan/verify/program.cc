@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "plan/budget.h"
 #include "plan/steps.h"
 
 namespace narrowcast::plan::verify {
@@ -92,7 +93,9 @@ class Flattener {
   void add_step(const Step& step, uint32_t index) {
     const uint32_t parts = program_.parts;
     if (step.kind == StepKind::loop) {
-      for (uint32_t part = 0; part < parts * widest(step.body); ++part) {
+      const uint32_t iterations = parts * widest(step.body);
+      for (uint32_t part = 0; part < iterations; ++part) {
+        spend(step.body.size());
         add(step, index, -1, part, 0);
         for (size_t i = 0; i < step.body.size(); ++i)
           if (part < parts * step.body[i].count) add(step.body[i], index, static_cast<int32_t>(i), part, 1);
@@ -106,6 +109,8 @@ class Flattener {
   }
 
   void add(const Step& step, uint32_t index, int32_t body, uint32_t first, uint32_t cells) {
+    spend(step.from.size() + step.to.size() + step.channels.size());
+    program_.memory.grow(step.channels.size() * sizeof(uint32_t));
     program_.steps.push_back({&step, group(), index, body, first, cells});
     program_.has_relaxed |= step.relaxed;
     for (const auto* operands : {&step.from, &step.to})
@@ -194,18 +199,6 @@ uint64_t memory_cells(const Plan& plan) {
     for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch})
       chunks += plan.buffer_chunks(rank, buffer);
   return chunks * parts_for(plan) * plan.scratch_copies;
-}
-
-uint64_t moved_cells(const Plan& plan) {
-  uint64_t chunks = 0;
-  const auto add = [&](const Step& step) { chunks += uint64_t{step.count} * (step.from.size() + step.to.size()); };
-  for (const Rank& rank : plan.ranks)
-    for (const Group& group : rank.groups)
-      for (const Step& step : group.steps) {
-        add(step);
-        for (const Step& inner : step.body) add(inner);
-      }
-  return chunks * parts_for(plan);
 }
 
 Program flatten(const Plan& plan, bool split) { return Flattener(plan, split).run(); }

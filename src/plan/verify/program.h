@@ -5,17 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/budget.h"
 #include "plan/ir.h"
 #include "plan/verify/report.h"
 
 namespace narrowcast::plan::verify {
 
 inline constexpr uint32_t none = UINT32_MAX;
-// Larger plans are not verified.
-inline constexpr uint64_t max_flat_steps = 16'000'000;
-inline constexpr uint64_t max_cells = 64'000'000;
-inline constexpr uint64_t max_moved_cells = 1'000'000'000;
-inline constexpr uint32_t max_shared_signals = 10'000;
 
 // A step as it is executed. Each iteration of a loop begins and ends with a boundary, a FlatStep of the loop itself.
 struct FlatStep {
@@ -41,6 +37,7 @@ struct FlatChannel {
 };
 
 struct Program {
+  HeldMemory memory;
   const Plan* plan;
   uint32_t parts;  // cells of a chunk. More than one if the plan has loops: an iteration processes one cell of a chunk
   bool split;
@@ -75,9 +72,8 @@ Program flatten(const Plan& plan, bool split);
 uint32_t widest(const std::vector<Step>& body);
 // How many flat steps flatten() would create.
 uint64_t flat_steps(const Plan& plan, bool split);
-// How many cells the memory of all ranks has, and how many cells all steps move.
+// How many cells the memory of all ranks has.
 uint64_t memory_cells(const Plan& plan);
-uint64_t moved_cells(const Plan& plan);
 
 // Where the chunks of each rank are in one array of cells.
 class MemoryMap {

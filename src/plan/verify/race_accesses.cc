@@ -17,6 +17,7 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
   uint32_t stamp = none;
   if (is_write && operand.packets) {
     stamp = static_cast<uint32_t>(packets_.size());
+    memory_.grow(sizeof(Passed));
     packets_.push_back({is_engine ? engine_stamp(actor) : reads_so_far(step.group), flat, position_of(step, operand)});
   }
   const bool is_scratch = operand.buffer == Buffer::scratch;
@@ -27,6 +28,7 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
     each_range(*program_, maps_[plan_][map], step, operand, [&](int rank, uint32_t first) {
       const Access access{viewer.actor, viewer.epoch, {first, step.cells, operand.packets}};
       Accesses& memory = state_->memory[map];
+      spend(uint64_t{12} * step.cells);
       for (uint32_t cell = first; cell < first + step.cells && !finding_.found(); ++cell) {
         if (is_write)
           write(memory, cell, memory[cell + offset], access, viewer, stamp, flat, operand);
@@ -73,6 +75,7 @@ void RaceSearch::log_scratch(int rank, const Access& access, const Viewer& viewe
   std::unordered_map<uint32_t, Logged>& log = scratch_log_[static_cast<size_t>(rank)];
   if (is_write)
     for (const auto& [actor, logged] : log) {
+      spend(5);
       if (actors_[actor].plan == plan_) continue;
       if (logged.read.actor != none && !is_ordered(logged.read, true, viewer))
         return report_race(flat, operand, true, logged.read, false, viewer);
@@ -108,6 +111,7 @@ bool RaceSearch::derives_from(uint32_t flat, uint32_t offset, const Access& read
     if (seen.emplace(next, next_offset).second) pending.emplace_back(next, next_offset);
   };
   while (!pending.empty()) {
+    spend(50);
     std::tie(flat, offset) = pending.back();
     pending.pop_back();
     if (flat == reader && read.shape.first + offset == cell) return true;

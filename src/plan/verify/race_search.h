@@ -176,6 +176,7 @@ class RaceSearch {
   void report_second_packets(uint32_t flat, const Operand& operand, const Access& earlier);
   void report_user_race(int rank, Buffer buffer, uint32_t chunk, const Access& access, bool is_write);
 
+  HeldMemory memory_;
   const std::span<const Scheduled> plans_;
   const std::vector<const Program*> programs_;
   const std::vector<std::vector<MemoryMap>> maps_;

@@ -9,6 +9,7 @@ namespace narrowcast::plan::verify {
 void RaceSearch::execute(uint32_t flat) {
   const FlatStep& step = program_->steps[flat];
   GroupState& group = state_->groups[step.group];
+  spend(300);
   if (step.step->kind == StepKind::barrier) return pass_barrier(step);
   acquire_dependences(flat);
   switch (step.step->kind) {
@@ -28,6 +29,7 @@ void RaceSearch::execute(uint32_t flat) {
 
 void RaceSearch::acquire_dependences(uint32_t flat) {
   const FlatStep& step = program_->steps[flat];
+  spend(20 * step.step->after.size());
   for (const StepId& id : step.step->after) {
     const auto found = completions_.find(program_->end_of(program_->rank_of(step), id) - 1);
     join(state_->groups[step.group].seen, found->second.first);
@@ -53,6 +55,7 @@ void RaceSearch::sync(uint32_t index) {
 void RaceSearch::pass_barrier(const FlatStep& step) {
   const uint32_t barrier = program_->rank_barriers[static_cast<size_t>(program_->rank_of(step))] + step.step->barrier;
   const std::vector<uint32_t>& members = program_->barriers[barrier];
+  spend(50 * members.size());
   Clock clock;
   for (const uint32_t member : members) {
     acquire_dependences(state_->groups[member].next);
@@ -68,7 +71,9 @@ void RaceSearch::pass_barrier(const FlatStep& step) {
 
 void RaceSearch::signal(uint32_t flat, const FlatStep& step) {
   const Clock& entry = ranks_[static_cast<size_t>(program_->rank_of(step))].entry;
+  memory_.grow(step.step->channels.size() * sizeof(Signal));
   for (size_t position = 0; position < step.step->channels.size(); ++position) {
+    spend(50);
     const uint32_t channel = step.step->channels[position];
     Signal signal{release(step.group),
                   entry,
@@ -113,6 +118,7 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
   const bool is_relaxed = step.step->relaxed;
   if (flat.signallers.size() == 1) {
     const size_t count = needed - semaphore.dropped;
+    spend(10 * count);
     // The last one first: usually it implies the others.
     for (size_t i = count; i-- > 0;) acquire(semaphore.signals[i], is_relaxed, clock);
     if (flat.waiters.size() > 1) return;
@@ -124,6 +130,7 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
   const size_t calls = (needed - 1) / flat.signals, first = calls * flat.signals;
   acquire_calls(channel, calls, is_relaxed, clock);
   const size_t last = std::min<size_t>(semaphore.signals.size(), first + flat.signals);
+  spend(5 * (last - first));
   for (size_t i = first; i < last; ++i)
     if (const Signal& signal = semaphore.signals[i];
         plans_[plan_].shared->others_before(channel, signal.index) - signal.followers < needed - first)
@@ -146,6 +153,7 @@ void RaceSearch::add_follower(uint32_t channel) {
   Queue<Signal>& signals = state_->semaphores[channel].signals;  // of all calls
   const SharedSemaphores& shared = *plans_[plan_].shared;
   const size_t last = signals.size() - 1;
+  spend(5 * (last % program_->channels[channel].signals));
   for (size_t i = last - last % program_->channels[channel].signals; i < last; ++i)
     if (!shared.follows(channel, signals[last].index, signals[i].index) &&
         signals[last].stamp.clock.accesses[signals[i].component] >= signals[i].completion)
@@ -162,6 +170,7 @@ void RaceSearch::move(uint32_t flat, const FlatStep& step) {
   Clock polled;
   const Clock* clock = &group.seen;
   for (const auto& [cells, entries] : group.polled) {
+    spend(5);
     if (cells < step.cells) continue;
     if (clock != &polled) polled = group.seen;
     clock = &polled;
@@ -174,6 +183,7 @@ void RaceSearch::move(uint32_t flat, const FlatStep& step) {
     if (to.place == Place::message) {
       const bool packets = program_->plan->channels[to.channel].packets;
       Passed passed{packets ? reads_so_far(step.group) : release(step.group), flat, 0};
+      memory_.grow(sizeof(Passed));
       state_->rings[to.channel].push(std::move(passed));
     }
 }
@@ -206,6 +216,7 @@ void RaceSearch::receive_packets(const Passed& packets, const FlatStep& step) {
 void RaceSearch::receive_packets(const FlatStep& step, const Operand& operand) {
   uint32_t last = none;
   each_range(*program_, maps_[plan_][0], step, operand, [&](int, uint32_t first) {
+    spend(step.cells);
     for (uint32_t cell = first; cell < first + step.cells; ++cell) {
       const uint32_t index = state_->memory[0][cell + scratch_offset()].packet_stamp;
       if (std::exchange(last, index) != index) receive_packets(packets_[index], step);

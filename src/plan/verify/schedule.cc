@@ -4,12 +4,15 @@
 #include <string>
 #include <utility>
 
+#include "plan/budget.h"
+
 namespace narrowcast::plan::verify {
 
 Schedule::Schedule(const Program& program) : program_(program), map_(*program.plan, program.parts, false) {}
 
 void Schedule::clear() {
   const size_t groups = program_.groups.size(), channels = program_.channels.size();
+  spend(groups + channels + (program_.has_packets ? map_.cells() : 0));
   order_.clear();
   next_.resize(groups);
   for (size_t i = 0; i < groups; ++i) next_[i] = program_.groups[i].begin;
@@ -80,6 +83,8 @@ Schedule::Blocker Schedule::blocker_of(uint32_t flat) const {
   const FlatStep& flat_step = program_.steps[flat];
   const Step& step = *flat_step.step;
   const int rank = program_.rank_of(flat_step);
+  spend(10 + step.after.size() + step.channels.size() * step.channels.size() + step.from.size() * step.from.size() +
+        step.to.size() * step.to.size());
   for (const StepId& id : step.after) {
     const uint32_t group = program_.group_of(rank, id.group), end = program_.end_of(rank, id);
     if (next_[group] < end) return {Reason::step, group, end};
@@ -90,7 +95,7 @@ Schedule::Blocker Schedule::blocker_of(uint32_t flat) const {
       uint32_t earlier = 0;
       for (size_t j = 0; j < i; ++j) earlier += step.channels[j] == channel ? 1 : 0;
       const uint64_t available = uint64_t{sent_[channel]} + program_.plan->channels[channel].initial;
-      if (const SignalsNeeded* shared = shared_.needed(flat, i)) {
+      if (const SignalsNeeded* shared = shared_ == nullptr ? nullptr : shared_->needed(flat, i)) {
         if (available < shared->most) return {Reason::signal, channel, 0};
         continue;
       }
@@ -120,6 +125,7 @@ Schedule::Blocker Schedule::packet_blocker(const FlatStep& step) const {
   for (const Operand& operand : step.step->from) {
     if (!operand.packets) continue;
     uint32_t missing = none;
+    spend(step.cells);
     each_range(program_, map_, step, operand, [&](int, uint32_t first) {
       for (uint32_t cell = first; cell < first + step.cells && missing == none; ++cell)
         if (!has_packets_[cell]) missing = cell;
@@ -164,6 +170,7 @@ void Schedule::complete(uint32_t flat) {
       wake(message_waiters_, operand.channel);
     } else if (operand.packets) {
       each_range(program_, map_, flat_step, operand, [&](int, uint32_t first) {
+        spend(flat_step.cells);
         for (uint32_t cell = first; cell < first + flat_step.cells; ++cell) {
           has_packets_[cell] = 1;
           wake(packet_waiters_, cell);
@@ -198,6 +205,7 @@ void Schedule::wake(std::vector<uint32_t>& heads, uint32_t index) {
 void Schedule::wake_step_waiters(uint32_t group) {
   uint32_t* link = &step_waiters_[group];
   while (*link != none) {
+    spend(1);
     const uint32_t waiter = *link;
     if (next_[group] < until_[waiter]) {
       link = &next_waiter_[waiter];
@@ -237,6 +245,7 @@ bool Schedule::will_write_packets(uint32_t flat, uint32_t cell) const {
 uint32_t Schedule::culprit(uint32_t group, const Blocker& blocker) const {
   // The first group with a step ahead of it that satisfies `wanted`.
   const auto find = [&](auto wanted) {
+    spend(program_.groups.size() + program_.steps.size());
     for (uint32_t other = 0; other < program_.groups.size(); ++other)
       for (uint32_t flat = next_[other]; flat < program_.groups[other].end; ++flat)
         if (wanted(flat)) return other;

@@ -21,8 +21,8 @@ class Schedule {
   bool run(uint32_t depth);
 
   // From now on, waits of several groups on a semaphore end only when they can end whichever other waits have ended.
-  // If a call completes like this, it completes in every order.
-  void set_shared_semaphores(SharedSemaphores shared) { shared_ = std::move(shared); }
+  // If a call completes like this, it completes in every order. shared: outlives this object.
+  void set_shared_semaphores(const SharedSemaphores& shared) { shared_ = &shared; }
 
   // The flat steps in the order of the last run. A barrier is there once, for the group that came last.
   const std::vector<uint32_t>& order() const { return order_; }
@@ -62,7 +62,7 @@ class Schedule {
 
   const Program& program_;
   const MemoryMap map_;
-  SharedSemaphores shared_;
+  const SharedSemaphores* shared_ = nullptr;
   uint32_t depth_ = 0;
   std::vector<uint32_t> order_;
   std::vector<uint32_t> next_;             // of each group its next flat step

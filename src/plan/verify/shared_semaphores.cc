@@ -79,6 +79,7 @@ SharedSemaphores::SharedSemaphores(const Program& program, std::span<const uint3
 void SharedSemaphores::add_rank(const Program& program, std::span<const uint32_t> order, int rank) {
   RankOrder ranked(program, rank);
   std::map<uint32_t, std::vector<Event>> waits, signals;  // by channel
+  spend(order.size());
   for (const uint32_t flat : order) {
     const FlatStep& step = program.steps[flat];
     if (program.rank_of(step) != rank) continue;
@@ -88,6 +89,7 @@ void SharedSemaphores::add_rank(const Program& program, std::span<const uint32_t
     }
     const uint32_t group = ranked.group_of(step);
     ranked.begin(group);
+    spend(step.step->channels.size());
     for (size_t position = 0; position < step.step->channels.size(); ++position) {
       const uint32_t channel = step.step->channels[position];
       if (step.step->kind == StepKind::wait && program.channels[channel].waiters.size() > 1)
@@ -107,6 +109,7 @@ bool SharedSemaphores::precedes(const Event& a, const Event& b) {
 }
 
 void SharedSemaphores::add_waits(const std::vector<Event>& waits) {
+  spend(waits.size() * waits.size());
   for (const Event& wait : waits) {
     SignalsNeeded needed{1, 1};
     for (const Event& other : waits) {
@@ -120,6 +123,8 @@ void SharedSemaphores::add_waits(const std::vector<Event>& waits) {
 
 void SharedSemaphores::add_signals(uint32_t channel, const std::vector<Event>& signals) {
   Signals& added = signals_[channel];
+  spend(2 * signals.size() * signals.size());
+  memory_.grow(signals.size() * signals.size() / 8);
   added.follows.resize(signals.size() * signals.size());
   added.others_before.assign(signals.size(), static_cast<uint32_t>(signals.size()) - 1);
   for (size_t i = 0; i < signals.size(); ++i) {

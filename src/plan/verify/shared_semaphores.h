@@ -57,6 +57,7 @@ class SharedSemaphores {
   void add_waits(const std::vector<Event>& waits);
   void add_signals(uint32_t channel, const std::vector<Event>& signals);
 
+  HeldMemory memory_;
   std::unordered_map<uint64_t, SignalsNeeded> needed_;
   std::unordered_map<uint64_t, uint32_t> signal_indices_;
   std::unordered_map<uint32_t, Signals> signals_;  // by channel

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "codec/codec.h"
+#include "plan/budget.h"
 #include "plan/steps.h"
 #include "plan/verify/refuted.h"
 
@@ -41,8 +42,7 @@ class StructureCheck {
       where_.group = -1;
     }
     where_.rank = -1;
-    if (steps > max_steps)
-      fail("the plan has " + to_string(steps) + " steps; at most " + to_string(max_steps) + " are possible");
+    check_limit("steps:", steps, max_steps);
   }
 
  private:
@@ -60,9 +60,7 @@ class StructureCheck {
     if (plan_.root != 0 && !operation::has_root(plan_.operation))
       fail("root is " + to_string(plan_.root) + ", but " + operation::name_of(plan_.operation) + " has no root");
     if (plan_.chunks == 0) fail("chunks is 0");
-    if (uint64_t{plan_.chunks} * plan_.ranks.size() > max_cells)
-      fail("a piece has " + to_string(plan_.chunks) + " chunks, which is too many for " +
-           to_string(plan_.ranks.size()) + " ranks");
+    check_limit("chunks of a buffer:", uint64_t{plan_.chunks} * plan_.ranks.size(), max_cells);
     if (plan_.instances == 0) fail("instances is 0");
     if (plan_.scratch_copies != 1 && plan_.scratch_copies != 2)
       fail("scratch_copies is " + to_string(plan_.scratch_copies) + ", but must be 1 or 2");
@@ -138,6 +136,8 @@ class StructureCheck {
     for (const StepId& id : step.after) check_after(rank, id);
     for (const Operand& operand : step.from) check_operand(step, operand, true);
     for (const Operand& operand : step.to) check_operand(step, operand, false);
+    const size_t operands = sources + step.to.size();
+    spend(operands * operands + step.channels.size() + step.after.size());
     check_overlap(step);
     check_rings(step);
   }

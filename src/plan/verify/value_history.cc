@@ -14,6 +14,7 @@ uint32_t ValueHistory::add(uint32_t flat, Contributions::Set set, std::span<cons
   Node node{flat, set, {}};
   for (const uint32_t source : sources)
     if (source != none) node.sources.push_back(source);
+  memory_.grow(2 * sizeof(Node) + sources.size() * sizeof(uint32_t));
   nodes_.push_back(std::move(node));
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
@@ -36,6 +37,7 @@ std::vector<uint32_t> ValueHistory::path_to(uint32_t value, const Contributions&
 
 std::vector<uint32_t> ValueHistory::sum_of(uint32_t flat) const {
   std::vector<uint32_t> steps;
+  spend(nodes_.size());
   const auto node = std::ranges::find(nodes_, flat, &Node::flat);
   if (node == nodes_.end()) return steps;
   for (const uint32_t source : node->sources) steps.push_back(nodes_[source].flat);

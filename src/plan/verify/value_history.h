@@ -28,6 +28,7 @@ class ValueHistory {
     Contributions::Set set;
     std::vector<uint32_t> sources;
   };
+  HeldMemory memory_;
   std::vector<Node> nodes_;
 };
 

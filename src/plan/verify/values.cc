@@ -62,6 +62,7 @@ class Execution {
   struct Ring {
     std::vector<Value> values;
     size_t head = 0;
+    size_t most = 0;  // values whose memory is counted
   };
   struct Double {
     uint32_t flat;            // the step that adds a contribution for the second time
@@ -74,6 +75,8 @@ class Execution {
   bool execute(uint32_t flat) {
     const FlatStep& step = program_.steps[flat];
     if (step.step->from.empty()) return true;
+    spend(50 + uint64_t{10} * step.cells * (step.step->from.size() + step.step->to.size()));
+    hold(step.cells, &most_results_);
     // All cells are read before any is written.
     results_.clear();
     gather_sources(step);
@@ -103,6 +106,7 @@ class Execution {
         continue;
       }
       size_t skip = 0;
+      spend(i);
       for (size_t j = 0; j < i; ++j)
         skip += from[j].place == Place::message && from[j].channel == from[i].channel ? step.cells : 0;
       const Ring& ring = rings_[from[i].channel];
@@ -212,12 +216,21 @@ class Execution {
       return value;
     };
     if (to.place == Place::message) {
-      for (const Value& value : results_) rings_[to.channel].values.push_back(encoded(value));
+      Ring& ring = rings_[to.channel];
+      hold(ring.values.size() + results_.size(), &ring.most);
+      for (const Value& value : results_) ring.values.push_back(encoded(value));
       return;
     }
     each_range(program_, map_, step, to, [&](int, uint32_t first) {
       for (uint32_t cell = 0; cell < step.cells; ++cell) memory_[first + cell] = encoded(results_[cell]);
     });
+  }
+
+  // Counts the memory of a list that becomes so long.
+  void hold(size_t values, size_t* most) {
+    if (values <= *most) return;
+    memory_of_lists_.grow((values - *most) * sizeof(Value));
+    *most = values;
   }
 
   static void drop(Ring& ring, uint32_t cells) {
@@ -358,6 +371,8 @@ class Execution {
   std::vector<Ring> rings_;
   std::vector<Source> sources_;
   std::vector<Value> operands_, results_;
+  size_t most_results_ = 0;
+  HeldMemory memory_of_lists_;
   std::vector<Double> doubles_;
   std::unordered_map<const Step*, bool> completeness_;  // of the first value that each step computed
   Values result_;
@@ -368,8 +383,12 @@ class Execution {
 Values compute_values(const Program& program, std::span<const uint32_t> order, const MemoryMap& map) {
   Values values = Execution(program, map, nullptr).run(order);
   if (!values.finding.found()) return values;
-  ValueHistory history;
-  return Execution(program, map, &history).run(order);
+  try {
+    ValueHistory history;
+    return Execution(program, map, &history).run(order);
+  } catch (const TooLarge&) {
+    return values;  // without the steps that lead to the fault
+  }
 }
 
 }  // namespace narrowcast::plan::verify

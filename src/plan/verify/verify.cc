@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/budget.h"
 #include "plan/verify/races.h"
 #include "plan/verify/schedule.h"
 #include "plan/verify/shared_semaphores.h"
@@ -17,32 +18,40 @@ namespace narrowcast::plan::verify {
 
 namespace {
 
+// About what is kept: of each step two copies, as written and fused; of each flat step its orders and dependents; of
+// each cell its accesses in several maps and its value; of each group and channel its clocks and queues.
+constexpr uint64_t bytes_of_step = 512, bytes_of_flat_step = 64, bytes_of_cell = 160, bytes_of_group = 512,
+                   bytes_of_channel = 512;
+
 // The plan can be neither proved nor refuted.
 class Unsupported : public std::runtime_error {
  public:
   using runtime_error::runtime_error;
 };
 
-void check_number(const char* what, uint64_t number, uint64_t limit) {
-  if (number > limit)
-    throw Unsupported("the plan is too large: " + std::string(what) + " " + std::to_string(number) + "; at most " +
-                      std::to_string(limit) + " are supported");
-}
-
-void check_size(const Plan& plan, bool split) {
-  check_number("steps, with loops unrolled and messages split:", flat_steps(plan, split), max_flat_steps);
-  check_number("chunks of buffers:", memory_cells(plan), max_cells);
-  check_number("chunks that steps read and write:", moved_cells(plan), max_moved_cells);
+void check_size(const Plan& plan, bool split, HeldMemory* memory) {
+  const uint64_t steps = flat_steps(plan, split), cells = memory_cells(plan);
+  check_limit("steps, with loops unrolled and messages split:", steps, max_flat_steps);
+  check_limit("chunks of buffers:", cells, max_cells);
+  uint64_t groups = 0, written = 0;
+  for (const Rank& rank : plan.ranks) {
+    groups += rank.groups.size();
+    for (const Group& group : rank.groups) written += group.steps.size();
+  }
+  memory->grow(written * bytes_of_step + steps * bytes_of_flat_step + cells * bytes_of_cell + groups * bytes_of_group +
+               plan.channels.size() * bytes_of_channel);
+  spend(steps + cells + groups + plan.channels.size());
 }
 
 // Signals of several groups, or for several groups, are compared with each other.
 void check_signals(const Program& program) {
   for (const FlatChannel& channel : program.channels)
     if (channel.signallers.size() > 1 || channel.waiters.size() > 1)
-      check_number("signals between several groups on a channel:", channel.signals, max_shared_signals);
+      check_limit("signals between several groups on a channel:", channel.signals, max_shared_signals);
 }
 
 struct Prepared {
+  HeldMemory memory;
   Program program;
   std::vector<uint32_t> order;
   SharedSemaphores shared;
@@ -53,6 +62,7 @@ class Verification {
   Verification(std::span<const Plan* const> plans, const Options& options) : plans_(plans), options_(options) {}
 
   Report run() {
+    const Budget budget;
     const auto start = std::chrono::steady_clock::now();
     try {
       for (size_t i = 0; i < plans_.size() && !report_.finding.found(); ++i) {
@@ -62,8 +72,9 @@ class Verification {
       if (!report_.finding.found()) check_whole();
       if (!report_.finding.found()) check_split();
     } catch (const Unsupported& error) {
-      report_.verdict = Verdict::unsupported;
-      report_.finding.message = error.what();
+      give_up(error.what());
+    } catch (const TooLarge& error) {
+      give_up(error.what());
     }
     if (report_.finding.found()) report_.verdict = Verdict::refuted;
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -71,6 +82,12 @@ class Verification {
   }
 
  private:
+  void give_up(const char* reason) {
+    report_.verdict = Verdict::unsupported;
+    report_.finding = {};
+    report_.finding.message = reason;
+  }
+
   static void name_plan(Finding& finding, size_t plan) {
     finding.where.plan = static_cast<int>(plan);
     for (TraceStep& step : finding.trace) step.where.plan = static_cast<int>(plan);
@@ -80,8 +97,9 @@ class Verification {
   Finding prepare(bool split, std::vector<Prepared>& prepared, uint32_t& least_depth) {
     prepared.reserve(plans_.size());
     for (size_t i = 0; i < plans_.size(); ++i) {
-      check_size(*plans_[i], split);
-      Prepared& current = prepared.emplace_back(Prepared{flatten(*plans_[i], split), {}, {}});
+      HeldMemory memory;
+      check_size(*plans_[i], split, &memory);
+      Prepared& current = prepared.emplace_back(Prepared{std::move(memory), flatten(*plans_[i], split), {}, {}});
       if (!split) report_.steps += current.program.steps.size();
       Finding finding = check_matching(current.program);
       if (!finding.found()) check_signals(current.program);

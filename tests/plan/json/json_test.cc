@@ -1,4 +1,5 @@
 #include "plan/json/json.h"
+#include "plan/limits.h"
 
 #include <string>
 #include <string_view>

@@ -5,6 +5,7 @@
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
 #include "plan/json/json.h"
+#include "plan/limits.h"
 #include "plan/verify/verify.h"
 
 namespace narrowcast::plan::lower {
@@ -87,7 +88,10 @@ TEST_CASE("a plan that becomes too large is an error") {
   Plan plan = plan_of(R"([{"steps": [{"step": "sync"}]}, {"steps": []}])");
   Plan replicated;
   plan.instances = max_steps + 1;
-  CHECK(replicate(plan, &replicated) == NCAST_INVALID_ARGUMENT);
+  CHECK(replicate(plan, &replicated) == NCAST_UNSUPPORTED);
+  CHECK(std::string(ncast_last_error())
+            .find("the plan is too large: 4000001 instances, steps in all: 4000001; at most 4000000") !=
+        std::string::npos);
   plan.instances = 0;
   CHECK(replicate(plan, &replicated) == NCAST_INVALID_ARGUMENT);
 }
