@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "nlohmann/json.hpp"
+#include "plan/budget.h"
 #include "plan/handle.h"
+#include "plan/schedule/best.h"
 #include "status/sized_struct.h"
 
 using namespace narrowcast;
@@ -41,7 +43,9 @@ ncast_status check_proof(const char* function, const ncast_plan* plan) {
   if (ncast_status status = plan::check_plan(function, plan)) return status;
   const plan::verify::Report& report = plan->report();
   if (report.verdict == plan::verify::Verdict::proved) return NCAST_OK;
-  return fail(NCAST_INVALID_ARGUMENT, "%s: the plan is not proved: %s", function, report.finding.message.c_str());
+  const bool refuted = report.verdict == plan::verify::Verdict::refuted;
+  return fail(refuted ? NCAST_INVALID_ARGUMENT : NCAST_UNSUPPORTED, "%s: the plan is not proved: %s", function,
+              report.finding.message.c_str());
 }
 
 plan::simulate::Options options_of(const ncast_plan_simulation& values) {
@@ -95,7 +99,8 @@ ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_
     options.extrapolates = values.batches == 0;
     options.repeats = true;
     plan::simulate::Prediction prediction;
-    if (ncast_status status = plan::simulate::simulate(lowered->plan, machine, options, &prediction)) return status;
+    const auto simulate = [&] { return plan::simulate::simulate(lowered->plan, machine, options, &prediction); };
+    if (ncast_status status = plan::within_budget(simulate)) return status;
     return make_text(function, report, [&] { return report_of(prediction, values.timeline != 0); });
   });
 }
@@ -109,6 +114,11 @@ ncast_status plan::schedule::schedule_plan(const ncast_plan* lowered, const char
   if (scheduled == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: scheduled is NULL", function);
   return guarded(function, [&] {
     if (ncast_status status = check_proof(function, lowered)) return status;
+    const auto check_steps = [&] {
+      check_limit("steps to schedule:", steps_of(lowered->plan), max_scheduled_steps);
+      return NCAST_OK;
+    };
+    if (ncast_status status = within_budget(check_steps)) return status;
     Machine machine;
     ncast_plan_simulation values;
     if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "plan/budget.h"
 #include "plan/simulate/agenda.h"
 #include "plan/simulate/calls.h"
 #include "plan/simulate/kernel.h"
@@ -29,6 +30,7 @@ class Simulation {
         busy_(programs_.all.size()),
         events_(programs_.all.size() * workers_),
         sharing_(programs_, runs_, events_) {
+    memory_.grow(bytes_of_state(plan));
     if (in_stages) programs_.divide_into_stages();
     at_work_.resize(plan.ranks.size());
     for (uint32_t program = 0; program < programs_.all.size(); ++program)
@@ -47,6 +49,7 @@ class Simulation {
       const bool time_goes_on = events_.empty() || events_.first_time() > now_;
       if (time_goes_on && sharing_.share(now_)) continue;
       if (events_.empty()) break;
+      spend(100);
       const Event event = events_.next();
       now_ = std::max(now_, event.time);
       if (now_ > options_.most_us) return Outcome::takes_too_long;
@@ -74,6 +77,12 @@ class Simulation {
   }
 
  private:
+  // About what the workers need for a plan.
+  uint64_t bytes_of_state(const Plan& plan) const {
+    uint64_t steps = 0;
+    for (const Program& one : programs_.all) steps += one.tasks.size();
+    return workers_ * (programs_.all.size() * 256 + (steps + 3 * plan.channels.size()) * sizeof(Awaited));
+  }
   // What workers of the same number share. Workers only communicate with those of their number.
   struct State {
     State(const Plan& plan, const Programs& programs)
@@ -267,15 +276,18 @@ class Simulation {
     for (const Operand& operand : current.step->to)
       if (operand.has_channel()) arrival = std::max(arrival, now_ + programs_.latencies[operand.channel]);
     calls_.extend(program(run).rank, run.call, arrival);
-    if (options_.records_timeline && run.call == 0)
+    if (options_.records_timeline && run.call == 0) {
+      memory_.grow(sizeof(Interval));
       timeline_.push_back({program(run).rank, program(run).group, current.number,
                            run.worker + (run.turn - current.stage) * workers_, run.begin, now_});
+    }
     for (uint32_t channel : current.sends) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
     for (uint32_t cell : current.writes_packets) deliver(own.packets[cell], arrival);
     if (current.is_last_part) deliver(own.completed[run.program][current.number], now_);
   }
 
   void deliver(Awaited& awaited, double time) {
+    memory_.grow(sizeof time);
     time = whole_ticks(time);
     awaited.arrivals.push_back(time);
     wake(awaited, time);
@@ -332,6 +344,7 @@ class Simulation {
     }
   }
 
+  HeldMemory memory_;
   const Plan& plan_;
   const Options& options_;
   const uint32_t batches_, workers_;

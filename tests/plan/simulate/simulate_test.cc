@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "doctest/doctest.h"
+#include "plan/budget.h"
 #include "predictions.h"
 
 namespace narrowcast::plan::simulate {
@@ -45,6 +46,17 @@ TEST_CASE("micro-batches make a pipeline of the hops") {
   CHECK(whole.microseconds == doctest::Approx(2011).epsilon(0.001));
   // 10 parts of 100 us over the first hop, and the last part over the second one.
   CHECK(pipelined.microseconds == doctest::Approx(1000 + 5 + 100 + 5 + 1).epsilon(0.01));
+}
+
+TEST_CASE("a simulation ends when it has taken so many operations") {
+  Prediction prediction;
+  const auto simulate_many = [&] {
+    return simulate(relay({0, 2, 1}), machine_of(machine_text), {.piece_bytes = million, .max_batches = 1000},
+                    &prediction);
+  };
+  const Budget budget(1000);
+  CHECK(within_budget(simulate_many) == NCAST_UNSUPPORTED);
+  CHECK(std::string(ncast_last_error()) == "the plan is too large: it takes more than 1000 operations");
 }
 
 TEST_CASE("messages that wait for room on their ring do not hold back earlier ones") {
