@@ -45,7 +45,32 @@ struct Needs {
     values = values || reduces || nested || std::ranges::any_of(step.from, is_decoded);
     frame = frame || std::ranges::any_of(step.to, is_coded);
   }
+  size_t bytes(size_t part_bytes) const {
+    return (size_t{values} + size_t{accumulator} + size_t{inner}) * part_bytes +
+           (frame ? payload_bound(part_bytes) : 0);
+  }
 };
+
+Needs needs_of(const plan::Group& group) {
+  Needs needs;
+  for (const Step& step : group.steps) needs.add(step);
+  return needs;
+}
+
+// What a rank may have besides the memory that it shares, as a multiple of scratch_bytes.
+constexpr size_t private_share = 64;
+
+// The private memory of the rank that needs most, so that all ranks divide calls into the same parts.
+size_t private_bytes(const plan::Plan& plan, const PlanFacts& facts, size_t part_bytes) {
+  size_t most = 0;
+  for (const plan::Rank& rank : plan.ranks) {
+    const bool has_scratch = facts.uses_scratch && !facts.exposes(Buffer::scratch);
+    size_t bytes = has_scratch ? size_t{rank.scratch_chunks} * plan.scratch_copies * part_bytes : 0;
+    for (const plan::Group& group : rank.groups) bytes += needs_of(group).bytes(part_bytes);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
 
 }  // namespace
 
@@ -126,10 +151,20 @@ bool PlanMemory::can_borrow(const Communicator& comm, const plan::Plan& plan, co
 
 ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
                                   PlanMemory* memory) {
-  const size_t limit_bytes = scratch_bytes_of(comm.config()) * static_cast<size_t>(comm.ranks());
+  const size_t scratch_bytes = scratch_bytes_of(comm.config());
+  const size_t limit_bytes = scratch_bytes * static_cast<size_t>(comm.ranks());
+  const size_t private_limit_bytes = scratch_bytes * private_share;
   size_t part = largest_part_bytes;
-  while (part > smallest_part_bytes && Layout(plan, facts, part).bytes() > limit_bytes) part /= 2;
+  while (part > smallest_part_bytes &&
+         (Layout(plan, facts, part).bytes() > limit_bytes || private_bytes(plan, facts, part) > private_limit_bytes))
+    part /= 2;
   const Layout layout(plan, facts, part);
+  if (const size_t bytes = private_bytes(plan, facts, part); bytes > private_limit_bytes) {
+    return fail(NCAST_INVALID_ARGUMENT,
+                "the plan needs at least %zu bytes for scratch chunks and groups of a rank, but at most %zu times "
+                "scratch_bytes (%zu) are possible",
+                bytes, private_share, scratch_bytes);
+  }
   if (layout.bytes() > limit_bytes) {
     return fail(NCAST_INVALID_ARGUMENT,
                 "the plan needs at least %zu bytes of staging memory, but scratch_bytes of %d ranks are %zu",
@@ -199,8 +234,7 @@ void PlanMemory::make_group_buffers(const plan::Rank& rank) {
     return needed ? group_memory_.emplace_back(bytes).data() : nullptr;
   };
   for (const plan::Group& group : rank.groups) {
-    Needs needs;
-    for (const Step& step : group.steps) needs.add(step);
+    const Needs needs = needs_of(group);
     groups_.push_back({make(needs.frame, frame_bytes_), make(needs.values, part_bytes_),
                        make(needs.accumulator, part_bytes_), make(needs.inner, part_bytes_)});
   }
