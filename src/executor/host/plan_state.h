@@ -39,6 +39,7 @@ struct PlanState {
           rank_plan().groups[static_cast<size_t>(where.group)].steps[static_cast<size_t>(where.step)];
       completing.push_back(where.body < 0 ? &step : &step.body[static_cast<size_t>(where.body)]);
     }
+    std::ranges::sort(completing);
   }
 
   Communicator& comm;
@@ -48,12 +49,12 @@ struct PlanState {
   PlanMemory memory;
 
   // Whether the step's result first has the values of all ranks, so that averages divide it.
-  bool completes(const plan::Step& step) const { return std::ranges::find(completing, &step) != completing.end(); }
+  bool completes(const plan::Step& step) const { return std::ranges::binary_search(completing, &step); }
 
   // By channel, since the plan was prepared: how often this rank has waited for a semaphore, and messages of a ring.
   std::vector<uint64_t> consumed, sent, received;
-  std::vector<const plan::Step*> completing;
-  uint64_t epoch = 0;  // micro-batches of earlier calls
+  std::vector<const plan::Step*> completing;  // sorted: large plans have many
+  uint64_t epoch = 0;                         // micro-batches of earlier calls
 
   // The call.
   CallTag tag = {};
