@@ -69,8 +69,8 @@ typedef struct {
 //   groups: [{rank, group, busy_us}]     how long each group works
 //   sent_bytes: [bytes]                  by rank, over its link or network
 //   timeline: [[rank, group, step, batch, begin_us, end_us]]   of at most 32 micro-batches, stretched to the time
-// Destroy it with ncast_text_destroy. Errors: INVALID_ARGUMENT for a plan that is not proved, an invalid description or
-// too few GPUs.
+// Destroy it with ncast_text_destroy. Errors: INVALID_ARGUMENT for a plan that is refuted, an invalid description or
+// too few GPUs; UNSUPPORTED for a plan that is too large.
 NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_json,
                                            const ncast_plan_simulation* simulation, ncast_text** report);
 
