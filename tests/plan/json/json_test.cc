@@ -1,11 +1,11 @@
 #include "plan/json/json.h"
-#include "plan/limits.h"
 
 #include <string>
 #include <string_view>
 
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
+#include "plan/limits.h"
 #include "plan/steps.h"
 
 namespace narrowcast::plan::json {
