@@ -101,7 +101,8 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "_store": {"files", "_arrays", "_files", "_native", *_LOWEST},
     "store": {"_arrays", "_files", "_native", "_store", *_LOWEST},
     "safetensors": {"files", "_files", *_LOWEST},
-    "torch_backend": {"comm", "_comm", "_torch", *_LOWEST},
+    "_c10d": {"comm", "_comm", *_LOWEST},
+    "torch_backend": {"comm", "_c10d", "_comm", "_torch", *_LOWEST},
     "_torch": {"codec", "cuda", "store", "_native", *_LOWEST},
     "integrations": {"codec", "cuda", "store", "_torch", *_LOWEST},
     "torch": {"_torch", *_LOWEST},
@@ -125,6 +126,7 @@ TORCH_PACKAGES = REQUIRED_PACKAGES | {"torch"}
 PACKAGES_OF = {
     "cli": CLI_PACKAGES,
     "__main__": CLI_PACKAGES,
+    "_c10d": TORCH_PACKAGES,
     "_torch": TORCH_PACKAGES,
     "integrations": TORCH_PACKAGES | {"dgl", "diffusers", "sglang", "torch_geometric", "vllm"},
     "torch": TORCH_PACKAGES,

@@ -1,0 +1,1 @@
+"""The parts of the backend "narrowcast" of torch.distributed (`narrowcast.torch_backend`)."""
