@@ -102,7 +102,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "store": {"_arrays", "_files", "_native", "_store", *_LOWEST},
     "safetensors": {"files", "_files", *_LOWEST},
     "_c10d": {"comm", "_comm", *_LOWEST},
-    "torch_backend": {"comm", "_c10d", "_comm", "_torch", *_LOWEST},
+    "torch_backend": {"_c10d", *_LOWEST},
     "_torch": {"codec", "cuda", "store", "_native", *_LOWEST},
     "integrations": {"codec", "cuda", "store", "_torch", *_LOWEST},
     "torch": {"_torch", *_LOWEST},

@@ -16,14 +16,14 @@ SECONDS = 120
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Runs a function of torch_jobs.py on every rank. Returns the results of the ranks."""
+    """Runs a function of torch_jobs.py, or of another module, on every rank. Returns the results of the ranks."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def run(job: str, ranks: int) -> list:
         arguments = [{"folder": str(tmp_path), "rank": rank, "ranks": ranks} for rank in range(ranks)]
         results: list[list] = []
-        run_ranks(f"torch_jobs:{job}", arguments, results.append, timeout_seconds=SECONDS)
+        run_ranks(job if ":" in job else f"torch_jobs:{job}", arguments, results.append, timeout_seconds=SECONDS)
         return results[0]
 
     return run
@@ -57,6 +57,22 @@ def test_distributed_data_parallel_has_the_gradients_of_one_process(run):
 
 def test_what_the_backend_lacks_and_missing_ranks_are_errors(run):
     *waiting, last = run("failing", 3)
-    lacks = ["NotImplementedError", "NotImplementedError", "TypeError"]
+    lacks = ["TypeError", "NotImplementedError", "TypeError"]
     assert last == lacks
     assert waiting == [[*lacks, "PeerTimeoutError", True]] * 2
+
+
+@pytest.mark.parametrize(
+    ("job", "ranks"),
+    [
+        ("groups_as_libraries_use_them", 2),
+        ("forms_of_calls", 2),
+        ("reductions", 3),
+        ("message_orders", 3),
+        ("failures", 2),
+        ("callbacks", 2),
+        ("ending", 3),
+    ],
+)
+def test_every_check_of_a_job_holds(run, job, ranks):
+    assert run(f"group_jobs:{job}", ranks) == [[]] * ranks

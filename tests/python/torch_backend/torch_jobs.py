@@ -238,8 +238,8 @@ def failing(*, folder, rank, ranks, emit):
     join(folder, rank, ranks, timeout=timedelta(seconds=1))
     names = []
     for call in (
-        lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), dist.ReduceOp.BXOR),
-        lambda: dist.recv(torch.ones(3)),
+        lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.BXOR),
+        lambda: dist.group.WORLD.set_timeout(timedelta(seconds=3)),
         lambda: dist.all_reduce(torch.tensor([True]), dist.ReduceOp.AVG),
     ):
         try:
