@@ -24,10 +24,10 @@ class Collectives(PointToPoint):
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Work:
         """`torch.distributed.broadcast`. Of several tensors, all become the root's tensor `opts.rootTensor`."""
         call = "broadcast"
-        self._check_tensors(call, tensors)
         checks.rank(call, opts.rootRank, self._size, "root")
         source = opts.rootTensor
         checks.require(0 <= source < len(tensors), call, f"invalid root tensor {source} of {len(tensors)} tensors")
+        self._check_tensors(call, tensors)
         checks.strided(call, tensors)
 
         def body(comm: Communicator) -> None:

@@ -194,6 +194,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         for comm in self._communicators():
             comm.close()
         self._threads.close()
+        self._store = None  # the server of a TCPStore ends with its last user
 
     def _end(self, end: float) -> None:
         """At the end of the program: aborts calls that do not complete until then."""

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 
 from ..errors import PeerTimeoutError
+
+# The latest works that Python dropped without waiting. C++ may still hold them, and a work without its Python object
+# never ends: DDP's `join` and c10d's registry of works hold some, and read results of few bytes.
+_dropped: deque[Work] = deque(maxlen=1024)
+_KEPT_BYTES: Final = 4096
 
 
 class Work(dist._Work):  # type: ignore[misc]
@@ -29,7 +35,8 @@ class Work(dist._Work):  # type: ignore[misc]
         abort: ends the calls of the group; called when waiting is interrupted, or takes longer than `limit` seconds.
         """
         super().__init__()
-        self._value, self._filled, self._abort, self._limit = result, filled, abort, limit
+        self._value, self._abort, self._limit = result, abort, limit
+        self._filled: Any = filled
         self._running = threading.Lock()  # released when the call has ended
         self._running.acquire()
         self._completed = False
@@ -38,6 +45,7 @@ class Work(dist._Work):  # type: ignore[misc]
         self._source: int | None = None
         self._start: Any = None  # its completion completes the future
         self._future: Any = None
+        self._waited = False
 
     def finish(self, error: BaseException | None = None, source: int | None = None) -> bool:
         """The call has ended. Returns whether there is a future to `settle`.
@@ -61,6 +69,7 @@ class Work(dist._Work):  # type: ignore[misc]
 
         Raises the error of the call, and PeerTimeoutError at the limit.
         """
+        self._waited = True
         if not self._completed:
             self._await(timeout.total_seconds())
         if self._error is not None:
@@ -133,3 +142,10 @@ class Work(dist._Work):  # type: ignore[misc]
         if self._error is not None:
             raise self._error
         return self._value
+
+    def __del__(self) -> None:
+        if not self._waited and self._future is None:
+            if any(one.is_sparse or one.untyped_storage().nbytes() > _KEPT_BYTES for one in self._filled):
+                self._value = self._filled = ()
+            self._abort = lambda: None  # of a group that may be destroyed before
+            _dropped.append(self)

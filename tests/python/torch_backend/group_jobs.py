@@ -301,7 +301,7 @@ def failures(*, folder, rank, ranks, emit):
 
 
 def callbacks(*, folder, rank, ranks, emit):
-    """Callbacks of futures make calls and wait for them, as communication hooks do."""
+    """What waits for calls: callbacks of futures that make calls, as communication hooks do, and C++."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     join(folder, rank, ranks)
@@ -318,6 +318,11 @@ def callbacks(*, folder, rank, ranks, emit):
         work.wait()
         check("behind it", work.result()[0], torch.full((2,), float(ranks * i)))
     torch.manual_seed(0)
+    parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+    # Only C++ holds the work that it waits for.
+    with parallel.join(divide_by_initial_world_size=False):
+        for _ in range(3):
+            parallel(torch.ones(2, 64)).sum().backward()
     parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
     parallel.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
