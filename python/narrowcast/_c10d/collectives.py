@@ -160,7 +160,8 @@ class Collectives(PointToPoint):
 
     @overloaded(c10d.AllgatherOptions, ["output", "input"], ["timeout"])
     def _allgather_base(self, output: list[torch.Tensor], values: list[torch.Tensor], opts: Any) -> Work:
-        return self.allgather_into_tensor_coalesced(output, values, opts)
+        work: Work = self.allgather_into_tensor_coalesced(output, values, opts)
+        return work
 
     all_gather_single = _allgather_base
 
@@ -262,7 +263,8 @@ class Collectives(PointToPoint):
 
     @overloaded(c10d.ReduceScatterOptions, ["outputTensor", "inputTensor"], ["op", "timeout"])
     def _reduce_scatter_base(self, output: list[torch.Tensor], values: list[torch.Tensor], opts: Any) -> Work:
-        return self.reduce_scatter_tensor_coalesced(output, values, opts)
+        work: Work = self.reduce_scatter_tensor_coalesced(output, values, opts)
+        return work
 
     reduce_scatter_single = _reduce_scatter_base
 

@@ -45,7 +45,11 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         self._creating = threading.Lock()
         self._cuda: Communicator | None = None
         self._mailbox = Mailbox(rank, size, self._seconds)
-        self._host = self._communicator("host", connect=True)
+        try:
+            self._host = self._communicator("host", connect=True)
+        except BaseException:
+            self._mailbox.close()
+            raise
         self._threads = Threads(f"narrowcast-{rank}")
         self._line = Line(self._threads)
         _open.add(self)

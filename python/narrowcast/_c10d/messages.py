@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..errors import AbortedError, NarrowcastError, PeerTimeoutError, RemoteError, SystemFailure
+from ..errors import AbortedError, InternalError, NarrowcastError, PeerTimeoutError, RemoteError, SystemFailure
 from .matching import Done, Inbox, Message, Receive
 
 _HEADER: Final = struct.Struct("<qQ")  # tag, bytes
@@ -34,6 +34,9 @@ _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _BUFFER_BYTES: Final = 1 << 20
 # Read at once from one peer, before the others have their turn.
 _TURN_BYTES: Final = 4 << 20
+_UNLIMITED_SECONDS: Final = 1e9
+# What epoll accepts is a few weeks.
+_MOST_SELECT_SECONDS: Final = 3600.0
 
 
 @dataclass(eq=False)
@@ -56,8 +59,8 @@ class Mailbox:
     """Sends and receives of one rank. All methods may be called from any thread."""
 
     def __init__(self, rank: int, size: int, seconds: float) -> None:
-        """seconds: how long a message waits for the peer's call."""
-        self._rank, self._size, self._seconds = rank, size, seconds
+        """seconds: how long a message waits for the peer's call; 0: without a limit."""
+        self._rank, self._size, self._seconds = rank, size, seconds if seconds > 0 else _UNLIMITED_SECONDS
         # In the abstract namespace, where a killed process leaves nothing behind. Other users can see the name, so both
         # ends of a connection check whose the other one is.
         self.address = b"\0narrowcast-c10d-" + secrets.token_hex(16).encode()
@@ -152,7 +155,7 @@ class Mailbox:
                 else:
                     os.write(self._wake_write, b"x")
         if self._thread not in (None, threading.current_thread()):
-            self._thread.join()  # type: ignore[union-attr]
+            self._thread.join()
 
     # The rest runs with the mutex, except _loop.
 
@@ -175,20 +178,30 @@ class Mailbox:
         self._reports.append(partial(done, error, peer))
 
     def _loop(self) -> None:
-        while True:
-            with self._mutex:
-                if self._closed:
-                    break
-                self._until = min([time.monotonic() + self._seconds, *self._deadlines()])
-            events = self._selector.select(max(0.0, self._until - time.monotonic()))
-            with self._reporting():
-                for key, _ in events:
-                    if not self._closed:
-                        key.data()
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:
+            self.close(InternalError(f"the messages between ranks failed: {error!r}"))
+        finally:
+            self._free()
+
+    def _turn(self) -> bool:
+        """Waits for sockets and deadlines. Returns whether the mailbox is open."""
+        with self._mutex:
+            if self._closed:
+                return False
+            longest = min(self._seconds, _MOST_SELECT_SECONDS)
+            self._until = min([time.monotonic() + longest, *self._deadlines()])
+        events = self._selector.select(max(0.0, self._until - time.monotonic()))
+        with self._reporting():
+            for key, _ in events:
                 if not self._closed:
-                    self._expire(time.monotonic())
-                    self._update()
-        self._free()
+                    key.data()
+            if not self._closed:
+                self._expire(time.monotonic())
+                self._update()
+        return True
 
     def _free(self) -> None:
         self._selector.close()

@@ -18,9 +18,7 @@ from .tensors import Filled, dense, memory_of, moved, stream_of
 from .threads import Threads
 from .work import Work
 
-# Tags of torch are 32 bits.
-_ARRIVED: Final = 1 << 32
-_RELEASED: Final = _ARRIVED + 1
+_FIRST_OWN_TAG: Final = 1 << 32  # torch's tags have 32 bits
 _NOTHING: Final = memoryview(b"")
 
 
@@ -64,6 +62,7 @@ class PointToPoint(Group):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._batch: list[_Message] | None = None
+        self._monitored_barriers = 0
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """`torch.distributed.send`: to a receive with the same tag."""
@@ -131,10 +130,13 @@ class PointToPoint(Group):
         """As gloo's: a barrier whose error on rank 0 names a rank that did not arrive, or all of them."""
         seconds = self._seconds if timeout is None else timeout.total_seconds()
         end = time.monotonic() + seconds
+        arrived = _FIRST_OWN_TAG + 2 * self._monitored_barriers
+        released = arrived + 1
+        self._monitored_barriers += 1  # so that a rank that is late for this one does not arrive at the next
         if self._rank:
             try:
-                self._signal(0, _ARRIVED)
-                self._await(0, _RELEASED, end)
+                self._signal(0, arrived)
+                self._await(0, released, end)
             except Exception as error:
                 raise RuntimeError(
                     f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for "
@@ -144,7 +146,7 @@ class PointToPoint(Group):
         missing = []
         for rank in range(1, self._size):
             try:
-                self._await(rank, _ARRIVED, end)
+                self._await(rank, arrived, end)
             except Exception:
                 missing.append(rank)
                 if not wait_all_ranks:
@@ -153,7 +155,7 @@ class PointToPoint(Group):
             named = f"Rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
             raise RuntimeError(f"[Rank 0]: {named} failed to pass monitoredBarrier in {round(seconds * 1000)} ms")
         for rank in range(1, self._size):
-            self._signal(rank, _RELEASED)
+            self._signal(rank, released)
 
     def _signal(self, peer: int, tag: int) -> None:
         """Sends an empty message."""

@@ -46,7 +46,7 @@ def units(dtype: torch.dtype) -> int:
     try:
         value_type(dtype, moved=True)
     except ValueError:
-        return dtype.itemsize
+        return int(dtype.itemsize)
     return 1
 
 

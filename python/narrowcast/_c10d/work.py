@@ -108,7 +108,8 @@ class Work(dist._Work):  # type: ignore[misc]
         return self._error
 
     def result(self) -> list[torch.Tensor]:
-        return self._filled
+        filled: list[torch.Tensor] = self._filled
+        return filled
 
     def source_rank(self) -> int:
         """The rank that a received message came from."""

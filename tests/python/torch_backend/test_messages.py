@@ -17,7 +17,7 @@ if sys.platform != "linux":
 
 from narrowcast._c10d import messages
 from narrowcast._c10d.messages import Mailbox
-from narrowcast.errors import AbortedError, PeerTimeoutError, RemoteError
+from narrowcast.errors import AbortedError, InternalError, PeerTimeoutError, RemoteError
 
 LONG = 1 << 22  # bytes; no socket holds as many
 SECONDS = 20
@@ -177,6 +177,17 @@ def test_connections_of_other_users_are_refused(ranks, monkeypatch):
     stranger.settimeout(SECONDS)
     assert stranger.recv(1) == b""
     stranger.close()
+
+
+def test_what_no_rank_can_have_sent_ends_all_messages_with_an_error(ranks):
+    _, second = ranks(2)
+    pending = [second.receive(1, 0)[1], second.receive(1, None, 5)[1]]
+    forged = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    forged.connect(second.mailbox.address)
+    forged.sendall(messages._HELLO.pack(0) + messages._HEADER.pack(9, 1 << 62))
+    for one in pending:
+        assert isinstance(end_of(one)[0], InternalError)
+    forged.close()
 
 
 def test_a_closed_mailbox_leaves_no_descriptors(ranks):
