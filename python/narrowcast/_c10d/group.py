@@ -19,6 +19,7 @@ import torch.distributed as dist
 from ..comm import Communicator
 from ..errors import AbortedError, PeerTimeoutError
 from .messages import Mailbox
+from .tensors import writable
 from .threads import Line, Threads
 from .work import Work
 
@@ -161,16 +162,15 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         if device.type != "cpu":
             raise RuntimeError(f"narrowcast: no calls with tensors on {device}, only on CPUs and on GPUs with CUDA")
         asynchronous = getattr(opts, "asyncOp", True)
-        inference = bool(tensors) and tensors[0].is_inference()
-        self._line.submit(partial(self._run, body, inference), work, here=not asynchronous and limit <= 0)
+        run = partial(self._run, body, tensors[0] if tensors else torch.empty(0))
+        self._line.submit(run, work, here=not asynchronous and limit <= 0)
         if not asynchronous:
             work.wait()
         return work
 
-    def _run(self, body: Callable[[Communicator], None], inference: bool) -> None:
-        """inference: the call fills tensors that were created in inference mode, and may only be changed in it."""
+    def _run(self, body: Callable[[Communicator], None], filled: torch.Tensor) -> None:
         try:
-            with torch.inference_mode() if inference else contextlib.nullcontext():
+            with writable(filled):
                 body(self._host)
         except PeerTimeoutError as error:
             raise PeerTimeoutError(f"{error} (the timeout of the process group is {self._seconds:g} s)") from None

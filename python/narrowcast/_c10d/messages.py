@@ -2,7 +2,7 @@
 
 Each pair of ranks has up to two sockets, one per direction. A rank connects to a peer when it first sends to it or
 waits for a message from it; the end of that connection says that the peer has ended. One thread reads and writes all of
-them.
+them; a thread that waits for a message reads it itself.
 
 A message is a header and its bytes. It is read only while a receive waits for that peer: otherwise it stays in the
 socket, and holds up its sender. A message with a tag that nobody waits for is kept in memory, so that those behind it
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 import selectors
 import socket
 import struct
@@ -74,6 +75,7 @@ class Mailbox:
         self._outgoing: dict[int, socket.socket] = {}
         self._sends: dict[int, deque[_Send]] = {}
         self._incoming: list[_Incoming] = []
+        self._assisted: set[_Incoming] = set()  # read by threads that wait
         self._ended: dict[int, NarrowcastError] = {}
         self._closed: NarrowcastError | None = None
         self._reports: list[Callable[[], None]] = []  # made without the mutex
@@ -127,6 +129,32 @@ class Mailbox:
                 self._fail_hopeless()
             if self._is_waiting():
                 self._watch(deadline)
+
+    def assist(self, source: int, has_ended: Callable[[], bool], seconds: float) -> None:
+        """Reads from a rank on this thread until has_ended(), which saves waiting for another thread.
+
+        Returns earlier if there is nothing to read from yet, and after `seconds`.
+        """
+        end = time.monotonic() + min(seconds, self._seconds)
+        with self._mutex:
+            stream = next((one for one in self._incoming if one.source == source), None)
+            if stream is None or stream in self._assisted or has_ended():
+                return
+            self._assisted.add(stream)
+            self._update()
+        poll = select.poll()
+        poll.register(stream.socket, select.POLLIN)
+        try:
+            while not has_ended() and poll.poll(min(max(0.0, end - time.monotonic()), _MOST_SELECT_SECONDS) * 1000):
+                with self._reporting():
+                    if stream not in self._incoming:
+                        return
+                    self._read(stream)
+        finally:
+            with self._mutex:
+                self._assisted.discard(stream)
+                if not self._closed:
+                    self._update()
 
     def wait(self, seconds: float) -> bool:
         """Waits until all sends and receives have ended. Returns whether they have."""
@@ -225,6 +253,7 @@ class Mailbox:
         for stream in self._incoming:
             unfinished = stream.source is None or stream.head or stream.message
             wanted = unfinished or self._inbox.wants(stream.source or 0)
+            wanted = wanted and stream not in self._assisted
             self._select(stream.socket, selectors.EVENT_READ if wanted else 0, partial(self._read, stream))
 
     def _select(self, sock: socket.socket, events: int, handler: Callable[[], Any]) -> None:
@@ -239,6 +268,8 @@ class Mailbox:
 
     def _discard(self, sock: socket.socket) -> None:
         self._select(sock, 0, lambda: None)
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that assists, which close() would not
         sock.close()
 
     def _is_waiting(self) -> bool:

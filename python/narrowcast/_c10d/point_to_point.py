@@ -14,7 +14,7 @@ import torch
 from .._comm.groups import group
 from . import checks
 from .group import Group
-from .tensors import Filled, dense, memory_of, moved, stream_of
+from .tensors import Filled, dense, memory_of, moved, stream_of, writable
 from .threads import Threads
 from .work import Work
 
@@ -37,14 +37,12 @@ class _Transfer:
         self._mutex = threading.Lock()
         self._error: BaseException | None = None
 
-    def ended(
-        self, filled: contextlib.ExitStack, _kept: torch.Tensor, error: BaseException | None, peer: int | None
-    ) -> None:
-        """filled: copies what was received to where it belongs."""
-        if error is None:
+    def ended(self, filled: Filled | None, kept: torch.Tensor, error: BaseException | None, peer: int | None) -> None:
+        """filled: copies what was received to where it belongs. kept: its memory, or that of what was sent."""
+        if error is None and filled is not None:
             try:
-                with torch.inference_mode():
-                    filled.close()
+                with writable(kept):
+                    filled.__exit__(None)
             except Exception as failed:
                 error = failed
         with self._mutex:
@@ -100,18 +98,21 @@ class PointToPoint(Group):
             work.finish()
         else:
             self._over_sockets(messages, _Transfer(work, self._threads, len(messages)))
+            last = messages[-1]
+            if not last.is_send and last.peer is not None:
+                work.assist = partial(self._mailbox.assist, last.peer, work.is_completed)
         return work
 
     def _over_sockets(self, messages: list[_Message], transfer: _Transfer) -> None:
         for one in messages:
-            filled = contextlib.ExitStack()
             if one.is_send:
                 flat = dense(one.tensor)
-                done = partial(transfer.ended, filled, flat)
+                done = partial(transfer.ended, None, flat)
                 self._mailbox.send(memory_of(flat), one.peer or 0, one.tag, done)
             else:
-                with torch.inference_mode():
-                    flat = filled.enter_context(Filled(one.tensor))
+                filled = Filled(one.tensor)
+                with writable(one.tensor):
+                    flat = filled.__enter__()
                 done = partial(transfer.ended, filled, flat)
                 self._mailbox.receive(memory_of(flat), one.peer, one.tag, done)
 

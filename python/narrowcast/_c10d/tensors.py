@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Sequence
 from typing import Any
@@ -34,6 +35,11 @@ class Filled:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._is_copy:
             self._tensor.detach().copy_(self._flat.view(self._tensor.shape))
+
+
+def writable(tensor: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
+    """A context in which a tensor may be changed: inference mode, if it was created in that."""
+    return torch.inference_mode() if tensor.is_inference() else contextlib.nullcontext()
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
@@ -43,6 +44,7 @@ class Work(dist._Work):  # type: ignore[misc]
         self._mutex = threading.Lock()
         self._error: BaseException | None = None
         self._source: int | None = None
+        self.assist: Callable[[float], None] | None = None  # may run the call on a thread that waits, for some seconds
         self._start: Any = None  # its completion completes the future
         self._future: Any = None
         self._waited = False
@@ -79,8 +81,12 @@ class Work(dist._Work):  # type: ignore[misc]
     def _await(self, seconds: float) -> None:
         asked = seconds if seconds > 0 else math.inf
         limit = min(asked, self._limit)
+        end = time.monotonic() + limit
         try:
-            ended = self._running.acquire(timeout=-1 if math.isinf(limit) else limit)
+            if self.assist is not None:
+                self.assist(limit)
+            left = max(0.0, end - time.monotonic())
+            ended = self._running.acquire(timeout=-1 if math.isinf(limit) else left)
         except BaseException:  # of a signal handler
             self._abort()
             raise

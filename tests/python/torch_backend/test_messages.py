@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -177,6 +178,22 @@ def test_connections_of_other_users_are_refused(ranks, monkeypatch):
     stranger.settimeout(SECONDS)
     assert stranger.recv(1) == b""
     stranger.close()
+
+
+def test_a_thread_that_waits_reads_messages_and_ends_with_the_mailbox(ranks):
+    first, second = ranks(2)
+    first.send(b"connected", 1)
+    assert end_of(second.receive(9, 0)[1])[0] is None
+    for end in (lambda: first.send(b"x", 1), lambda: second.mailbox.close(AbortedError("ended"))):
+        _, ended = second.receive(1, 0)
+        waiting = Thread(target=second.mailbox.assist, args=(0, lambda ended=ended: not ended.empty(), SECONDS))
+        waiting.start()
+        time.sleep(0.1)
+        assert waiting.is_alive()
+        end()
+        waiting.join(SECONDS / 2)
+        assert not waiting.is_alive()
+        end_of(ended)
 
 
 def test_what_no_rank_can_have_sent_ends_all_messages_with_an_error(ranks):
