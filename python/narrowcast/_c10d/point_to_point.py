@@ -51,7 +51,7 @@ class _Transfer:
             if self._left:
                 return
         if self._work.finish(self._error, peer):
-            self._threads.run(self._work.settle)
+            self._threads.settle(self._work)
 
 
 class PointToPoint(Group):

@@ -22,6 +22,8 @@ class Threads:
         self._mutex = threading.Lock()
         self._idle = 0
         self._threads: list[threading.Thread] = []
+        self._unsettled: deque[Work] = deque()
+        self._is_settling = False  # a thread is about to take the next of them
 
     def run(self, function: Callable[[], None]) -> None:
         with self._mutex:
@@ -39,6 +41,23 @@ class Threads:
             del function  # and what it refers to
             with self._mutex:
                 self._idle += 1
+
+    def settle(self, work: Work) -> None:
+        """Runs the callbacks of a work. Those of works that are settled meanwhile do not wait for them to return."""
+        with self._mutex:
+            self._unsettled.append(work)
+            is_running, self._is_settling = self._is_settling, True
+        if not is_running:
+            self.run(self._settle)
+
+    def _settle(self) -> None:
+        with self._mutex:
+            work = self._unsettled.popleft()
+            self._is_settling = bool(self._unsettled)
+            goes_on = self._is_settling
+        if goes_on:
+            self.run(self._settle)
+        work.settle()
 
     def close(self, seconds: float | None = None) -> None:
         """Waits for the functions that run, for at most `seconds`. A function may call it."""
@@ -80,16 +99,17 @@ class Line:
             return self._drained.wait_for(lambda: not self._busy, seconds)
 
     def _drain(self, body: Callable[[], None], work: Work) -> None:
-        """Makes a call and those that wait for it, until one of them has callbacks.
+        """Makes a call and those that wait for it.
 
-        These may take long, or make calls and wait for them, so another thread makes the next calls meanwhile.
+        Callbacks may take long, or make calls and wait for them: they run when no call waits, or on other threads.
         """
         while True:
-            if self._make(body, work):
-                self._pass_on()
-                work.settle()
-                return
+            has_callbacks = self._make(body, work)
             following = self._next()
+            if has_callbacks and following is None:
+                work.settle()
+            elif has_callbacks:
+                self._threads.settle(work)
             if following is None:
                 return
             body, work = following
