@@ -165,6 +165,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         run = partial(self._run, body, tensors[0] if tensors else torch.empty(0))
         self._line.submit(run, work, here=not asynchronous and limit <= 0)
         if not asynchronous:
+            work.is_shared = False  # its caller has no reason to wait again
             work.wait()
         return work
 

@@ -169,5 +169,6 @@ class PointToPoint(Group):
 
     def _wait_for(self, start: Any) -> None:
         work = Work(None, [], self.abort)
+        work.is_shared = False
         start(work.finish)
         work.wait()

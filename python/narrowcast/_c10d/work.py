@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 from ..errors import PeerTimeoutError
 
-# The latest works that Python dropped without waiting. C++ may still hold them, and a work without its Python object
-# never ends: DDP's `join` and c10d's registry of works hold some, and read results of few bytes.
+# The latest works that Python dropped. C++ may still hold them, and a work without its Python object never ends: DDP's
+# `join` and c10d's registry of works hold some, wait for them and read results of few bytes.
 _dropped: deque[Work] = deque(maxlen=1024)
 _KEPT_BYTES: Final = 4096
 
@@ -47,7 +47,7 @@ class Work(dist._Work):  # type: ignore[misc]
         self.assist: Callable[[float], None] | None = None  # may run the call on a thread that waits, for some seconds
         self._start: Any = None  # its completion completes the future
         self._future: Any = None
-        self._waited = False
+        self.is_shared = True  # whether C++ may have got it from Python
 
     def finish(self, error: BaseException | None = None, source: int | None = None) -> bool:
         """The call has ended. Returns whether there is a future to `settle`.
@@ -71,7 +71,6 @@ class Work(dist._Work):  # type: ignore[misc]
 
         Raises the error of the call, and PeerTimeoutError at the limit.
         """
-        self._waited = True
         if not self._completed:
             self._await(timeout.total_seconds())
         if self._error is not None:
@@ -151,8 +150,10 @@ class Work(dist._Work):  # type: ignore[misc]
         return self._value
 
     def __del__(self) -> None:
-        if not self._waited and self._future is None:
+        if self.is_shared:
             if any(one.is_sparse or one.untyped_storage().nbytes() > _KEPT_BYTES for one in self._filled):
                 self._value = self._filled = ()
+                self._future = None
             self._abort = lambda: None  # of a group that may be destroyed before
+            self.assist = None
             _dropped.append(self)
