@@ -270,32 +270,28 @@ def failures(*, folder, rank, ranks, emit):
     """A call whose peer does not come fails for everyone who waits for it, in Python and in C++."""
     import torch.distributed._functional_collectives as functional
 
-    gloo = join(folder, rank, ranks, timeout=timedelta(seconds=2))
-    check = Checks()
-    parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    gloo = join(folder, rank, ranks)
+    check, seconds = Checks(), timedelta(seconds=4)
+    groups = [dist.new_group([*range(ranks)], timeout=seconds) for _ in range(3)]
+    parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1), process_group=groups[2])
     for _ in range(2):
         parallel(torch.ones(1, 4)).sum().backward()
-    groups = [dist.new_group([*range(ranks)], timeout=timedelta(seconds=2)) for _ in range(2)]
     dist.barrier()
     if rank == 0:
+        late = "waited 4 s for rank 1"
         work = dist.all_reduce(torch.ones(3), async_op=True, group=groups[0])
-        check.error(
-            "a limited wait", lambda: work.wait(timedelta(milliseconds=50)), TimeoutError, "not completed after 0.05 s"
-        )
+        total = functional.all_reduce(torch.ones(2), "sum", groups[1])
+        short = timedelta(milliseconds=50)
+        check.error("a limited wait", lambda: work.wait(short), TimeoutError, "not completed after 0.05 s")
         check("it goes on", (work.is_completed(), work.exception()), (False, None))
         then = work.get_future().then(lambda future: future.value())
-        check.error("future", work.get_future().wait, RuntimeError, "waited 2 s for rank 1")
-        check.error("then", then.wait, RuntimeError, "waited 2 s for rank 1")
+        check.error("backward", parallel(torch.ones(1, 4)).sum().backward, RuntimeError, late)
+        check.error("future", work.get_future().wait, RuntimeError, late)
+        check.error("then", then.wait, RuntimeError, late)
         check.error("work", work.wait, TimeoutError, " timeout ")
-        check(
-            "exception",
-            (type(work.exception()).__name__, work.is_completed(), work.is_success()),
-            ("PeerTimeoutError", True, False),
-        )
-        waited = lambda: functional.all_reduce(torch.ones(2), "sum", groups[1]).numpy()  # noqa: E731
-        check.error("functional", waited, Exception, "waited 2 s for rank 1")
-        output = parallel(torch.ones(1, 4)).sum()
-        check.error("backward", output.backward, RuntimeError, "waited 2 s for rank 1")
+        check("state", (work.is_completed(), work.is_success()), (True, False))
+        check("exception", type(work.exception()).__name__, "PeerTimeoutError")
+        check.error("functional", total.numpy, Exception, late)
     dist.barrier(group=gloo)
     emit(check.wrong)
 
