@@ -107,7 +107,7 @@ class Mailbox:
 
     def receive(
         self, target: memoryview, source: int | None, tag: int, done: Done, seconds: float | None = None
-    ) -> None:
+    ) -> Receive:
         """Fills `target` with a message of this tag from `source`; None: from any rank.
 
         seconds: how long to wait for it; None: as long as messages wait.
@@ -117,7 +117,7 @@ class Mailbox:
         with self._reporting():
             if self._closed:
                 self._report(done, self._closed, source)
-                return
+                return one
             message = self._inbox.post(one)
             if message is not None:
                 self._end_if_complete(message)
@@ -129,27 +129,33 @@ class Mailbox:
                 self._fail_hopeless()
             if self._is_waiting():
                 self._watch(deadline)
+        return one
 
-    def assist(self, source: int, has_ended: Callable[[], bool], seconds: float) -> None:
-        """Reads from a rank on this thread until has_ended(), which saves waiting for another thread.
+    def assist(self, receive: Receive, seconds: float) -> None:
+        """Reads the message of a receive on this thread, which saves waiting for another one.
 
         Returns earlier if there is nothing to read from yet, and after `seconds`.
         """
         end = time.monotonic() + min(seconds, self._seconds)
         with self._mutex:
-            stream = next((one for one in self._incoming if one.source == source), None)
-            if stream is None or stream in self._assisted or has_ended():
+            stream = next((one for one in self._incoming if one.source == receive.source), None)
+            if (
+                receive.source is None
+                or stream is None
+                or stream in self._assisted
+                or not self._is_outstanding(receive, stream)
+            ):
                 return
             self._assisted.add(stream)
             self._update()
         poll = select.poll()
         poll.register(stream.socket, select.POLLIN)
         try:
-            while not has_ended() and poll.poll(min(max(0.0, end - time.monotonic()), _MOST_SELECT_SECONDS) * 1000):
+            while poll.poll(min(max(0.0, end - time.monotonic()), _MOST_SELECT_SECONDS) * 1000):
                 with self._reporting():
-                    if stream not in self._incoming:
+                    self._read(stream, assists=True)
+                    if stream not in self._incoming or not self._is_outstanding(receive, stream):
                         return
-                    self._read(stream)
         finally:
             with self._mutex:
                 self._assisted.discard(stream)
@@ -271,6 +277,11 @@ class Mailbox:
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that assists, which close() would not
         sock.close()
+
+    def _is_outstanding(self, receive: Receive, stream: _Incoming) -> bool:
+        """Whether a receive still waits for this stream. If not, its end has been or is being reported."""
+        reads = stream.message is not None and stream.message.receive is receive
+        return reads or receive in self._inbox.posted
 
     def _is_waiting(self) -> bool:
         reading = any(stream.message and stream.message.receive for stream in self._incoming)
@@ -400,9 +411,10 @@ class Mailbox:
         except OSError:
             self._lose(peer)
 
-    def _read(self, stream: _Incoming) -> None:
+    def _read(self, stream: _Incoming, *, assists: bool = False) -> None:
         """Reads what has arrived, as far as anybody waits for it."""
-        if stream not in self._incoming:
+        # A thread that assists would go on waiting for what another one has read.
+        if stream not in self._incoming or (stream in self._assisted and not assists):
             return
         left = _TURN_BYTES
         try:

@@ -14,6 +14,7 @@ import torch
 from .._comm.groups import group
 from . import checks
 from .group import Group
+from .matching import Receive
 from .tensors import Filled, dense, memory_of, moved, stream_of, writable
 from .threads import Threads
 from .work import Work
@@ -97,13 +98,13 @@ class PointToPoint(Group):
             self._on_stream(messages)
             work.finish()
         else:
-            self._over_sockets(messages, _Transfer(work, self._threads, len(messages)))
-            last = messages[-1]
-            if not last.is_send and last.peer is not None:
-                work.assist = partial(self._mailbox.assist, last.peer, work.is_completed)
+            last = self._over_sockets(messages, _Transfer(work, self._threads, len(messages)))
+            work.assist = None if last is None else partial(self._mailbox.assist, last)
         return work
 
-    def _over_sockets(self, messages: list[_Message], transfer: _Transfer) -> None:
+    def _over_sockets(self, messages: list[_Message], transfer: _Transfer) -> Receive | None:
+        """Starts messages. Returns the last receive."""
+        last = None
         for one in messages:
             if one.is_send:
                 flat = dense(one.tensor)
@@ -114,7 +115,8 @@ class PointToPoint(Group):
                 with writable(one.tensor):
                     flat = filled.__enter__()
                 done = partial(transfer.ended, filled, flat)
-                self._mailbox.receive(memory_of(flat), one.peer, one.tag, done)
+                last = self._mailbox.receive(memory_of(flat), one.peer, one.tag, done)
+        return last
 
     def _on_stream(self, messages: list[_Message]) -> None:
         comm = self._on_gpus(messages[0].tensor.device)

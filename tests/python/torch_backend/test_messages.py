@@ -35,10 +35,12 @@ class Rank:
         self.mailbox.send(memoryview(data), peer, tag, lambda error, rank: ended.put((error, rank)))
         return ended
 
+    last = None  # the latest receive
+
     def receive(self, size: int, source: int | None, tag: int = 0, **options) -> tuple[bytearray, queue.Queue]:
         target, ended = bytearray(size), queue.Queue()
         done = lambda error, rank: ended.put((error, rank))  # noqa: E731
-        self.mailbox.receive(memoryview(target), source, tag, done, **options)
+        self.last = self.mailbox.receive(memoryview(target), source, tag, done, **options)
         return target, ended
 
 
@@ -186,7 +188,7 @@ def test_a_thread_that_waits_reads_messages_and_ends_with_the_mailbox(ranks):
     assert end_of(second.receive(9, 0)[1])[0] is None
     for end in (lambda: first.send(b"x", 1), lambda: second.mailbox.close(AbortedError("ended"))):
         _, ended = second.receive(1, 0)
-        waiting = Thread(target=second.mailbox.assist, args=(0, lambda ended=ended: not ended.empty(), SECONDS))
+        waiting = Thread(target=second.mailbox.assist, args=(second.last, SECONDS))
         waiting.start()
         time.sleep(0.1)
         assert waiting.is_alive()
@@ -194,6 +196,26 @@ def test_a_thread_that_waits_reads_messages_and_ends_with_the_mailbox(ranks):
         waiting.join(SECONDS / 2)
         assert not waiting.is_alive()
         end_of(ended)
+
+
+def test_a_message_that_a_thread_waits_for_is_not_read_by_another(ranks):
+    first, second = ranks(2)
+    first.send(b"connected", 1)
+    assert end_of(second.receive(9, 0)[1])[0] is None
+    _, ended = second.receive(1, 0)
+    box = second.mailbox
+    (stream,) = box._incoming
+
+    waiting = Thread(target=box.assist, args=(second.last, SECONDS))
+    waiting.start()
+    while stream not in box._assisted:
+        time.sleep(0.01)
+    with box._reporting():  # the thread of the mailbox may have got the event before
+        first.send(b"x", 1)
+        box._read(stream)
+    waiting.join(SECONDS / 2)
+    assert not waiting.is_alive()
+    assert end_of(ended) == (None, 0)
 
 
 def test_what_no_rank_can_have_sent_ends_all_messages_with_an_error(ranks):
