@@ -144,6 +144,10 @@ $(FRAMEWORKS)/integrations.stamp: requirements/integrations.txt requirements/int
 	$(frameworks-venv)
 	$(FRAMEWORKS_PIP) -r $<
 	$(FRAMEWORKS_PIP) --no-deps -r requirements/integrations-no-deps.txt
+	mkdir $(basename $@)/suites
+	$(basename $@)/bin/unearth --no-binary --download $(CURDIR)/$(basename $@)/suites \
+	  $$(grep ^safetensors== requirements/test.txt) >/dev/null
+	tar -xzf $(basename $@)/suites/safetensors-*.tar.gz -C $(basename $@)/suites
 	@touch $@
 
 $(FRAMEWORKS)/graphbolt.stamp: requirements/graphbolt.txt
@@ -155,7 +159,9 @@ test-integrations: build/libnarrowcast.so $(FRAMEWORKS)/integrations.stamp $(FRA
 	export PYTHONPATH=$(CURDIR)/python NARROWCAST_LIBRARY=$(CURDIR)/build/libnarrowcast.so; \
 	$(FRAMEWORKS)/integrations/bin/python -m pytest -rs tests/python/integrations tests/python/test_guide.py; \
 	$(FRAMEWORKS)/graphbolt/bin/python -m pytest -rs -k graphbolt tests/python/integrations/test_graphbolt.py \
-	  tests/python/integrations/test_integration_examples.py tests/python/test_guide.py
+	  tests/python/integrations/test_integration_examples.py tests/python/test_guide.py; \
+	$(FRAMEWORKS)/integrations/bin/python -m pytest -rfEXx -n 2 --disable-warnings \
+	  tests/python/integrations/suites/torch_distributed.py tests/python/integrations/suites/safetensors_own.py
 
 # --- lint -----------------------------------------------------------------------------------------------------------
 
