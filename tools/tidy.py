@@ -67,6 +67,7 @@ CODEC_KERNELS = ("src/codec/**/*.cu", "src/codec/**/*.cuh", "src/codec/**/*.h", 
 MEASUREMENTS = [
     Measurement("bench/results/xeon/*_codec.json", ("src/codec/**/*.cc", "src/codec/**/*.h")),
     Measurement("bench/results/*_codec.json", CODEC_KERNELS),
+    Measurement("bench/results/*_beside_gloo.json", ("src/**/host/*.cc", "python/narrowcast/_c10d/*.py")),
     Measurement("bench/results/*.json", ("src/**/*.cu", "src/**/*.cuh")),
     Measurement("*.costs", ("src/**/*.cu", "src/**/*.cuh")),
 ]
