@@ -74,12 +74,13 @@ def sender_leaves(*, rank: int, ranks: int, emit: Any) -> None:
     Emits whether the values have arrived, and the asynchronous error.
     """
     count, error = 1000, c_int(-1)
-    left = Path(os.environ["TEST_FOLDER"]) / "left"
+    posted, left = (Path(os.environ["TEST_FOLDER"]) / name for name in ("posted", "left"))
     with program(rank, ranks) as (nccl, comm, stream):
         values, total = nccl.put(values_of(rank, count)), nccl.zeros(count, "int32")
         nccl("AllReduce", total, total, count, INT32, SUM, comm, stream)  # attaches
         stream.synchronize()
         if rank == 0:
+            _wait_for_file(posted)
             nccl("Send", values, count, BFLOAT16, 1, comm, stream)
             stream.synchronize()
             nccl("CommAbort", comm)
@@ -88,6 +89,7 @@ def sender_leaves(*, rank: int, ranks: int, emit: Any) -> None:
             gate = Gate()
             gate.hold(stream)
             nccl("Recv", values, count, BFLOAT16, 0, comm, stream)
+            posted.touch()
             _wait_for_file(left)
             gate.open()
             stream.synchronize()
