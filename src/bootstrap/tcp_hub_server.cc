@@ -37,7 +37,7 @@ struct Running {
   std::vector<HubServer*> servers;  // that accept further hubs
 
   // Never destroyed: hubs may outlive static objects. A forked child, which does not have the threads of its parent,
-  // begins anew.
+  // starts without any.
   static Running& get() {
     static Running* running = nullptr;
     if (running == nullptr || running->pid != getpid()) running = new Running{getpid(), {}, {}};
