@@ -29,7 +29,7 @@ from .errors import CorruptError, InvalidArgumentError
 try:
     from safetensors import SafetensorError as _Base
 except ImportError:
-    _Base = Exception  # type: ignore[assignment, misc]
+    _Base = Exception
 
 __all__ = [
     "SafetensorError",
@@ -52,7 +52,7 @@ _NUMPY_NAMES = ("np", "numpy")
 _BACKENDS = ("mmap", "pread")
 
 
-class SafetensorError(_Base):
+class SafetensorError(_Base):  # type: ignore[misc]
     """Something is wrong with a file or an argument. It is a `safetensors.SafetensorError`, if that is installed."""
 
 

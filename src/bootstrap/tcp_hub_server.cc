@@ -206,6 +206,7 @@ int HubServer::poll_milliseconds() const {
 void HubServer::wait_for_events() {
   std::vector<pollfd> events = {{cannot_accept_ ? -1 : listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
   std::vector<Connection*> connections;
+  connections.reserve(pending_.size());
   for (const PendingConnection& pending : pending_) connections.push_back(pending.connection.get());
   for (const std::unique_ptr<Hub>& hub : hubs_) hub->add_connections(&connections);
   const size_t own_events = events.size();

@@ -8,7 +8,7 @@
 namespace narrowcast {
 
 std::string system_error_text(int error) {
-  const std::string text = std::strerror(error);
+  std::string text = std::strerror(error);
   if (error == ENFILE) return text + " (the limit of this host is in /proc/sys/fs/file-max)";
   rlimit limit = {};
   if (error != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0) return text;

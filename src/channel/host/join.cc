@@ -50,6 +50,7 @@ ncast_status World::meet(const WorldOptions& options) {
   if (ncast_status status = wait_for_all(all_have_joined, control_->joined, {options.limit, start})) return status;
   // From here on every rank has the segment, and sees every failure in it.
   std::vector<bootstrap::SharedSettings> settings;
+  settings.reserve(static_cast<size_t>(ranks_));
   for (int rank = 0; rank < ranks_; ++rank) settings.push_back(control_->member[rank].settings);
   if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
   if (ncast_status status = make_ring_ends(options)) return status;

@@ -72,7 +72,7 @@ Offer own_offer(const Communicator& comm) {
   if (const char* const text = secure_getenv("NARROWCAST_PATH")) offer.settings.mix(Shared::path, text);
   if (const std::string& path = settings().cost_model; !path.empty()) {
     std::string content;
-    const std::string ignored = files::read_file(path, most_cost_model_bytes, &content);  // the library reports errors
+    static_cast<void>(files::read_file(path, most_cost_model_bytes, &content));  // the library reports errors
     offer.settings.mix(Shared::cost_model, content);
   }
   // Names matter only if a rule matches by name.
