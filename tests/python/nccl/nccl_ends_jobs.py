@@ -74,7 +74,7 @@ def sender_leaves(*, rank: int, ranks: int, emit: Any) -> None:
     Emits whether the values have arrived, and the asynchronous error.
     """
     count, error = 1000, c_int(-1)
-    posted, left = (Path(os.environ["TEST_FOLDER"]) / name for name in ("posted", "left"))
+    posted, leaving = (Path(os.environ["TEST_FOLDER"]) / name for name in ("posted", "leaving"))
     with program(rank, ranks) as (nccl, comm, stream):
         values, total = nccl.put(values_of(rank, count)), nccl.zeros(count, "int32")
         nccl("AllReduce", total, total, count, INT32, SUM, comm, stream)  # attaches
@@ -83,14 +83,15 @@ def sender_leaves(*, rank: int, ranks: int, emit: Any) -> None:
             _wait_for_file(posted)
             nccl("Send", values, count, BFLOAT16, 1, comm, stream)
             stream.synchronize()
+            leaving.touch()
             nccl("CommAbort", comm)
-            left.touch()
         elif rank == 1:
             gate = Gate()
             gate.hold(stream)
             nccl("Recv", values, count, BFLOAT16, 0, comm, stream)
             posted.touch()
-            _wait_for_file(left)
+            _wait_for_file(leaving)
+            time.sleep(0.1)  # until the abort is known here; the rest of ncclCommAbort may take longer than the grace
             gate.open()
             stream.synchronize()
             nccl("CommGetAsyncError", comm, byref(error))
