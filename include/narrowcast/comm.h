@@ -146,8 +146,8 @@ NCAST_API ncast_status ncast_comm_abort(ncast_comm* comm);
 // The first error of this communicator, on this rank or another one, or NCAST_OK. message (may be NULL) receives its
 // text, truncated to message_capacity bytes including the final 0.
 NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity);
-// As ncast_comm_async_error, but only errors that ended a call of this rank: the failure of another rank is not one if
-// this rank's calls are complete.
+// As ncast_comm_async_error, but only an abort by this rank and errors that ended one of its calls: the failure of
+// another rank is no error if this rank's calls are complete.
 NCAST_API ncast_status ncast_comm_call_error(ncast_comm* comm, char* message, size_t message_capacity);
 
 // The rank that was passed when the communicator was created.

@@ -35,12 +35,13 @@ struct Running {
   pid_t pid;
   std::vector<RunningHub> hubs;
   std::vector<HubServer*> servers;  // that accept further hubs
+  const Running* of_parent;         // in a forked child: kept, and not used
 
   // Never destroyed: hubs may outlive static objects. A forked child, which does not have the threads of its parent,
   // starts without any.
   static Running& get() {
     static Running* running = nullptr;
-    if (running == nullptr || running->pid != getpid()) running = new Running{getpid(), {}, {}};
+    if (running == nullptr || running->pid != getpid()) running = new Running{getpid(), {}, {}, running};
     return *running;
   }
 };

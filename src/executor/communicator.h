@@ -40,7 +40,7 @@ struct ncast_comm {
 
   // The first error of the communicator, on this rank or another one. Sets the last error to its message. Any thread.
   virtual ncast_status check_error() = 0;
-  // The first error that ended a call of this rank. Sets the last error to its message. Any thread.
+  // The first error that ended a call of this rank, or its own abort. Sets the last error to its message. Any thread.
   virtual ncast_status call_error() = 0;
   // As check_error(), and also detects that one of these ranks has died, which the backend may otherwise notice only in
   // calls. Any thread.

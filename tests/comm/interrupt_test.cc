@@ -53,6 +53,8 @@ TEST_CASE("AnInterruptedCreationFailsOnAllRanks") {
 }
 
 // As Python ends a thread that runs a callback when the interpreter exits.
+// Not under UBSan, which takes the catch clause of a forced unwind for a null reference.
+#ifndef __SANITIZE_ADDRESS__
 TEST_CASE("ACheckMayEndItsThread") {
   const ncast_unique_id id = new_id();
   run_processes(1, [&](int) {
@@ -64,6 +66,7 @@ TEST_CASE("ACheckMayEndItsThread") {
     }).join();
   });
 }
+#endif
 
 TEST_CASE("AnInterruptedCallAbortsTheCommunicator") {
   const ncast_unique_id id = new_id();

@@ -93,6 +93,7 @@ def test_the_guide_has_these_programs():
         "scratch.py",
         "by_split.py",
         "in_background.py",
+        "results.py",
         "store_rows.py",
     }
     of_readme = {"two_ranks.py", "encode.c"}
@@ -124,6 +125,10 @@ def test_one_process_starts_all_ranks(start, name):
 
 def test_a_split_program_runs(start):
     assert start("by_split.py", [[sys.executable]]) == ["4.0 6.0 4.0 6.0"]
+
+
+def test_a_program_whose_calls_allocate_their_results_runs(start):
+    assert start("results.py", [[sys.executable]]) == [" [1. 1. 1.]]", "[[0. 0. 0.]"]
 
 
 def test_a_program_that_creates_in_the_background_runs(start):

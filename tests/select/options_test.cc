@@ -209,7 +209,7 @@ TEST_CASE("the error for a model that cannot be loaded names the setting") {
   CHECK(error(&config) == "ncast_explain: cost_model: " + cannot);
   const Environment set("NARROWCAST_COST_MODEL", path);
   CHECK(error(nullptr) == "ncast_explain: NARROWCAST_COST_MODEL: " + cannot);
-  const testing::TimeLimit limit(20);
+  const narrowcast::testing::TimeLimit limit(20);
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   CHECK(error(nullptr) ==
         "ncast_explain: NARROWCAST_COST_MODEL: " + path + " cannot be read: it is not a regular file");

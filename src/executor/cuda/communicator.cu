@@ -344,8 +344,7 @@ void Communicator::record_kernel_failure() {
 }
 
 ncast_status Communicator::abort() {
-  record_kernel_failure();  // came first
-  record_error(NCAST_ABORTED, "aborted");
+  set_error(NCAST_ABORTED, "aborted");
   return NCAST_OK;
 }
 

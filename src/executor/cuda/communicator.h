@@ -199,7 +199,7 @@ class Communicator final : public ncast_comm {
   DeviceState* state_ = nullptr;
   bool kernels_may_run_ = false;           // at destruction: their memory is kept until the process exits
   std::atomic<bool> stopped_{false};       // stop_kernels() has been called
-  std::atomic<bool> calls_failed_{false};  // a call of this rank failed, or was in flight when its kernels were stopped
+  std::atomic<bool> calls_failed_{false};  // a call of this rank failed or was stopped, or this rank has aborted
 
   std::mutex launching_;
   cudaEvent_t fork_event_ = nullptr;

@@ -75,7 +75,8 @@ ncast_status Communicator::check_error() {
 
 ncast_status Communicator::call_error() {
   const std::lock_guard lock(mutex_);
-  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", message_.c_str());
+  if (error_ != NCAST_OK) return fail(error_, "%s", message_.c_str());
+  return aborted_ ? world->check_failure() : NCAST_OK;
 }
 
 ncast_status Communicator::check_alive(std::span<const int> ranks) {
@@ -88,6 +89,7 @@ ncast_status Communicator::check_alive(std::span<const int> ranks) {
 }
 
 ncast_status Communicator::abort() {
+  aborted_ = true;
   world->publish_failure(NCAST_ABORTED, "aborted");
   return NCAST_OK;
 }

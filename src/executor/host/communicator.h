@@ -2,6 +2,7 @@
 // error.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -66,7 +67,8 @@ class Communicator final : public ncast_comm {
   std::condition_variable turn_ended_;
   uint64_t next_ticket_ = 0;
   uint64_t turn_ = 0;
-  ncast_status error_ = NCAST_OK;  // the first of this rank's calls
+  std::atomic<bool> aborted_{false};  // by this rank
+  ncast_status error_ = NCAST_OK;     // the first of this rank's calls
   std::string message_;
   Counters counters_;
 };

@@ -1,12 +1,11 @@
 // The verifier's time for large plans, on one processor: machines that run tests are busy with others.
 #include <sys/resource.h>
 
-#include <ctime>
-
 #include "doctest/doctest.h"
 #include "plan/verify/program.h"
 #include "plan/verify/verify.h"
 #include "support/plans.h"
+#include "support/processor_seconds.h"
 
 namespace narrowcast::plan::verify {
 namespace {
@@ -22,16 +21,10 @@ constexpr double most_seconds = 3;
 constexpr double most_seconds = 1;
 #endif
 
-double processor_seconds() {
-  timespec time = {};
-  REQUIRE(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 void check_time(const Plan& plan) {
-  const double begin = processor_seconds();
+  const double begin = narrowcast::testing::processor_seconds();
   const Report report = verify(plan);
-  const double seconds = processor_seconds() - begin;
+  const double seconds = narrowcast::testing::processor_seconds() - begin;
   MESSAGE(plan.name, ": ", report.steps, " steps in ", seconds, " s");
   CHECK_MESSAGE(report.verdict == Verdict::proved, report.finding.message);
   CHECK(report.split_ok);
@@ -57,10 +50,10 @@ Plan with_signals(uint32_t groups) {
 }
 
 TEST_CASE("a thousand signals between groups are proved within a second") {
-  const double begin = processor_seconds();
+  const double begin = narrowcast::testing::processor_seconds();
   const Report report = verify(with_signals(1000));
   CHECK_MESSAGE(report.verdict == Verdict::proved, report.finding.message);
-  CHECK(processor_seconds() - begin < most_seconds);
+  CHECK(narrowcast::testing::processor_seconds() - begin < most_seconds);
 }
 
 TEST_CASE("waits that follow each other can need signals of later calls than the waits of another group") {

@@ -1,7 +1,6 @@
 // Plans of a few kilobytes that would take minutes and gigabytes.
 #include "plan/limits.h"
 
-#include <ctime>
 #include <string>
 
 #include "doctest/doctest.h"
@@ -10,6 +9,7 @@
 #include "plan/json/json.h"
 #include "plan/lower/lower.h"
 #include "plan/verify/verify.h"
+#include "support/processor_seconds.h"
 
 namespace narrowcast::plan::verify {
 namespace {
@@ -37,12 +37,6 @@ std::string copy_step(const std::string& from, const std::string& to, uint32_t c
 }
 std::string at(const char* buffer, int chunk) {
   return R"({"buffer":")" + std::string(buffer) + R"(","chunk":)" + std::to_string(chunk) + "}";
-}
-
-double processor_seconds() {
-  timespec time = {};
-  REQUIRE(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 // The plan is not even replicated.
@@ -78,9 +72,9 @@ TEST_CASE("whatever instances multiply is counted before the plan is replicated"
 }
 
 void check_unsupported(const Plan& plan, const std::string& message, double most_seconds) {
-  const double begin = processor_seconds();
+  const double begin = narrowcast::testing::processor_seconds();
   const Report report = verify(plan);
-  const double seconds = processor_seconds() - begin;
+  const double seconds = narrowcast::testing::processor_seconds() - begin;
   CHECK(report.verdict == Verdict::unsupported);
   CHECK(report.finding.message == "the plan is too large: " + message);
   CHECK(report.finding.trace.empty());

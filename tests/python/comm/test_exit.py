@@ -82,9 +82,9 @@ def test_the_library_stays_loaded_while_its_threads_run():
     program = start("""
         import _ctypes
         import ctypes
-        import os
+        from narrowcast._native.library import library_path
 
-        loaded = ctypes.CDLL(os.environ["NARROWCAST_LIBRARY"])
+        loaded = ctypes.CDLL(str(library_path()))
         stream = ctypes.c_void_p()
         assert loaded.ncast_stream_create(ctypes.byref(stream)) == 0
         _ctypes.dlclose(loaded._handle)

@@ -45,7 +45,8 @@ def finalized_after_an_abort(*, rank: int, ranks: int, with_pending_call: bool, 
 
     Emits the asynchronous errors of rank 0.
     """
-    aborted, finalized = (Path(os.environ["TEST_FOLDER"]) / name for name in ("aborted", "finalized"))
+    folder = Path(os.environ["TEST_FOLDER"])
+    posted, aborted, finalized = (folder / name for name in ("posted", "aborted", "finalized"))
     error = c_int(-1)
     with program(rank, ranks) as (nccl, comm, stream):
         total = nccl.zeros(1000, "int32")
@@ -54,17 +55,24 @@ def finalized_after_an_abort(*, rank: int, ranks: int, with_pending_call: bool, 
         stream.synchronize()
         if rank == 1 or (rank == 0 and with_pending_call):
             nccl(*arguments)
+        # The fakes run calls when somebody waits for them.
+        waiting = threading.Thread(target=lambda: driver().cuStreamSynchronize(c_void_p(stream.handle)))
+        waiting.start()
         if rank == 0:
+            posted.touch()
             _wait_for_file(aborted)
             nccl("CommFinalize", comm)
             nccl("CommGetAsyncError", comm, byref(error))
             finalized.touch()
         elif rank == 1:
+            _wait_for_file(posted)
+            time.sleep(0.5)  # until rank 0's call, if there is one, has begun to run
             nccl("CommAbort", comm)
             aborted.touch()
         _wait_for_file(finalized)
         if rank != 1:
             nccl("CommAbort", comm)
+        waiting.join()
     emit(error.value)
 
 

@@ -17,35 +17,35 @@ namespace store = narrowcast::store;
 
 namespace {
 
-constexpr uint64_t row_count = 20000, row_elems = 16, row_bytes = 64;
+constexpr uint64_t mapped_rows = 20000, mapped_elems = 16, mapped_row_bytes = 64;
 
-const Coding codings[] = {{"window", NCAST_STORE_STRIDE},
-                          {"window", NCAST_STORE_PACKED},
-                          {"raw", NCAST_STORE_STRIDE},
-                          {"window", NCAST_STORE_BLOCKS}};
+const Coding mapped_codings[] = {{"window", NCAST_STORE_STRIDE},
+                                 {"window", NCAST_STORE_PACKED},
+                                 {"raw", NCAST_STORE_STRIDE},
+                                 {"window", NCAST_STORE_BLOCKS}};
 
-std::vector<uint8_t> rows_of(uint64_t seed) { return some_rows(NCAST_FLOAT32, row_elems, row_count, seed); }
+std::vector<uint8_t> rows_of(uint64_t seed) { return some_rows(NCAST_FLOAT32, mapped_elems, mapped_rows, seed); }
 
 void build(const MemoryFile& file, const Coding& coding, uint64_t seed) {
-  build(file, {.dtype = NCAST_FLOAT32, .row_shape = {row_elems}, .codec = coding.codec, .layout = coding.layout},
-        rows_of(seed), row_bytes);
+  build(file, {.dtype = NCAST_FLOAT32, .row_shape = {mapped_elems}, .codec = coding.codec, .layout = coding.layout},
+        rows_of(seed), mapped_row_bytes);
 }
 
 std::string last_error() { return ncast_last_error(); }
 
 // Reads all rows.
 ncast_status read(const Store& opened, std::vector<uint8_t>* rows) {
-  rows->assign(row_count * row_bytes, 1);
-  return ncast_store_fetch(opened.get(), 0, row_count, 1, rows->data(), row_bytes, 2);
+  rows->assign(mapped_rows * mapped_row_bytes, 1);
+  return ncast_store_fetch(opened.get(), 0, mapped_rows, 1, rows->data(), mapped_row_bytes, 2);
 }
 
 // Rows that are neither as they were nor zeros.
 uint64_t wrong_rows(const std::vector<uint8_t>& rows, const std::vector<uint8_t>& expected) {
-  const std::vector<uint8_t> zeros(row_bytes);
+  const std::vector<uint8_t> zeros(mapped_row_bytes);
   uint64_t wrong = 0;
-  for (uint64_t at = 0; at < rows.size(); at += row_bytes) {
-    const bool same = std::memcmp(rows.data() + at, expected.data() + at, row_bytes) == 0;
-    if (!same && std::memcmp(rows.data() + at, zeros.data(), row_bytes) != 0) ++wrong;
+  for (uint64_t at = 0; at < rows.size(); at += mapped_row_bytes) {
+    const bool same = std::memcmp(rows.data() + at, expected.data() + at, mapped_row_bytes) == 0;
+    if (!same && std::memcmp(rows.data() + at, zeros.data(), mapped_row_bytes) != 0) ++wrong;
   }
   return wrong;
 }
@@ -57,7 +57,7 @@ const store::file::Section& section_of(const Store& opened, uint32_t section) {
 }  // namespace
 
 TEST_CASE("rows that are overwritten after they were verified are errors, also to verify, and others are right") {
-  for (const Coding& coding : codings) {
+  for (const Coding& coding : mapped_codings) {
     CAPTURE(coding.codec);
     CAPTURE(coding.layout);
     const MemoryFile file;
@@ -74,8 +74,8 @@ TEST_CASE("rows that are overwritten after they were verified are errors, also t
     CHECK(last_error().find("is damaged") != std::string::npos);
     CHECK(rows != expected);
     CHECK(wrong_rows(rows, expected) == 0);
-    CHECK(ncast_store_fetch(opened.get(), 0, 1, 1, rows.data(), row_bytes, 1) == NCAST_OK);
-    CHECK(std::memcmp(rows.data(), expected.data(), row_bytes) == 0);
+    CHECK(ncast_store_fetch(opened.get(), 0, 1, 1, rows.data(), mapped_row_bytes, 1) == NCAST_OK);
+    CHECK(std::memcmp(rows.data(), expected.data(), mapped_row_bytes) == 0);
     CHECK(ncast_store_verify(opened.get(), 2, nullptr) == NCAST_CORRUPT);
     const MemoryFile copy;
     CHECK(ncast_store_save(opened.get(), copy.descriptor()) == NCAST_CORRUPT);
@@ -84,7 +84,7 @@ TEST_CASE("rows that are overwritten after they were verified are errors, also t
 
 TEST_CASE("verify does not rely on what was verified when the time of the file is set back") {
   const MemoryFile file;
-  build(file, codings[0], 1);
+  build(file, mapped_codings[0], 1);
   const Store opened = open(file.path(), NCAST_STORE_MMAP);
   std::vector<uint8_t> rows;
   REQUIRE(read(opened, &rows) == NCAST_OK);
@@ -99,7 +99,7 @@ TEST_CASE("verify does not rely on what was verified when the time of the file i
 
 TEST_CASE("a file whose time changes and whose rows do not is read as before") {
   const MemoryFile file;
-  build(file, codings[1], 1);
+  build(file, mapped_codings[1], 1);
   const Store opened = open(file.path(), NCAST_STORE_MMAP);
   std::vector<uint8_t> rows;
   for (const time_t second : {1000, 2000}) {
@@ -113,7 +113,7 @@ TEST_CASE("a file whose time changes and whose rows do not is read as before") {
 }
 
 TEST_CASE("another table in place of one that is mapped, and offsets that are overwritten, are errors") {
-  for (const Coding& coding : codings) {
+  for (const Coding& coding : mapped_codings) {
     CAPTURE(coding.codec);
     CAPTURE(coding.layout);
     const MemoryFile file, other;
@@ -148,7 +148,7 @@ TEST_CASE("another table in place of one that is mapped, and offsets that are ov
 }
 
 TEST_CASE("a mapped file that is truncated is an error") {
-  for (const Coding& coding : codings) {
+  for (const Coding& coding : mapped_codings) {
     CAPTURE(coding.codec);
     CAPTURE(coding.layout);
     for (const off_t left : {0, 5000, 300000}) {
@@ -160,7 +160,7 @@ TEST_CASE("a mapped file that is truncated is an error") {
       CHECK(read(opened, &rows) == NCAST_CORRUPT);
       CHECK(last_error().find("and has " + std::to_string(left)) != std::string::npos);
       CHECK(ncast_store_verify(opened.get(), 2, nullptr) == NCAST_CORRUPT);
-      CHECK(info_of(opened).rows == row_count);
+      CHECK(info_of(opened).rows == mapped_rows);
       ncast_text* codec = nullptr;
       CHECK(ncast_store_codec(opened.get(), &codec) == NCAST_OK);
       ncast_text_destroy(codec);
@@ -170,7 +170,7 @@ TEST_CASE("a mapped file that is truncated is an error") {
 
 TEST_CASE("a call notices a change that another call has noticed meanwhile") {
   const MemoryFile file;
-  build(file, codings[0], 1);
+  build(file, mapped_codings[0], 1);
   const Store opened = open(file.path(), NCAST_STORE_MMAP);
   store::Table& table = *opened->table;
   uint64_t mine, other;
@@ -185,7 +185,7 @@ TEST_CASE("a call notices a change that another call has noticed meanwhile") {
 
 TEST_CASE("a program that closes the descriptors of the library gets an error, and keeps its own") {
   const MemoryFile file, other;
-  build(file, codings[0], 1);
+  build(file, mapped_codings[0], 1);
   const int next = dup(file.descriptor());
   close(next);
   {
@@ -200,7 +200,7 @@ TEST_CASE("a program that closes the descriptors of the library gets an error, a
 
 TEST_CASE("a file that is truncated and written while it is read yields right rows or an error") {
   const MemoryFile file;
-  build(file, codings[1], 1);
+  build(file, mapped_codings[1], 1);
   const std::vector<uint8_t> expected = rows_of(1), content = file.content();
   std::atomic<bool> done{false};
   std::thread writer([&] {

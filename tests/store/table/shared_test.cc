@@ -18,7 +18,7 @@ namespace store = narrowcast::store;
 
 namespace {
 
-constexpr uint64_t row_bytes = 64;
+constexpr uint64_t shared_row_bytes = 64;
 
 void build_small(const MemoryFile& file, uint64_t capacity = 0, int64_t spare = -1,
                  ncast_store_layout layout = NCAST_STORE_STRIDE) {
@@ -29,7 +29,7 @@ void build_small(const MemoryFile& file, uint64_t capacity = 0, int64_t spare = 
          .layout = layout,
          .capacity = capacity,
          .spare = spare},
-        some_rows(NCAST_FLOAT32, 16, 100, 1), row_bytes);
+        some_rows(NCAST_FLOAT32, 16, 100, 1), shared_row_bytes);
 }
 
 // Opens in shared memory.
@@ -180,8 +180,8 @@ TEST_CASE("a forked child that closes a shared table leaves it to its parent") {
   const MemoryFile file;
   build_small(file);
   const Store opened = open(file.path(), NCAST_STORE_SHARED);
-  std::vector<uint8_t> row(row_bytes);
-  REQUIRE(ncast_store_fetch(opened.get(), 0, 1, 1, row.data(), row_bytes, 1) == NCAST_OK);
+  std::vector<uint8_t> row(shared_row_bytes);
+  REQUIRE(ncast_store_fetch(opened.get(), 0, 1, 1, row.data(), shared_row_bytes, 1) == NCAST_OK);
   const pid_t child = fork();
   if (child == 0) {
     ncast_store_close(opened.get());

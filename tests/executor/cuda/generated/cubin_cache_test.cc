@@ -152,20 +152,20 @@ TEST_CASE("kernels that other users can have written are not used") {
   CHECK(is_ignored([](const char* file) { return chmod(file, 0777); }, folder.path));
   CHECK(CubinCache(folder.path).why_unusable() == "other users can write to it");
   REQUIRE(chmod(folder.path.c_str(), 0700) == 0);
-  if (!testing::can_be_other_users("kernels of another user")) return;
-  CHECK(is_ignored([](const char* file) { return chown(file, testing::other_uid, 0); }, path));
-  CHECK(is_ignored([](const char* file) { return chown(file, testing::other_uid, 0); }, folder.path));
+  if (!narrowcast::testing::can_be_other_users("kernels of another user")) return;
+  CHECK(is_ignored([](const char* file) { return chown(file, narrowcast::testing::other_uid, 0); }, path));
+  CHECK(is_ignored([](const char* file) { return chown(file, narrowcast::testing::other_uid, 0); }, folder.path));
   CHECK(cache.why_unusable() == "it belongs to another user (uid 54321)");
 }
 
 TEST_CASE("kernels of root are used") {
-  if (!testing::can_be_other_users("kernels of root")) return;
+  if (!narrowcast::testing::can_be_other_users("kernels of root")) return;
   const Folder folder;
   Compiler().find(CubinCache(folder.path), {"kernel", "13.0"});
   for (const auto& entry : files::directory_iterator(folder.path)) REQUIRE(chmod(entry.path().c_str(), 0644) == 0);
   REQUIRE(chmod(folder.path.c_str(), 0755) == 0);
-  CHECK(testing::wait_for_process(testing::start_process([&] {
-          EXPECT(setuid(testing::other_uid) == 0);
+  CHECK(narrowcast::testing::wait_for_process(narrowcast::testing::start_process([&] {
+          EXPECT(setuid(narrowcast::testing::other_uid) == 0);
           std::string cubin;
           EXPECT(CubinCache(folder.path).find({"kernel", "13.0"}, &cubin));
         })) == 0);
