@@ -125,9 +125,9 @@ NCAST_API ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks);
 // rank in comm. A rank with color NCAST_SPLIT_NOCOLOR joins none: *result becomes NULL. Collective: every rank calls it
 // at the same position in the sequence of comm's calls, outside of groups and of graph captures. It blocks until the
 // new communicator exists, so a thread that drives several ranks cannot call it (INVALID_ARGUMENT after
-// ncast_comm_create_all). config: NULL: the settings of comm,
-// including its device; the same config.backend on all ranks. comm remains usable, and both are destroyed
-// independently. Errors: those of the creation; REMOTE_ERROR also if the arguments of another rank were invalid.
+// ncast_comm_create_all). config: NULL: the settings of comm, including its device; the same config.backend on all
+// ranks. comm remains usable, and both are destroyed independently. Errors: those of the creation; REMOTE_ERROR also if
+// the arguments of another rank were invalid.
 enum { NCAST_SPLIT_NOCOLOR = -1 };
 NCAST_API ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, const ncast_comm_config* config,
                                         ncast_comm** result);
