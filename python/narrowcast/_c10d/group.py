@@ -88,6 +88,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         return self._name
 
     def setGroupName(self, name: str) -> None:
+        """Sets the name of the group."""
         self._name = name
 
     def getGroupDesc(self) -> str:
@@ -95,6 +96,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         return self._description
 
     def setGroupDesc(self, description: str) -> None:
+        """Sets the description of the group."""
         self._description = description
 
     def getRank(self) -> int:
