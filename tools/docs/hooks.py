@@ -39,7 +39,6 @@ PYTHON_MODULES = (
     "narrowcast.integrations.graphbolt",
     "narrowcast.integrations.pyg",
     "narrowcast.integrations.sglang",
-    "narrowcast.integrations.sglang_compression",
     "narrowcast.integrations.vllm",
     "narrowcast.integrations.vllm_weights",
     "narrowcast.plan",

@@ -6,9 +6,6 @@
 A block has 16 tokens and a page for each of 32 layers. Blocks are restored to random blocks of the cache, and
 must have the bits that they had. The baseline copies every page from page-locked memory, all in one call of
 cuMemcpyBatchAsync. The values are the packaged sample of a KV cache, repeated.
-
-Also measures `narrowcast.integrations.sglang_compression`: pages of one size in GPU memory, from the call until `poll`
-reports its end.
 """
 
 from __future__ import annotations
@@ -28,17 +25,9 @@ from narrowcast._bench.samples import sample
 from narrowcast._native import cuda_driver
 from narrowcast._torch.host_memory import HostMemory
 from narrowcast._torch.kv_blocks import Blocks, EncodedBlocks, Pages
-from narrowcast.integrations.sglang_compression import (
-    BatchSpec,
-    CompressionBackend,
-    EncodedBatch,
-    ExecutionContext,
-    PackedBatch,
-)
 from provenance import provenance
 
 LAYERS, BLOCK_TOKENS = 32, 16
-COMPRESSED_BYTES = 256 << 20
 LEAST_COPY_US = 20  # tables of addresses take less
 
 
@@ -189,41 +178,6 @@ def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
     return result
 
 
-def measure_compression(page_bytes: int, iterations: int) -> dict[str, Any]:
-    """Pages that are compressed and decompressed in GPU memory."""
-    count = COMPRESSED_BYTES // page_bytes
-    spec, backend, context = BatchSpec(count, page_bytes, "bfloat16"), CompressionBackend(), ExecutionContext()
-    source = torch.from_numpy(sample("kv", "bfloat16").view(np.uint8).copy()).cuda()
-    pages = source.repeat(math.ceil(COMPRESSED_BYTES / source.numel()))[:COMPRESSED_BYTES].view(count, page_bytes)
-
-    def memory(needed: Any) -> tuple[list[torch.Tensor], torch.Tensor]:
-        stride = -(-needed.output_bytes // needed.output_alignment) * needed.output_alignment
-        outs = torch.zeros(count, stride, dtype=torch.uint8, device="cuda")
-        return list(outs), torch.empty(needed.workspace_bytes, dtype=torch.uint8, device="cuda")
-
-    def ended(operation: Any) -> Any:
-        while (snapshot := operation.poll()).outcome == "pending":
-            pass
-        assert snapshot.outcome == "succeeded", snapshot.errors
-        return snapshot
-
-    frames, scratch = memory(backend.buffer_requirements("compress", spec))
-    batch = PackedBatch(spec, list(pages))
-    lengths = ended(backend.compress_into(batch, frames, scratch, context=context)).lengths
-    compress = seconds(lambda: ended(backend.compress_into(batch, frames, scratch, context=context)), iterations)
-    outs, scratch = memory(backend.buffer_requirements("decompress", spec))
-    encoded = EncodedBatch(spec, frames, lengths)
-    decompress = seconds(lambda: ended(backend.decompress_into(encoded, outs, scratch, context=context)), iterations)
-    return {
-        "page_bytes": page_bytes,
-        "pages": count,
-        "ratio": round(sum(lengths) / COMPRESSED_BYTES, 4),
-        "compress_gb_per_s": round(COMPRESSED_BYTES / compress / 1e9, 2),
-        "decompress_gb_per_s": round(COMPRESSED_BYTES / decompress / 1e9, 2),
-        "exact": all(torch.equal(one, page) for one, page in zip(outs, pages, strict=True)),
-    }
-
-
 def main() -> None:
     def numbers(text: str) -> list[int]:
         return [int(one) for one in text.split(",")]
@@ -240,21 +194,15 @@ def main() -> None:
             rows.append(measure(tokens, page_bytes, given.iterations))
             print(json.dumps(rows[-1]), flush=True)
             torch.cuda.empty_cache()
-    compression = []
-    for page_bytes in given.page_bytes:
-        compression.append(measure_compression(page_bytes, given.iterations))
-        print(json.dumps(compression[-1]), flush=True)
     result = {
         **provenance(),
         "layers": LAYERS,
         "units": "10^9 raw bytes per second",
         "rows": rows,
-        "compression": compression,
     }
     if given.output:
         given.output.write_text(json.dumps(result, indent=1) + "\n")
-    same = [row["narrowcast_exact"] and row["batched_copies_exact"] for row in rows]
-    if not all(same + [row["exact"] for row in compression]):
+    if not all(row["narrowcast_exact"] and row["batched_copies_exact"] for row in rows):
         raise SystemExit("bits differ")
 
 

@@ -1,7 +1,7 @@
-"""Arrays of one size in GPU memory, each encoded into a frame, or decoded from one: one call for all of them.
+"""Arrays of one size in GPU memory, each encoded into a frame: one call for all of them.
 
 Arrays and frames are given by addresses: an int64 tensor on the GPU. A call is enqueued on the current stream and
-returns such a tensor of sizes in bytes, which it writes: of the frames, or of the values; 0 for those with an error.
+returns such a tensor with the sizes of the frames in bytes, which it writes; 0 for those with an error.
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ from .._native.library import check, library
 from ..types import ValueType
 
 
-def addresses_of(tensors: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
-    """The addresses of tensors on a GPU. The host does not wait until they are there."""
-    return to_device([one.data_ptr() for one in tensors], device)
-
-
 def to_device(numbers: Sequence[int] | npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
     """An int64 tensor. The host does not wait until it is there."""
     values = torch.from_numpy(np.array(numbers, np.int64))
@@ -32,11 +27,6 @@ def to_device(numbers: Sequence[int] | npt.NDArray[np.int64], device: torch.devi
 def encode_workspace_bytes(count: int, raw_bytes: int, codec: str) -> int:
     """For encoding `count` arrays of `raw_bytes` together."""
     return int(library().ncast_cuda_encode_batch_workspace_bytes(count, raw_bytes, codec_number(codec))) if count else 0
-
-
-def decode_workspace_bytes(count: int) -> int:
-    """For decoding `count` frames."""
-    return int(library().ncast_cuda_decode_batch_workspace_bytes(count)) if count else 0
 
 
 def encode(
@@ -72,40 +62,6 @@ def encode(
                 workspace.numel(),
                 None,
                 torch.cuda.current_stream(arrays.device).cuda_stream,
-            )
-        )
-    return sizes
-
-
-def decode(
-    frames: torch.Tensor,
-    frame_bytes: torch.Tensor,
-    arrays: torch.Tensor,
-    capacity_bytes: int,
-    codec: str,
-    workspace: torch.Tensor,
-) -> torch.Tensor:
-    """Decodes frames, which may be damaged, to arrays with room for `capacity_bytes` each."""
-    sizes = torch.zeros_like(frames)
-    if not len(frames):
-        return sizes
-    capacities = torch.full_like(frames, capacity_bytes)
-    statuses = torch.empty_like(frames, dtype=torch.int32)
-    with cuda_driver.on_device(frames.device.index):
-        check(
-            library().ncast_cuda_decode_batch(
-                len(frames),
-                frames.data_ptr(),
-                frame_bytes.data_ptr(),
-                codec_number(codec),
-                arrays.data_ptr(),
-                capacities.data_ptr(),
-                sizes.data_ptr(),
-                statuses.data_ptr(),
-                workspace.data_ptr(),
-                workspace.numel(),
-                None,
-                torch.cuda.current_stream(frames.device).cuda_stream,
             )
         )
     return sizes
