@@ -59,7 +59,7 @@ class Plan:
         write_file(Path(path), (self.json() + "\n").encode())
 
     def export(self, form: str) -> str:
-        """The plan in a format of another library: "msccl_xml", "mscclpp_json", or "mscclpp_json_earlier" (before 0.8).
+        """The plan in a format of another library: "msccl_xml" or "mscclpp_json" (of MSCCL++ 0.8 and later).
 
         Warns if the plan exceeds limits of the libraries that read the format. The formats have no instances, so
         plans with several are replicated.

@@ -58,14 +58,6 @@ def test_exports_that_are_too_large_are_warned_about(cli_here, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_earlier_schema_of_mscclpp_is_written(cli_here, tmp_path):
-    build("all_pairs", "all_gather", 4).save(tmp_path / "pairs.json")
-    done = cli_here("plan", "import", "pairs.json", "-f", "mscclpp_json_earlier", "-o", "earlier.json")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert "inputChunks" in json.loads((tmp_path / "earlier.json").read_text())["gpus"][0]
-    assert cli_here("plan", "verify", "earlier.json").returncode == 0
-
-
 def test_a_plan_is_read_from_standard_input(ring):
     command = [sys.executable, "-m", "narrowcast", "plan", "show", "-", "--rank", "0"]
     done = subprocess.run(command, input=ring.read_bytes(), capture_output=True, timeout=60, check=True)

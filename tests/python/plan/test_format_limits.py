@@ -92,18 +92,16 @@ def plan_of(*groups: list[Step], channels: int = 0, barriers: int = 0) -> Plan:
     return Model("all_reduce", [rank, Rank()], links, threads="independent")
 
 
-@pytest.mark.parametrize("form", ["mscclpp_json", "mscclpp_json_earlier"])
 @pytest.mark.parametrize("more", [0, 1])
-def test_limits_of_mscclpp(form: str, more: int) -> None:
+def test_limits_of_mscclpp(more: int) -> None:
     def said(plan: Plan) -> list[str]:
-        return exceeded_limits(write(plan, form), form)
+        return exceeded_limits(write(plan, "mscclpp_json"), "mscclpp_json")
 
     copies = [Step("copy", [I0], [O0]) for _ in range(64 + more)]
     assert said(plan_of(copies)) == more * ["rank 0 thread block 0 has 65 operations; there is room in MSCCL++ for 64"]
 
     signals = [Step("signal", channels=[number]) for number in range(16 + more)]
-    kind = "memory" if form == "mscclpp_json" else "sm"
-    expected = [f"rank 0 thread block 0 has 17 {kind} channels; there is room in MSCCL++ for 16"]
+    expected = ["rank 0 thread block 0 has 17 memory channels; there is room in MSCCL++ for 16"]
     assert said(plan_of(signals, channels=16 + more)) == more * expected
 
     waits = [Step("barrier", barrier=number) for number in range(16 + more)]

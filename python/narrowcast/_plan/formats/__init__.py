@@ -14,8 +14,9 @@ from .refusal import Refusal
 
 __all__ = ["FORMATS", "exceeded_limits", "read", "recognize", "write"]
 
-#: The library's own form, and those of MSCCL (MSCCLang, TACCL, TE-CCL, RCCL), MSCCL++, and MSCCL++ before 0.8.
-FORMATS = ("json", "msccl_xml", "mscclpp_json", "mscclpp_json_earlier")
+#: Written: the library's own form, and those of MSCCL (MSCCLang, TACCL, TE-CCL, RCCL) and MSCCL++ 0.8 and later. The
+#: schema of earlier versions of MSCCL++ is only read.
+FORMATS = ("json", "msccl_xml", "mscclpp_json")
 
 
 def recognize(data: bytes) -> str | None:
@@ -82,6 +83,4 @@ def _write(plan: Plan, form: str) -> str:
         return msccl_xml.write(plan)
     if form == "mscclpp_json":
         return mscclpp_json.write(plan)
-    if form == "mscclpp_json_earlier":
-        return mscclpp_json.write_earlier(plan)
     raise InvalidArgumentError(f"{form!r} is not a format of plans ({', '.join(FORMATS)})")

@@ -72,9 +72,8 @@ def _of_json(document: dict[str, Any]) -> Iterator[_Measure]:
             barriers.update(op["barrier_id"] for op in operations if op["name"] == "barrier")
             channels: dict[str, int] = {}
             for channel in block["channels"]:
-                # The current schema, and the earlier one.
-                kind = channel.get("channel_type", channel.get("ctype"))
-                channels[kind] = channels.get(kind, 0) + len(channel.get("channel_ids", channel.get("cids")))
+                kind = channel["channel_type"]
+                channels[kind] = channels.get(kind, 0) + len(channel["channel_ids"])
             for kind, count in channels.items():
                 yield count, where, f"{kind} channels", _CHANNELS
         yield max(barriers, default=-1) + 1, f"rank {gpu['id']}", "barriers", _BARRIERS

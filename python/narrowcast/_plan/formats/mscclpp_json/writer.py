@@ -1,4 +1,4 @@
-"""Exports plans as MSCCL++ JSON, in its current schema, and by way of that in the earlier one."""
+"""Exports plans as MSCCL++ JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from ...model import Group, Operand, Plan, Step
 from ..collectives import buffer_chunks, collective_name
 from ..references import check_references
 from ..refusal import Refusal
-from .earlier_writer import earlier_document
 from .moves import MAX_CHANNELS, Moves
 from .rings import without_rings
 from .tables import BlockTables, RankTables, connections
 
-__all__ = ["write", "write_earlier"]
+__all__ = ["write"]
 
 _NO_LIMIT = 2**64 - 1
 _NOP = {"name": "nop"}
@@ -32,20 +31,6 @@ def write(plan: Plan, reduction: str = "sum") -> str:
     that works in place and out of place is exported for calls out of place. Raises UnsupportedError, with the rank,
     group and step, for what MSCCL++ cannot express, and InvalidArgumentError for a plan that is wrong.
     """
-    return json.dumps(_document(plan, reduction), indent=1) + "\n"
-
-
-def write_earlier(plan: Plan) -> str:
-    """The document of a plan in the schema of MSCCL++ before 0.8, which sums.
-
-    It has no semaphores between thread blocks, and so no steps that come `after` those of other groups, and no
-    pipelines. Raises what `write` raises, and UnsupportedError, with the operation, for what only the current schema
-    can express.
-    """
-    return json.dumps(earlier_document(_document(plan, "sum")), indent=1) + "\n"
-
-
-def _document(plan: Plan, reduction: str) -> _Json:
     if reduction not in ("sum", "min", "max"):
         raise InvalidArgumentError(f"{reduction!r} is not a reduction of MSCCL++ (sum, min, max)")
     check_references(plan)
@@ -62,7 +47,7 @@ def _document(plan: Plan, reduction: str) -> _Json:
         raise UnsupportedError("MSCCL++ stores packets at other offsets than values, so scratch cannot contain both")
     numbered = connections(plan)
     gpus = [_Gpu(plan, rank, numbered, reduction) for rank in range(len(plan.ranks))]
-    return {
+    document = {
         "name": plan.name or collective,
         "collective": collective,
         "protocol": "LL" if True in scratch else "Simple",
@@ -75,6 +60,7 @@ def _document(plan: Plan, reduction: str) -> _Json:
         "min_message_size": plan.min_bytes,
         "max_message_size": plan.max_bytes or _NO_LIMIT,
     }
+    return json.dumps(document, indent=1) + "\n"
 
 
 class _Gpu:
