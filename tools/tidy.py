@@ -1,4 +1,4 @@
-"""Checks the tree: file types and sizes, headers and constants that nothing uses, long comments, generated files.
+"""Checks the tree: file types and sizes, headers and constants that nothing uses, and long comments.
 
 Also reports measurements that are older than the kernels they describe. These are not errors, because measuring again
 needs a GPU.
@@ -10,7 +10,6 @@ import argparse
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -37,22 +36,6 @@ TABLE = re.compile(r'^#include ".*\.(def|inc)"', re.MULTILINE)
 
 HEADER_SUFFIXES = {".h", ".cuh", ".inc", ".def"}
 HEADER_FOLDERS = ("include/", "src/")
-
-
-class Generator(NamedTuple):
-    """A program that derives files from a table.
-
-    `tools/tidy.py` runs it as `python PROGRAM --output FOLDER`. It then writes each of `outputs` below FOLDER, at the
-    path that the file has in the tree. `command` updates the tree.
-    """
-
-    program: str
-    outputs: tuple[str, ...]
-    command: str
-
-
-# Add a row for every file that is generated and committed.
-GENERATORS: list[Generator] = []
 
 
 class Measurement(NamedTuple):
@@ -166,22 +149,6 @@ def check_comments(root: Path, files: list[str]) -> Iterator[str]:
                 yield f"{name}:{number}: a comment of {len(line)} columns; the limit is {MAX_COLUMNS}"
 
 
-def check_generated(root: Path, generators: list[Generator]) -> Iterator[str]:
-    for generator in generators:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, str(root / generator.program), "--output", folder]
-            result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                yield f"{generator.program}: failed: {result.stderr.strip()}"
-                continue
-            for name in generator.outputs:
-                fresh, present = Path(folder) / name, root / name
-                if not fresh.is_file():
-                    yield f"{generator.program}: did not write {name}"
-                elif not present.is_file() or fresh.read_bytes() != present.read_bytes():
-                    yield f"{name}: differs from what {generator.program} generates; run {generator.command}"
-
-
 def old_measurements(root: Path, files: list[str]) -> Iterator[str]:
     for name in files:
         measured = next((row for row in MEASUREMENTS if fnmatch(name, row.pattern)), None)
@@ -214,7 +181,6 @@ def main() -> int:
         *check_headers(root, files),
         *check_constants(root, files),
         *check_comments(root, files),
-        *check_generated(root, GENERATORS),
     ]
     for problem in problems:
         print(problem, file=sys.stderr)

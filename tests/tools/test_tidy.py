@@ -99,42 +99,6 @@ def test_ignored_files_and_links_are_not_checked(tree: Path) -> None:
     assert check(tree).returncode == 0
 
 
-GENERATOR = """
-import argparse, pathlib
-parser = argparse.ArgumentParser()
-parser.add_argument("--output", type=pathlib.Path)
-folder = parser.parse_args().output
-(folder / "src").mkdir()
-(folder / "src/codecs.h").write_text(pathlib.Path("codecs.def").read_text().upper())
-"""
-
-
-@pytest.mark.parametrize(
-    ("present", "outputs", "problem"),
-    [
-        ("WINDOW\n", ("src/codecs.h",), None),
-        ("RAW\n", ("src/codecs.h",), "src/codecs.h: differs from what generate.py generates; run make generated"),
-        (None, ("src/codecs.h",), "src/codecs.h: differs"),
-        ("WINDOW\n", ("src/codecs.h", "src/other.h"), "generate.py: did not write src/other.h"),
-    ],
-)
-def test_generated_files_are_compared(
-    tree: Path, present: str | None, outputs: tuple[str, ...], problem: str | None
-) -> None:
-    write(tree, {"codecs.def": "window\n", "generate.py": GENERATOR})
-    if present is not None:
-        write(tree, {"src/codecs.h": present})
-    problems = list(tidy.check_generated(tree, [tidy.Generator("generate.py", outputs, "make generated")]))
-    assert len(problems) == (problem is not None)
-    assert problem is None or problem in problems[0]
-
-
-def test_a_generator_that_fails_is_named(tree: Path) -> None:
-    write(tree, {"generate.py": "raise SystemExit('no such codec')"})
-    problems = list(tidy.check_generated(tree, [tidy.Generator("generate.py", (), "make generated")]))
-    assert problems == ["generate.py: failed: no such codec"]
-
-
 def test_old_measurements_are_reported(tree: Path) -> None:
     write(tree, {"src/codec/encode.cu": "// 1\n", "src/comm/move.cu": "// 1\n", "src/comm/call.cc": "// 1\n"})
     git(tree, "add", "-A")
