@@ -126,24 +126,6 @@ def builds(report: Report) -> Rows:
     return rows
 
 
-def shapes(report: Report) -> Rows:
-    """Mean speeds of gathers on 4 SMs, before / after."""
-    first = report["runs"][0]["tables"]
-    sizes = sorted({one["row_bytes"] for one in first if one["row_bytes"] & (one["row_bytes"] - 1) == 0} - {256})
-    rows = [["rows", *map(size_text, sizes)]]
-    for kind in dict.fromkeys((one["values"], one["codec"]) for one in first):
-
-        def mean(shapes: str, size: int, kind: tuple[str, str] = kind) -> str:
-            runs = [run["tables"] for run in report["runs"] if run["shapes"] == shapes]
-            found = [one for tables in runs for one in tables if (one["values"], one["codec"]) == kind]
-            speeds = [one["gather_gb_per_s"]["4"] for one in found if one["row_bytes"] == size]
-            return whole(sum(speeds) / len(speeds))
-
-        name = f"{kind[0]}, " + ("uncoded" if kind[1] == "raw" else f"`{kind[1]}`")
-        rows.append([name, *(f"{mean('before', size)} / {mean('after', size)}" for size in sizes)])
-    return rows
-
-
 KINDS: dict[str, Callable[..., Rows]] = {
     "cpu": cpu,
     "ratios": ratios,
@@ -152,7 +134,6 @@ KINDS: dict[str, Callable[..., Rows]] = {
     "blocks": blocks,
     "cache": cache,
     "builds": builds,
-    "shapes": shapes,
 }
 
 

@@ -265,7 +265,7 @@ def test_reports_with_other_conditions_are_ignored(cli_here, tmp_path, changes):
 
 
 def test_the_committed_measurements_give_a_model(cli_here, tmp_path):
-    done = cli_here("tune", "--from", RESULTS / "4xh200" / "2026-11-22_collectives.json", "-o", "made.costs")
+    done = cli_here("tune", "--from", RESULTS / "4xh200" / "2026-11-27_collectives_weights.json", "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
     # More than the heading and a remark. The table comes from the library, so the library has read the model.
     assert len((tmp_path / "made.costs").read_text().splitlines()) > 10
