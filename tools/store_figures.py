@@ -60,13 +60,13 @@ def ratios(report: Report) -> Rows:
 
 
 def gathers(report: Report) -> Rows:
-    sms = list(report["tables"][0]["gather_gb_per_s"])
+    sms = ("4", "8", "16")
     rows = [["rows", "table", "gathered", *(f"{count} SMs" for count in sms), "4 SMs, unordered"]]
     for one in report["tables"]:
         kind, codec = one["table"].split(", ")
         size = size_text(one["row_bytes"])
         name = f"{kind}, {size}, " + ("uncoded" if codec == "raw" else f"`{codec}`")
-        values = [*one["gather_gb_per_s"].values()]
+        values = [one["gather_gb_per_s"][count] for count in sms]
         unordered = one["gather_in_index_order_gb_per_s"]["4"]
         table, count = size_text(round(one["table_raw_bytes"] / (1 << 29)) << 29), f"{one['gathered_rows']:,}"
         rows.append([name, table, count.replace(",", " "), *map(whole, values)])
@@ -78,8 +78,8 @@ def slices(report: Report) -> Rows:
     rows = [["rows", "slice", "4 SMs", "8 SMs", "16 SMs"]]
     for one in report["tables"]:
         kind, codec = one["table"].split(", ")
-        if codec == "window" and one["row_bytes"] in (512, 2 << 10, 16 << 10):
-            for mib in (256, 16, 4):
+        if codec == "window" and one["row_bytes"] in (512, 16 << 10):
+            for mib in (256, 4):
                 speeds = one[f"fetch_{mib}_mib_gb_per_s"]
                 values = [whole(speeds[sms]) for sms in ("4", "8", "16")]
                 rows.append([f"{kind}, {size_text(one['row_bytes'])}", f"{mib} MiB", *values])
