@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import weakref
 from pathlib import Path
@@ -32,60 +31,42 @@ def run(rank_jobs):
     return run
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_every_operation_has_the_result_of_numpy(run, ranks):
+def test_every_operation_of_a_single_rank_has_the_result_of_numpy(run):
+    """The conformance tests have more ranks."""
     cases = [
         (operation, kind.name, data, op, codec, count)
         for operation in names()
+        if operation != "sendrecv"  # there are no peers to exchange messages with
         for kind in VALUE_TYPES
         for data, count in (("normal", 3001), ("random", 77))
         for op in (("sum", "prod", "min", "max", "avg") if describe(operation).reduces else ("sum",))
-        for codec in EXACT
-        # With one rank there are no peers to exchange messages with.
-        if ranks > 1 or operation != "sendrecv"
+        for codec in (*EXACT, "auto")
     ]
-    cases += [("all_reduce", "bfloat16", "weights", "sum", "window", count) for count in (0, 1, 2047, 300_001)]
-    cases += [(operation, "float32", "normal", "sum", "auto", 3001) for operation in names() if operation != "sendrecv"]
-    results = run("operations", ranks, cases=cases)
+    results = run("operations", 1, cases=cases)
     assert len(results) == len(cases)
     assert [row for rows in results for row in rows if row[-1]] == []
 
 
-def test_in_place_calls_have_the_same_result(run):
-    (results,) = run("in_place", 3)
-    for rank, (gathered, scattered, reduced, sent) in enumerate(results):
-        assert gathered == [1.0] * 100 + [2.0] * 100 + [3.0] * 100
-        assert scattered == [3.0 * (rank + 1)] * 100
-        assert reduced == [2.0] * 50
-        assert sent == [1.0] * 50
-
-
-def test_rooted_calls_work_in_place_and_leave_other_ranks_unchanged(run):
-    (results,) = run("rooted_in_place", 3)
-    for rank, (gathered, scattered, summed) in enumerate(results):
-        parts = [1.0, 2.0, 3.0]
-        here = parts if rank == 1 else [part if other == rank else 0.0 for other, part in enumerate(parts)]
-        assert gathered == [part for part in here for _ in range(50)]
-        assert scattered == [2.0 * (rank + 1)] * 50
-        assert summed == [6.0 if rank == 1 else rank + 1.0] * 50
-
-
-def test_all_to_all_v_moves_the_counts(run):
-    (results,) = run("exchanges", 3)
-    for found in results:
-        assert found[:4] == [True] * 4
-        for message, expected in zip(
-            found[4:],
-            [
-                "send_counts has 1 numbers for 3 ranks",
-                "send_counts[0] is -1",
-                "out has 9 values, recv_counts[",
-                "send_offsets has 1 numbers",
-                "overlap",
-            ],
-            strict=True,
-        ):
-            assert expected in message
+def test_rooted_calls_work_in_place_and_leave_other_ranks_unchanged():
+    """Ranks other than the root pass no second buffer."""
+    every = [np.zeros(150, np.float32) for _ in range(3)]
+    mine = [whole[50 * rank :][:50] for rank, whole in enumerate(every)]
+    sums = [np.full(50, rank + 1.0) for rank in range(3)]
+    for rank, own in enumerate(mine):
+        own[:] = rank + 1
+    with narrowcast.LocalRanks(3) as comms:
+        with narrowcast.group():
+            for rank, comm in enumerate(comms):
+                comm.gather(mine[rank], every[rank] if rank == 1 else None, root=1)
+                comm.reduce(sums[rank], root=1)
+        assert every[1].tolist() == np.repeat([1.0, 2.0, 3.0], 50).tolist()
+        assert [whole.sum() for whole in (every[0], every[2])] == [50, 150]
+        assert [np.unique(one).tolist() for one in sums] == [[1.0], [6.0], [3.0]]
+        every[1] *= 2
+        with narrowcast.group():
+            for rank, comm in enumerate(comms):
+                comm.scatter(every[rank] if rank == 1 else None, mine[rank], root=1)
+    assert [np.unique(own).tolist() for own in mine] == [[2.0], [4.0], [6.0]]
 
 
 def test_streams_run_in_order_and_groups_do_not_deadlock(run):
@@ -108,55 +89,6 @@ def test_counters_distinguish_raw_and_wire_bytes(run):
         assert operations["all_gather"][:2] == [2, 400_000]
         assert operations["send"] == [1, 200_000, 1]
         assert operations["recv"] == [1, 0, None]
-
-
-def test_mismatched_calls_are_errors(run):
-    (results,) = run("mismatch", 2)
-    assert "MismatchError" in [name for name, _ in results]
-    for name, message in results:
-        assert name in ("MismatchError", "RemoteError", "AbortedError")
-        assert message
-
-
-def test_invalid_arguments_are_rejected(run):
-    (results,) = run("refused", 2)
-    for found in results:
-        for message, expected in zip(
-            found,
-            [
-                "out holds 30 values, not 60",
-                "out holds float16 values, not float32",
-                "values has 29 values, which is not a multiple of 2 ranks",
-                "'median' is not a reduction",
-                "'zip' is not a codec",
-                "values is read-only",
-                "values is not contiguous",
-                "values holds uint16",
-                "peer",
-                "root",
-                "the communicator is closed",
-                "the communicator is closed",
-            ],
-            strict=True,
-        ):
-            assert expected in message
-
-
-def test_a_dead_rank_stops_the_others_within_five_seconds_and_is_named(run, tmp_path):
-    with pytest.raises(narrowcast.RemoteError, match="rank 2 was killed by signal 9"):
-        run("waiting_for_the_dead", 3, folder=str(tmp_path))
-    for rank in (0, 1):
-        name, message, seconds = json.loads((tmp_path / str(rank)).read_text())
-        assert name == "RemoteError"
-        assert "rank 2" in message
-        assert seconds < 5.3  # the rank is killed after 0.3 seconds
-
-
-def test_an_abort_ends_waiting_calls_on_every_rank(run):
-    (results,) = run("aborted", 2)
-    for name, seconds in results:
-        assert name == "AbortedError"
-        assert seconds < 5
 
 
 def test_an_abort_ends_the_calls_that_close_waits_for(run):

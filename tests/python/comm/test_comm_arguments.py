@@ -45,6 +45,45 @@ def test_numbers_that_c_would_truncate_are_rejected():
         narrowcast.LocalRanks(many + 1)
 
 
+def test_calls_are_rejected_before_they_wait_for_any_peer():
+    values, out, counts = np.arange(30, dtype=np.float32), np.zeros(60, np.float32), [10, 20]
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    with narrowcast.LocalRanks(2) as comms:
+        comm = comms[0]
+        for words, call in (
+            ("out holds 30 values, not 60", lambda: comm.all_gather(values, values.copy())),
+            ("out holds float16 values, not float32", lambda: comm.all_gather(values, out.astype(np.float16))),
+            ("values has 29 values, which is not a multiple of 2 ranks", lambda: comm.reduce_scatter(values[:29])),
+            ("'median' is not a reduction", lambda: comm.all_reduce(values, op="median")),
+            ("'zip' is not a codec", lambda: comm.all_reduce(values, codec="zip")),
+            ("values is read-only", lambda: comm.all_reduce(frozen)),
+            ("values is not contiguous", lambda: comm.all_reduce(values[::2])),
+            ("values holds uint16", lambda: comm.all_reduce(np.zeros(4, np.uint16))),
+            ("peer", lambda: comm.send(values, 2)),
+            ("root", lambda: comm.broadcast(values, root=-1)),
+            ("send_counts has 1 numbers for 2 ranks", lambda: comm.all_to_all_v(values, out, [30], counts)),
+            (r"send_counts\[0\] is -1", lambda: comm.all_to_all_v(values, out, [-1, 1], counts)),
+            ("out has 9 values, recv_counts", lambda: comm.all_to_all_v(values, out[:9], counts, counts)),
+            (
+                "send_offsets has 1 numbers",
+                lambda: comm.all_to_all_v(values, out, counts, counts, send_offsets=[9]),
+            ),
+            ("overlap", lambda: comm.all_to_all_v(values, values, counts, counts)),
+        ):
+            with pytest.raises((ValueError, TypeError), match=words):
+                call()
+        # The communicators still work. Counts may be arrays.
+        outs = [np.zeros(20, np.float32), np.zeros(40, np.float32)]
+        with narrowcast.group():
+            for rank, own in enumerate(comms):
+                own.all_to_all_v(values, outs[rank], np.array(counts), [counts[rank]] * 2)
+        assert [one.tolist() for one in outs] == [[*range(10)] * 2, [*range(10, 30)] * 2]
+    for call in (comm.counters, lambda: comm.all_reduce(values)):
+        with pytest.raises(ValueError, match="the communicator is closed"):
+            call()
+
+
 def test_unknown_options_are_rejected():
     message = "'max_cta' is not an option of a communicator"
     for make in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import threading
@@ -13,7 +12,6 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from codec_names import EXACT
 from narrowcast._bench import host_ranks, samples
 from narrowcast._bench.contenders import Contender
 from narrowcast._bench.operations import prepare
@@ -36,78 +34,6 @@ def operations(*, unique_id, rank, ranks, cases, emit):
             call.poison()
             call.run()
             emit([operation, dtype, op, codec, count, call.count_wrong()])
-
-
-def in_place(*, unique_id, rank, ranks, emit):
-    with communicator(unique_id, rank, ranks) as comm:
-        every = np.zeros(ranks * 100, np.float32)
-        mine = every[rank * 100 : (rank + 1) * 100]
-        mine[:] = rank + 1
-        comm.all_gather(mine, every)
-        gathered = every.copy()
-        comm.reduce_scatter(every, mine)
-        scattered = mine.copy()
-        reduced = np.full(50, rank + 1.0)
-        comm.all_reduce(reduced, op="avg")
-        sent = np.full(50, float(rank), np.float32)
-        comm.broadcast(sent, root=1)
-        emit([gathered.tolist(), scattered.tolist(), reduced.tolist(), sent.tolist()])
-
-
-def rooted_in_place(*, unique_id, rank, ranks, emit):
-    """reduce, gather and scatter with root 1. Other ranks pass no second buffer."""
-    with communicator(unique_id, rank, ranks) as comm:
-        every = np.zeros(ranks * 50, np.float32)
-        mine = every[rank * 50 : (rank + 1) * 50]
-        mine[:] = rank + 1
-        comm.gather(mine, every if rank == 1 else None, root=1)
-        gathered = every.copy()
-        every *= 2
-        comm.scatter(every if rank == 1 else None, mine, root=1)
-        summed = np.full(50, rank + 1.0)
-        comm.reduce(summed, root=1)
-        emit([gathered.tolist(), mine.tolist(), summed.tolist()])
-
-
-def exchanges(*, unique_id, rank, ranks, emit):
-    """all_to_all_v: the value 100 * sender + receiver, sender + receiver times; nothing from a rank to itself."""
-
-    def count(sender: int, receiver: int) -> int:
-        return 0 if sender == receiver else 1000 * (sender + receiver)
-
-    def part(sender: int, receiver: int) -> Any:
-        return np.full(count(sender, receiver), 100 * sender + receiver, np.uint16)
-
-    everyone = range(ranks)
-    values = np.concatenate([part(rank, other) for other in everyone])
-    expected = np.concatenate([part(other, rank) for other in everyone])
-    send_counts = [count(rank, other) for other in everyone]
-    recv_counts = np.array([count(other, rank) for other in everyone])
-    found = []
-    with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:
-        for codec in ("auto", *EXACT):
-            out = np.zeros_like(expected)
-            comm.all_to_all_v(values, out, send_counts, recv_counts, codec=codec, dtype="bfloat16", stream=stream)
-            stream.synchronize()
-            found.append(bool((out == expected).all()))
-        # The parts in the opposite order.
-        offsets = [sum(recv_counts[other + 1 :]) for other in everyone]
-        out = np.zeros_like(expected)
-        comm.all_to_all_v(values, out, send_counts, recv_counts, recv_offsets=offsets, dtype="bfloat16")
-        found.append(bool((out == np.concatenate([part(other, rank) for other in reversed(everyone)])).all()))
-        for call in (
-            lambda: comm.all_to_all_v(values, out, send_counts[:1], recv_counts, dtype="bfloat16"),
-            lambda: comm.all_to_all_v(values, out, [-1] * ranks, recv_counts, dtype="bfloat16"),
-            lambda: comm.all_to_all_v(values, out[:9], send_counts, recv_counts, dtype="bfloat16"),
-            lambda: comm.all_to_all_v(values, out, send_counts, recv_counts, send_offsets=[9], dtype="bfloat16"),
-            lambda: comm.all_to_all_v(values, values, send_counts, send_counts, dtype="bfloat16"),
-        ):
-            try:
-                call()
-                found.append("no error")
-            except ValueError as error:
-                found.append(str(error))
-    emit(found)
 
 
 def streams_and_groups(*, unique_id, rank, ranks, emit):
@@ -147,81 +73,6 @@ def counters(*, unique_id, rank, ranks, emit):
         assert counted.calls == 4
         assert counted.raw_bytes == sum(one.raw_bytes for one in counted.operations.values())
         emit([totals, operations])
-
-
-def mismatch(*, unique_id, rank, ranks, emit):
-    with communicator(unique_id, rank, ranks) as comm:
-        try:
-            comm.all_reduce(np.zeros(100 + rank, np.float32))
-            emit("no error")
-        except narrowcast.NarrowcastError as error:
-            emit([type(error).__name__, str(error)])
-
-
-def refused(*, unique_id, rank, ranks, emit):
-    """Invalid arguments are rejected before waiting for any peer."""
-    values, found = np.zeros(30, np.float32), []
-    frozen = values.copy()
-    frozen.flags.writeable = False
-    with communicator(unique_id, rank, ranks) as comm:
-        for call in (
-            lambda: comm.all_gather(values, np.zeros(30, np.float32)),
-            lambda: comm.all_gather(values, np.zeros(30 * ranks, np.float16)),
-            lambda: comm.reduce_scatter(values[:29], values[:9]),
-            lambda: comm.all_reduce(values, op="median"),
-            lambda: comm.all_reduce(values, codec="zip"),
-            lambda: comm.all_reduce(frozen),
-            lambda: comm.all_reduce(values[::2]),
-            lambda: comm.all_reduce(np.zeros(4, np.uint16)),
-            lambda: comm.send(values, ranks),
-            lambda: comm.broadcast(values, root=-1),
-        ):
-            try:
-                call()
-                found.append("no error")
-            except (ValueError, TypeError) as error:
-                found.append(str(error))
-        comm.all_reduce(values)  # the communicator still works
-    for call in (comm.counters, lambda: comm.all_reduce(values)):
-        try:
-            call()
-            found.append("no error")
-        except ValueError as error:
-            found.append(str(error))
-    comm.close()
-    emit(found)
-
-
-def waiting_for_the_dead(*, unique_id, rank, ranks, folder, emit):
-    """The last rank is killed. Emits how long the others take to detect it, and their errors."""
-    comm = communicator(unique_id, rank, ranks)
-    values = np.zeros(100_000, np.float32)
-    comm.all_reduce(values)
-    if rank == ranks - 1:
-        time.sleep(0.3)
-        os.kill(os.getpid(), signal.SIGKILL)
-    begin = time.monotonic()
-    try:
-        while True:
-            comm.all_reduce(values)
-    except narrowcast.NarrowcastError as error:
-        report = [type(error).__name__, str(error), time.monotonic() - begin]
-        (Path(folder) / str(rank)).write_text(json.dumps(report))
-    comm.close()
-
-
-def aborted(*, unique_id, rank, ranks, emit):
-    """Rank 0 waits for a message that is never sent, until a thread aborts."""
-    comm = communicator(unique_id, rank, ranks)
-    begin = time.monotonic()
-    if rank == 0:
-        threading.Timer(0.3, comm.abort).start()
-    try:
-        comm.recv(np.zeros(10, np.float32), (rank + 1) % ranks)
-        emit("no error")
-    except narrowcast.NarrowcastError as error:
-        emit([type(error).__name__, time.monotonic() - begin])
-    comm.close()
 
 
 def aborted_while_closing(*, unique_id, rank, ranks, emit):
