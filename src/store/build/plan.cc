@@ -127,7 +127,7 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
       header.unit *= 2;
   } else {
     header.layout = file::stride_layout;
-    header.stride = std::min<uint64_t>(stride.stride_bytes, header.entry_stride);
+    header.stride = stride.stride_bytes;
   }
   return NCAST_OK;
 }

@@ -304,22 +304,16 @@ ncast_status append_rows(Table& table, const uint8_t* rows, uint64_t row_stride,
                 "%s: %" PRIu64 " more rows do not fit: the store has %" PRIu64 " and a capacity of %" PRIu64, function,
                 count, before, view.capacity);
   }
+  // In layout packed, there is space for the longest payloads of the whole capacity.
   const bool packed = view.layout == Layout::packed;
-  uint64_t growing = 0, units = packed ? view.offsets[before] : 0;
-  for (uint64_t i = 0; i < count; ++i) {
-    if (packed)
-      units += (encoded.bytes(i) + view.unit - 1) / view.unit;
-    else if (encoded.bytes(i) > view.stride)
-      ++growing;
-  }
+  uint64_t growing = 0;
+  for (uint64_t i = 0; i < count && !packed; ++i) growing += encoded.bytes(i) > view.stride ? 1 : 0;
   if (growing > change.free_entries()) {
     return fail(NCAST_TOO_SMALL,
                 "%s: %" PRIu64 " rows need an overflow entry, but %" PRIu64
                 " are free: open the store with a larger spare",
                 function, growing, change.free_entries());
   }
-  if (packed && units * view.unit > view.data_bytes)
-    return fail(NCAST_TOO_SMALL, "%s: the space for payloads is used up", function);
   change.begin();
   // Nobody reads these rows before their number is published.
   for (uint64_t i = 0; i < count; ++i) {
@@ -333,7 +327,6 @@ ncast_status append_rows(Table& table, const uint8_t* rows, uint64_t row_stride,
     }
     std::memcpy(slot, encoded.payload(i), bytes);
     std::memset(slot + bytes, 0, room - bytes);
-    if (view.row_words != nullptr) atomic_word(word_of(view, row)).store(0);
   }
   std::atomic_ref<uint64_t>(view.control->rows).store(before + count, std::memory_order_release);
   change.end();
