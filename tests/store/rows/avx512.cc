@@ -1,10 +1,5 @@
 // The encoders with AVX-512 write the reference's bytes: with emulated instructions, so that this is tested on every
 // CPU. round_trip.cc and others test them with the real ones.
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 miscompiles an encoder of rows with stages at -O3: one byte is wrong. It is right with -fno-tree-dse, at -O2,
-// and if Clang compiles it. UBSan and Valgrind find nothing.
-#pragma GCC optimize("O2")
-#endif
 #include "store/rows/emulated_avx512.h"
 // After the instructions.
 #include "doctest/doctest.h"

@@ -50,11 +50,12 @@ template <typename T, size_t bytes, typename Function>
 EmulatedVector<bytes> each(const EmulatedVector<bytes>& a, const EmulatedVector<bytes>& b, Function function) {
   return each<T, bytes>([&](size_t i) { return function(a.template at<T>(i), b.template at<T>(i)); });
 }
-template <typename T, typename Function>
-uint64_t mask_of(Function function) {
+// A bit for each pair of elements for which function is true.
+template <typename T, typename Mask, typename Function>
+Mask mask_of(const __m512i& a, const __m512i& b, Function function) {
   uint64_t mask = 0;
-  for (size_t i = 0; i < 64 / sizeof(T); ++i) mask |= uint64_t{function(i) ? 1u : 0u} << i;
-  return mask;
+  for (size_t i = 0; i < 64 / sizeof(T); ++i) mask |= uint64_t{function(a.at<T>(i), b.at<T>(i)) ? 1u : 0u} << i;
+  return static_cast<Mask>(mask);
 }
 inline bool bit(uint64_t mask, size_t index) { return (mask >> index & 1) != 0; }
 template <typename T>
@@ -73,8 +74,11 @@ template <typename T>
 __m512i permuted(const __m512i& indexes, const __m512i& from) {
   return each<T>([&](size_t i) { return from.at<T>(indexes.at<T>(i) % (64 / sizeof(T))); });
 }
+// A function of its own: where GCC 12 inlines it at -O3 and so reads `first` and `second` at places that vary, its dead
+// store elimination (-ftree-dse) drops stores to them. Sanitizers and Valgrind find no fault, and Clang compiles it
+// correctly.
 template <typename T>
-__m512i permuted_two(const __m512i& first, const __m512i& indexes, const __m512i& second) {
+__attribute__((noinline)) __m512i permuted_two(const __m512i& first, const __m512i& indexes, const __m512i& second) {
   constexpr size_t count = 64 / sizeof(T);
   return each<T>([&](size_t i) {
     const auto index = static_cast<size_t>(indexes.at<T>(i) % (2 * count));
@@ -114,19 +118,49 @@ inline void _mm256_mask_storeu_epi8(void* to, __mmask32 mask, const __m256i& fro
   emulation::store_some<uint8_t>(to, mask, from.of, 32);
 }
 
+// The instructions that exist for elements of several sizes. The coders may use more of them than CPUs have: these
+// do not compile without the emulation.
+#define STORE_EMULATE(bits, Value, Mask)                                                                              \
+  inline __m512i _mm512_set1_epi##bits(Value value) {                                                                 \
+    return emulation::each<uint##bits##_t>([&](size_t) { return value; });                                            \
+  }                                                                                                                   \
+  inline __m512i _mm512_add_epi##bits(const __m512i& a, const __m512i& b) {                                           \
+    return emulation::each<uint##bits##_t>(a, b, [](uint64_t x, uint64_t y) { return x + y; });                       \
+  }                                                                                                                   \
+  inline __m512i _mm512_sub_epi##bits(const __m512i& a, const __m512i& b) {                                           \
+    return emulation::each<uint##bits##_t>(a, b, [](uint64_t x, uint64_t y) { return x - y; });                       \
+  }                                                                                                                   \
+  inline __m512i _mm512_slli_epi##bits(const __m512i& from, unsigned count) {                                         \
+    return emulation::each<uint##bits##_t>([&](size_t i) { return from.at<uint##bits##_t>(i) << count; });            \
+  }                                                                                                                   \
+  inline __m512i _mm512_srli_epi##bits(const __m512i& from, unsigned count) {                                         \
+    return emulation::each<uint##bits##_t>([&](size_t i) { return from.at<uint##bits##_t>(i) >> count; });            \
+  }                                                                                                                   \
+  inline __m512i _mm512_permutexvar_epi##bits(const __m512i& indexes, const __m512i& from) {                          \
+    return emulation::permuted<uint##bits##_t>(indexes, from);                                                        \
+  }                                                                                                                   \
+  inline __m512i _mm512_permutex2var_epi##bits(const __m512i& first, const __m512i& indexes, const __m512i& second) { \
+    return emulation::permuted_two<uint##bits##_t>(first, indexes, second);                                           \
+  }                                                                                                                   \
+  inline __m512i _mm512_maskz_compress_epi##bits(Mask mask, const __m512i& from) {                                    \
+    return emulation::compressed<uint##bits##_t>(mask, from);                                                         \
+  }                                                                                                                   \
+  inline __m512i _mm512_maskz_mov_epi##bits(Mask mask, const __m512i& from) {                                         \
+    return emulation::select<uint##bits##_t>(mask, from, {});                                                         \
+  }                                                                                                                   \
+  inline Mask _mm512_test_epi##bits##_mask(const __m512i& a, const __m512i& b) {                                      \
+    return emulation::mask_of<uint##bits##_t, Mask>(a, b, [](auto x, auto y) { return (x & y) != 0; });               \
+  }                                                                                                                   \
+  inline Mask _mm512_cmpeq_epi##bits##_mask(const __m512i& a, const __m512i& b) {                                     \
+    return emulation::mask_of<uint##bits##_t, Mask>(a, b, [](auto x, auto y) { return x == y; });                     \
+  }
+STORE_EMULATE(8, char, __mmask64)
+STORE_EMULATE(16, short, __mmask32)
+STORE_EMULATE(32, int, __mmask16)
+STORE_EMULATE(64, long long, __mmask8)
+#undef STORE_EMULATE
+
 inline __m512i _mm512_setzero_si512() { return {}; }
-inline __m512i _mm512_set1_epi8(char value) {
-  return emulation::each<uint8_t>([&](size_t) { return value; });
-}
-inline __m512i _mm512_set1_epi16(short value) {
-  return emulation::each<uint16_t>([&](size_t) { return value; });
-}
-inline __m512i _mm512_set1_epi32(int value) {
-  return emulation::each<uint32_t>([&](size_t) { return value; });
-}
-inline __m512i _mm512_set1_epi64(long long value) {
-  return emulation::each<uint64_t>([&](size_t) { return value; });
-}
 inline __m512i _mm512_maskz_set1_epi64(__mmask8 mask, long long value) {
   return emulation::select<uint64_t>(mask, _mm512_set1_epi64(value), {});
 }
@@ -169,18 +203,26 @@ inline __m256i _mm512_cvtepi16_epi8(const __m512i& from) {
 }
 
 // Arithmetic.
-inline __m512i _mm512_xor_si512(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x ^ y; });
-}
-inline __m512i _mm512_and_si512(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x & y; });
-}
-inline __m512i _mm512_or_si512(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x | y; });
-}
-inline __m512i _mm512_andnot_si512(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return ~x & y; });
-}
+#define STORE_EMULATE(name, bytes, Elem, result)                                                      \
+  inline EmulatedVector<bytes> name(const EmulatedVector<bytes>& a, const EmulatedVector<bytes>& b) { \
+    return emulation::each<Elem>(a, b, [](Elem x, Elem y) { return result; });                        \
+  }
+STORE_EMULATE(_mm512_xor_si512, 64, uint64_t, x ^ y)
+STORE_EMULATE(_mm512_and_si512, 64, uint64_t, x& y)
+STORE_EMULATE(_mm512_or_si512, 64, uint64_t, x | y)
+STORE_EMULATE(_mm512_andnot_si512, 64, uint64_t, ~x& y)
+STORE_EMULATE(_mm512_min_epu8, 64, uint8_t, x < y ? x : y)
+STORE_EMULATE(_mm512_min_epi16, 64, int16_t, x < y ? x : y)
+STORE_EMULATE(_mm512_min_epi64, 64, int64_t, x < y ? x : y)
+STORE_EMULATE(_mm512_max_epi64, 64, int64_t, x < y ? y : x)
+STORE_EMULATE(_mm512_mullo_epi16, 64, uint16_t, uint32_t{x} * y)
+STORE_EMULATE(_mm512_sllv_epi64, 64, uint64_t, y < 64 ? x << y : 0)
+STORE_EMULATE(_mm512_srlv_epi64, 64, uint64_t, y < 64 ? x >> y : 0)
+STORE_EMULATE(_mm256_min_epu8, 32, uint8_t, x < y ? x : y)
+STORE_EMULATE(_mm256_min_epu16, 32, uint16_t, x < y ? x : y)
+STORE_EMULATE(_mm_min_epu8, 16, uint8_t, x < y ? x : y)
+STORE_EMULATE(_mm_min_epu16, 16, uint16_t, x < y ? x : y)
+#undef STORE_EMULATE
 inline __m512i _mm512_ternarylogic_epi64(const __m512i& a, const __m512i& b, const __m512i& c, int table) {
   return emulation::each<uint64_t>([&](size_t i) {
     uint64_t result = 0;
@@ -192,44 +234,8 @@ inline __m512i _mm512_ternarylogic_epi64(const __m512i& a, const __m512i& b, con
     return result;
   });
 }
-inline __m512i _mm512_add_epi8(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint8_t>(a, b, [](uint8_t x, uint8_t y) { return x + y; });
-}
-inline __m512i _mm512_sub_epi8(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint8_t>(a, b, [](uint8_t x, uint8_t y) { return x - y; });
-}
 inline __m512i _mm512_mask_sub_epi8(const __m512i& other, __mmask64 mask, const __m512i& a, const __m512i& b) {
   return emulation::select<uint8_t>(mask, _mm512_sub_epi8(a, b), other);
-}
-inline __m512i _mm512_add_epi16(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return x + y; });
-}
-inline __m512i _mm512_sub_epi16(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return x - y; });
-}
-inline __m512i _mm512_mullo_epi16(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return uint32_t{x} * y; });
-}
-inline __m512i _mm512_add_epi64(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x + y; });
-}
-inline __m512i _mm512_min_epu8(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint8_t>(a, b, [](uint8_t x, uint8_t y) { return x < y ? x : y; });
-}
-inline __m512i _mm512_min_epi16(const __m512i& a, const __m512i& b) {
-  return emulation::each<int16_t>(a, b, [](int16_t x, int16_t y) { return x < y ? x : y; });
-}
-inline __m256i _mm256_min_epu8(const __m256i& a, const __m256i& b) {
-  return emulation::each<uint8_t>(a, b, [](uint8_t x, uint8_t y) { return x < y ? x : y; });
-}
-inline __m256i _mm256_min_epu16(const __m256i& a, const __m256i& b) {
-  return emulation::each<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return x < y ? x : y; });
-}
-inline __m128i _mm_min_epu8(const __m128i& a, const __m128i& b) {
-  return emulation::each<uint8_t>(a, b, [](uint8_t x, uint8_t y) { return x < y ? x : y; });
-}
-inline __m128i _mm_min_epu16(const __m128i& a, const __m128i& b) {
-  return emulation::each<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return x < y ? x : y; });
 }
 inline __m128i _mm_minpos_epu16(const __m128i& from) {
   __m128i result{};
@@ -248,17 +254,8 @@ inline __m512i _mm512_maddubs_epi16(const __m512i& a, const __m512i& b) {
 inline __m512i _mm512_popcnt_epi64(const __m512i& from) {
   return emulation::each<uint64_t>([&](size_t i) { return std::popcount(from.at<uint64_t>(i)); });
 }
-inline __m512i _mm512_sub_epi64(const __m512i& a, const __m512i& b) {
-  return emulation::each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x - y; });
-}
 inline __m512i _mm512_maskz_sub_epi64(__mmask8 mask, const __m512i& a, const __m512i& b) {
   return emulation::select<uint64_t>(mask, _mm512_sub_epi64(a, b), {});
-}
-inline __m512i _mm512_min_epi64(const __m512i& a, const __m512i& b) {
-  return emulation::each<int64_t>(a, b, [](int64_t x, int64_t y) { return x < y ? x : y; });
-}
-inline __m512i _mm512_max_epi64(const __m512i& a, const __m512i& b) {
-  return emulation::each<int64_t>(a, b, [](int64_t x, int64_t y) { return x < y ? y : x; });
 }
 inline long long _mm512_reduce_add_epi64(const __m512i& from) {
   uint64_t sum = 0;
@@ -267,29 +264,6 @@ inline long long _mm512_reduce_add_epi64(const __m512i& from) {
 }
 
 // Shifts.
-inline __m512i _mm512_slli_epi16(const __m512i& from, unsigned count) {
-  return emulation::each<uint16_t>([&](size_t i) { return from.at<uint16_t>(i) << count; });
-}
-inline __m512i _mm512_slli_epi32(const __m512i& from, unsigned count) {
-  return emulation::each<uint32_t>([&](size_t i) { return from.at<uint32_t>(i) << count; });
-}
-inline __m512i _mm512_slli_epi64(const __m512i& from, unsigned count) {
-  return emulation::each<uint64_t>([&](size_t i) { return from.at<uint64_t>(i) << count; });
-}
-inline __m512i _mm512_srli_epi32(const __m512i& from, unsigned count) {
-  return emulation::each<uint32_t>([&](size_t i) { return from.at<uint32_t>(i) >> count; });
-}
-inline __m512i _mm512_srli_epi64(const __m512i& from, unsigned count) {
-  return emulation::each<uint64_t>([&](size_t i) { return from.at<uint64_t>(i) >> count; });
-}
-inline __m512i _mm512_sllv_epi64(const __m512i& from, const __m512i& counts) {
-  return emulation::each<uint64_t>(from, counts,
-                                   [](uint64_t x, uint64_t count) { return count < 64 ? x << count : 0; });
-}
-inline __m512i _mm512_srlv_epi64(const __m512i& from, const __m512i& counts) {
-  return emulation::each<uint64_t>(from, counts,
-                                   [](uint64_t x, uint64_t count) { return count < 64 ? x >> count : 0; });
-}
 inline __m128i _mm_srli_epi16(const __m128i& from, int count) {
   return emulation::each<uint16_t, 16>([&](size_t i) { return from.at<uint16_t>(i) >> count; });
 }
@@ -303,35 +277,8 @@ inline __m512i _mm512_alignr_epi64(const __m512i& high, const __m512i& low, size
   return emulation::each<uint64_t>(
       [&](size_t i) { return i + count < 8 ? low.at<uint64_t>(i + count) : high.at<uint64_t>(i + count - 8); });
 }
-inline __m512i _mm512_permutexvar_epi8(const __m512i& indexes, const __m512i& from) {
-  return emulation::permuted<uint8_t>(indexes, from);
-}
-inline __m512i _mm512_permutexvar_epi16(const __m512i& indexes, const __m512i& from) {
-  return emulation::permuted<uint16_t>(indexes, from);
-}
-inline __m512i _mm512_permutexvar_epi64(const __m512i& indexes, const __m512i& from) {
-  return emulation::permuted<uint64_t>(indexes, from);
-}
-inline __m512i _mm512_permutex2var_epi8(const __m512i& first, const __m512i& indexes, const __m512i& second) {
-  return emulation::permuted_two<uint8_t>(first, indexes, second);
-}
-inline __m512i _mm512_permutex2var_epi32(const __m512i& first, const __m512i& indexes, const __m512i& second) {
-  return emulation::permuted_two<uint32_t>(first, indexes, second);
-}
 inline __m512i _mm512_maskz_permutexvar_epi16(__mmask32 mask, const __m512i& indexes, const __m512i& from) {
   return emulation::select<uint16_t>(mask, _mm512_permutexvar_epi16(indexes, from), {});
-}
-inline __m512i _mm512_maskz_compress_epi8(__mmask64 mask, const __m512i& from) {
-  return emulation::compressed<uint8_t>(mask, from);
-}
-inline __m512i _mm512_maskz_compress_epi16(__mmask32 mask, const __m512i& from) {
-  return emulation::compressed<uint16_t>(mask, from);
-}
-inline __m512i _mm512_maskz_compress_epi32(__mmask16 mask, const __m512i& from) {
-  return emulation::compressed<uint32_t>(mask, from);
-}
-inline __m512i _mm512_maskz_compress_epi64(__mmask8 mask, const __m512i& from) {
-  return emulation::compressed<uint64_t>(mask, from);
 }
 inline __m512i _mm512_maskz_permutex2var_epi64(__mmask8 mask, const __m512i& first, const __m512i& indexes,
                                                const __m512i& second) {
@@ -353,59 +300,15 @@ inline __m512i _mm512_gf2p8affine_epi64_epi8(const __m512i& bytes, const __m512i
 inline __m512i _mm512_mask_mov_epi8(const __m512i& other, __mmask64 mask, const __m512i& from) {
   return emulation::select<uint8_t>(mask, from, other);
 }
-inline __m512i _mm512_maskz_mov_epi8(__mmask64 mask, const __m512i& from) {
-  return emulation::select<uint8_t>(mask, from, {});
-}
-inline __m512i _mm512_maskz_mov_epi16(__mmask32 mask, const __m512i& from) {
-  return emulation::select<uint16_t>(mask, from, {});
-}
-inline __m512i _mm512_maskz_mov_epi32(__mmask16 mask, const __m512i& from) {
-  return emulation::select<uint32_t>(mask, from, {});
-}
-inline __m512i _mm512_maskz_mov_epi64(__mmask8 mask, const __m512i& from) {
-  return emulation::select<uint64_t>(mask, from, {});
-}
-inline __mmask64 _mm512_test_epi8_mask(const __m512i& a, const __m512i& b) {
-  return emulation::mask_of<uint8_t>([&](size_t i) { return (a.of[i] & b.of[i]) != 0; });
-}
-inline __mmask32 _mm512_test_epi16_mask(const __m512i& a, const __m512i& b) {
-  return static_cast<__mmask32>(
-      emulation::mask_of<uint16_t>([&](size_t i) { return (a.at<uint16_t>(i) & b.at<uint16_t>(i)) != 0; }));
-}
-inline __mmask16 _mm512_test_epi32_mask(const __m512i& a, const __m512i& b) {
-  return static_cast<__mmask16>(
-      emulation::mask_of<uint32_t>([&](size_t i) { return (a.at<uint32_t>(i) & b.at<uint32_t>(i)) != 0; }));
-}
-inline __mmask8 _mm512_test_epi64_mask(const __m512i& a, const __m512i& b) {
-  return static_cast<__mmask8>(
-      emulation::mask_of<uint64_t>([&](size_t i) { return (a.at<uint64_t>(i) & b.at<uint64_t>(i)) != 0; }));
-}
-inline __mmask64 _mm512_testn_epi8_mask(const __m512i& a, const __m512i& b) {
-  return emulation::mask_of<uint8_t>([&](size_t i) { return (a.of[i] & b.of[i]) == 0; });
-}
+inline __mmask64 _mm512_testn_epi8_mask(const __m512i& a, const __m512i& b) { return ~_mm512_test_epi8_mask(a, b); }
 inline __mmask64 _mm512_mask_testn_epi8_mask(__mmask64 mask, const __m512i& a, const __m512i& b) {
   return mask & _mm512_testn_epi8_mask(a, b);
-}
-inline __mmask64 _mm512_cmpeq_epi8_mask(const __m512i& a, const __m512i& b) {
-  return emulation::mask_of<uint8_t>([&](size_t i) { return a.of[i] == b.of[i]; });
 }
 inline __mmask64 _mm512_mask_cmpeq_epi8_mask(__mmask64 mask, const __m512i& a, const __m512i& b) {
   return mask & _mm512_cmpeq_epi8_mask(a, b);
 }
 inline __mmask64 _mm512_mask_cmpge_epu8_mask(__mmask64 mask, const __m512i& a, const __m512i& b) {
-  return mask & emulation::mask_of<uint8_t>([&](size_t i) { return a.of[i] >= b.of[i]; });
-}
-inline __mmask32 _mm512_cmpeq_epi16_mask(const __m512i& a, const __m512i& b) {
-  return static_cast<__mmask32>(
-      emulation::mask_of<uint16_t>([&](size_t i) { return a.at<uint16_t>(i) == b.at<uint16_t>(i); }));
-}
-inline __mmask16 _mm512_cmpeq_epi32_mask(const __m512i& a, const __m512i& b) {
-  return static_cast<__mmask16>(
-      emulation::mask_of<uint32_t>([&](size_t i) { return a.at<uint32_t>(i) == b.at<uint32_t>(i); }));
-}
-inline __mmask8 _mm512_cmpeq_epi64_mask(const __m512i& a, const __m512i& b) {
-  return static_cast<__mmask8>(
-      emulation::mask_of<uint64_t>([&](size_t i) { return a.at<uint64_t>(i) == b.at<uint64_t>(i); }));
+  return mask & emulation::mask_of<uint8_t, __mmask64>(a, b, [](uint8_t x, uint8_t y) { return x >= y; });
 }
 inline __mmask8 _mm512_cmpneq_epi64_mask(const __m512i& a, const __m512i& b) {
   return static_cast<__mmask8>(~_mm512_cmpeq_epi64_mask(a, b));
