@@ -84,12 +84,14 @@ void check_format(const Format& format) {
   CHECK(count_changed_by_round_trip<Narrow>(format) == 0);
 }
 
-TEST_CASE("Float16ConvertsByItsDefinition") { check_format<executor::host::Float16>(float16_format); }
-TEST_CASE("BFloat16ConvertsByItsDefinition") { check_format<executor::host::BFloat16>(bfloat16_format); }
-TEST_CASE("Float8E4M3ConvertsByItsDefinition") { check_format<executor::host::Float8E4M3>(float8_e4m3_format); }
-TEST_CASE("Float8E5M2ConvertsByItsDefinition") { check_format<executor::host::Float8E5M2>(float8_e5m2_format); }
+TEST_CASE("narrow floating-point types are converted as their formats define") {
+  check_format<executor::host::Float16>(float16_format);
+  check_format<executor::host::BFloat16>(bfloat16_format);
+  check_format<executor::host::Float8E4M3>(float8_e4m3_format);
+  check_format<executor::host::Float8E5M2>(float8_e5m2_format);
+}
 
-TEST_CASE("ValuesTooLargeForFloat8BecomeNanInE4M3AndInfinityInE5M2") {
+TEST_CASE("values too large for float8 become NaN in e4m3 and infinity in e5m2") {
   CHECK(from_float<executor::host::Float8E4M3>(448.0f).bits == 0x7e);
   CHECK(from_float<executor::host::Float8E4M3>(464.0f).bits == 0x7e);  // a tie, to even
   CHECK(from_float<executor::host::Float8E4M3>(465.0f).bits == 0x7f);
@@ -98,7 +100,7 @@ TEST_CASE("ValuesTooLargeForFloat8BecomeNanInE4M3AndInfinityInE5M2") {
   CHECK(from_float<executor::host::Float8E5M2>(1e30f).bits == 0x7c);
 }
 
-TEST_CASE("WideningKeepsThePayloadOfANan") {
+TEST_CASE("widening keeps the payload of a NaN") {
   CHECK(std::bit_cast<uint32_t>(to_float(executor::host::BFloat16{0xffa5})) == 0xffa50000u);
   CHECK(std::bit_cast<uint32_t>(to_float(executor::host::Float16{0x7c01})) == 0x7f802000u);
 }

@@ -86,6 +86,28 @@ TEST_CASE("puts, gets, copy engines, packets, switches, barriers and loops have 
   }
 }
 
+TEST_CASE("a loop waits for the steps that it comes after") {
+  Plan plan = empty_plan(plan::Operation::broadcast, 2, 1, 2);
+  plan.ranks[1].scratch_chunks = 1;
+  plan.ranks[1].barriers = {{0, 1}};
+  const uint32_t ring = add_ring(plan, 0, 1);
+  add(plan, 0, copy(input(0), {output(0), message(ring)}));
+  add(plan, 1, copy(message(ring), {scratch(0)}), 0);
+  add(plan, 1, after(loop({copy(scratch(0), {output(0)})}, 16), {{0, 0}}), 1);
+  for (const uint32_t group : {0u, 1u}) add(plan, 1, barrier(0), group);  // before the scratch is overwritten
+  REQUIRE(is_proved(plan));
+  for (uint32_t seed = 1; seed <= 5; ++seed) {
+    const RandomInterleaving interleaving(seed);
+    check_plan_once(plan, counts, small_scratch, seed);
+  }
+}
+
+TEST_CASE("ranks that send messages of several chunks to each other at once need a depth of one message") {
+  const Plan plan = all_pairs_all_reduce(3, 2);
+  REQUIRE(is_proved(plan));
+  check_plan_once(plan, counts, 0, 1);
+}
+
 TEST_CASE("random plans that are proved have the operation's results in any order of their groups") {
   Parts parts;
   uint32_t proved = 0, total = 0;

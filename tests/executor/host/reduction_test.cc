@@ -25,7 +25,7 @@ T reduce(ncast_dtype dtype, ncast_redop op, const std::vector<T>& numbers) {
   return result;
 }
 
-TEST_CASE("IntegersWrapAround") {
+TEST_CASE("integers wrap around") {
   CHECK(reduce<int8_t>(NCAST_INT8, NCAST_SUM, {127, 1}) == -128);
   CHECK(reduce<uint8_t>(NCAST_UINT8, NCAST_PROD, {200, 200}) == static_cast<uint8_t>(40000));
   CHECK(reduce<int32_t>(NCAST_INT32, NCAST_SUM, {std::numeric_limits<int32_t>::max(), 1}) ==
@@ -33,20 +33,20 @@ TEST_CASE("IntegersWrapAround") {
   CHECK(reduce<int64_t>(NCAST_INT64, NCAST_PROD, {int64_t{1} << 62, 2}) == std::numeric_limits<int64_t>::min());
 }
 
-TEST_CASE("TheAverageOfIntegersTruncatesTowardZero") {
+TEST_CASE("the average of integers is truncated toward zero") {
   CHECK(reduce<int32_t>(NCAST_INT32, NCAST_AVG, {-3, -4}) == -3);
   CHECK(reduce<int32_t>(NCAST_INT32, NCAST_AVG, {3, 4}) == 3);
   CHECK(reduce<uint8_t>(NCAST_UINT8, NCAST_AVG, {1, 2, 3, 5}) == 2);
 }
 
-TEST_CASE("SumsRoundOnceAndInRankOrder") {
+TEST_CASE("sums are computed in rank order and rounded once") {
   // 256 + 1 + 1 in bfloat16: if each step were rounded, the sum would remain 256.
   CHECK(reduce<uint16_t>(NCAST_BFLOAT16, NCAST_SUM, {0x4380, 0x3f80, 0x3f80}) == 0x4381);
   CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1e30f, -1e30f, 1.0f}) == 1.0f);
   CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1.0f, 1e30f, -1e30f}) == 0.0f);
 }
 
-TEST_CASE("MinAndMaxIgnoreNanUnlessAllAreNan") {
+TEST_CASE("minimum and maximum ignore NaN unless all values are NaN") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {nan, 1, nan}) == 1);
   CHECK(reduce<float>(NCAST_FLOAT32, NCAST_MIN, {2, nan, 3}) == 2);
@@ -66,7 +66,7 @@ void check_zeros(ncast_dtype dtype) {
   CHECK(reduce<Bits>(dtype, NCAST_MIN, {zero, zero}) == zero);
 }
 
-TEST_CASE("MinusZeroIsSmallerThanZero") {
+TEST_CASE("-0 is smaller than +0") {
   check_zeros<uint16_t>(NCAST_FLOAT16);
   check_zeros<uint16_t>(NCAST_BFLOAT16);
   check_zeros<uint32_t>(NCAST_FLOAT32);
@@ -75,7 +75,7 @@ TEST_CASE("MinusZeroIsSmallerThanZero") {
   check_zeros<uint8_t>(NCAST_FLOAT8_E5M2);
 }
 
-TEST_CASE("MinAndMaxOfEqualIntegersAreThem") {
+TEST_CASE("minimum and maximum of equal integers are that integer") {
   for (const ncast_redop op : {NCAST_MIN, NCAST_MAX}) {
     CHECK(reduce<int8_t>(NCAST_INT8, op, {-1, -1}) == -1);
     CHECK(reduce<uint64_t>(NCAST_UINT64, op, {7, 7}) == 7);
