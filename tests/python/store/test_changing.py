@@ -1,12 +1,6 @@
-"""Updated, appended and saved rows, while others read."""
+"""Updated, appended and saved rows. Native tests check them under concurrent readers."""
 
 from __future__ import annotations
-
-import itertools
-import subprocess
-import sys
-import threading
-from functools import partial
 
 import narrowcast
 import numpy as np
@@ -14,30 +8,6 @@ import pytest
 from narrowcast import store
 from narrowcast._store import rows as store_rows
 from store_tables import LAYOUTS, ROWS, same, table
-
-
-def test_an_opened_store_has_less_space_than_a_small_file_asks_for_unless_the_caller_does(tmp_path):
-    rows = np.zeros((100, 16), np.float32)
-    path = tmp_path / "table.ncs"
-    with store.build(rows, codec="window", layout="stride", path=path, capacity=4 << 20, spare=2 << 20) as made:
-        assert (made.capacity, made.free_entries) == (4 << 20, 2 << 20)
-    with store.open(path) as opened:
-        assert 1 << 19 < opened.capacity < 4 << 20
-        assert 1 << 19 < opened.free_entries < 2 << 20
-        assert opened.memory_bytes < 150 << 20
-    with store.open(path, capacity=4 << 20, spare=2 << 20) as opened:
-        assert (opened.capacity, opened.free_entries) == (4 << 20, 2 << 20)
-
-
-def test_an_update_that_does_not_fit_changes_nothing():
-    rows = table(shape=(256,))
-    noise = np.frombuffer(np.random.default_rng(0).bytes(rows.nbytes), np.float32).reshape(rows.shape)
-    with store.build(rows, codec="window", spare=2) as made:
-        with pytest.raises(narrowcast.TooSmallError):
-            made.update(np.arange(ROWS), noise)
-        assert same(made[:], rows)
-        made.update([5], noise[:1])
-        assert same(made[5], noise[0])
 
 
 @pytest.mark.parametrize("bad", [-1, ROWS])
@@ -105,32 +75,6 @@ def test_rows_with_stages_before_invariant_can_be_changed(codec, layout, tmp_pat
             assert made.verify().good
 
 
-def test_readers_see_the_old_or_the_new_row(rows):
-    """Every row has one value throughout; a mix would have two."""
-    values = np.repeat(np.arange(64, dtype=np.float32)[:, None], 200, axis=1)
-    with store.build(values, codec="window", spare=256) as made:
-        stop, mixed = threading.Event(), []
-
-        def read() -> None:
-            while not stop.is_set():
-                found = made.gather(np.arange(64), threads=1)
-                if (found != found[:, :1]).any():
-                    mixed.append(found)
-
-        readers = [threading.Thread(target=read) for _ in range(2)]
-        for reader in readers:
-            reader.start()
-        try:
-            for turn in range(1, 200):
-                made.update(np.arange(64), values + turn * np.float32(1.37))
-        finally:
-            stop.set()
-            for reader in readers:
-                reader.join()
-        assert mixed == []
-        assert same(made[:], values + 199 * np.float32(1.37))
-
-
 def test_a_saved_table_has_all_changes(rows, tmp_path):
     with store.build(rows, spare=ROWS, capacity=ROWS + 3) as made:
         made.update([3, 9], rows[:2])
@@ -155,56 +99,3 @@ def test_two_handles_of_a_shared_table_see_the_same_rows(rows, tmp_path):
     with store.open(tmp_path / "table", "shared") as first, store.open(tmp_path / "table", "shared") as second:
         first.update([7], rows[8:9])
         assert same(second[7], rows[8])
-
-
-_READER = """
-import sys
-import numpy as np
-from narrowcast import store
-with store.open("table", "shared") as made:
-    print("open", flush=True)
-    while True:
-        rows = made[:]
-        assert (rows == rows[:, :1]).all(), "a mix of two rows"
-        if rows[0, 0] < 0:  # the last update
-            assert (rows[1:, 0] == np.arange(1, 64, dtype=np.float32) + np.float32(99) * np.float32(1.37)).all()
-            break
-"""
-
-
-def test_other_processes_see_whole_rows_and_the_last_ones(tmp_path):
-    values = np.repeat(np.arange(64, dtype=np.float32)[:, None], 200, axis=1)
-    store.build(values, "window", path=tmp_path / "table", spare=256, host=None)
-    with store.open(tmp_path / "table", "shared") as made:
-        start = partial(subprocess.Popen, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-        readers = [start([sys.executable, "-c", _READER]) for _ in range(2)]
-        assert [reader.stdout.readline() for reader in readers] == ["open\n"] * 2
-        for turn in range(1, 100):
-            made.update(np.arange(64), values + turn * np.float32(1.37))
-        made.update([0], np.full((1, 200), -1, np.float32))
-        assert [reader.wait(timeout=60) for reader in readers] == [0, 0]
-
-
-def test_a_table_that_is_saved_while_it_changes_has_whole_rows(tmp_path):
-    values = np.repeat(np.arange(64, dtype=np.float32)[:, None], 200, axis=1)
-    with store.build(values, "window", spare=256) as made:
-        stop = threading.Event()
-
-        def change() -> None:
-            for turn in itertools.count(1):
-                made.update(np.arange(64), values + turn * np.float32(1.37))
-                if stop.is_set():
-                    return
-
-        writer = threading.Thread(target=change)
-        writer.start()
-        try:
-            for number in range(5):
-                made.save(tmp_path / f"saved{number}")
-        finally:
-            stop.set()
-            writer.join()
-    for number in range(5):
-        with store.open(tmp_path / f"saved{number}") as saved:
-            assert (saved[:] == saved[:][:, :1]).all()
-            assert saved.verify().good

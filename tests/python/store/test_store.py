@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import os
 import pickle
 from ctypes import byref, c_void_p
 
@@ -28,22 +27,6 @@ def test_calls_and_rows_are_counted(rows):
         assert (found.gathers, found.fetches, found.updates, found.rows_updated) == (1, 1, 1, 1)
         assert found.rows_read == 13
         assert found.raw_bytes_read == 13 * made.row_bytes
-
-
-@pytest.mark.parametrize("place", [0.0, 0.3, 0.6, 0.9, 1.0])
-def test_a_damaged_file_is_found(rows, tmp_path, place):
-    path = tmp_path / "table"
-    store.build(rows, path=path).close()
-    content = bytearray(path.read_bytes())
-    content[min(int(place * len(content)), len(content) - 1)] ^= 0x10
-    path.write_bytes(content)
-    try:
-        made = store.open(path)
-    except narrowcast.CorruptError:
-        return
-    # The changed byte was padding.
-    with made:
-        assert same(made[:], rows)
 
 
 @pytest.mark.parametrize(("host", "options"), [("pinned", {"allow_damage": True}), ("mmap", {})])
@@ -71,32 +54,6 @@ def test_damaged_rows_are_errors_and_zeros_and_the_others_are_unaffected(tmp_pat
         assert made.counters().damaged_rows_read == 2
         with pytest.raises(narrowcast.CorruptError):
             made.fetch(bad[0], 1)
-
-
-@pytest.mark.parametrize("kept", [0, 10, 4096, 5000])
-def test_a_cut_file_is_corrupt(rows, tmp_path, kept):
-    path = tmp_path / "table"
-    store.build(rows, path=path).close()
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(narrowcast.CorruptError):
-        store.open(path)
-
-
-def test_a_mapped_file_that_is_changed_or_cut_is_corrupt(rows, tmp_path):
-    path = tmp_path / "table.ncs"
-    store.build(rows, path=path, host=None)
-    with store.open(path, "mmap") as opened:
-        assert same(opened[:], rows)
-        with path.open("r+b") as file:
-            file.seek(path.stat().st_size // 2)
-            file.write(b"\x5a" * 64)
-        with pytest.raises(narrowcast.CorruptError, match="is damaged"):
-            opened[:]
-        assert not opened.verify().good
-        os.truncate(path, 5000)
-        with pytest.raises(narrowcast.CorruptError, match=r"was changed while it was open: .* and has 5000"):
-            opened[:]
-        assert opened.shape == rows.shape
 
 
 def test_a_mapped_file_may_be_replaced_and_removed(rows, tmp_path):

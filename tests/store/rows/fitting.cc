@@ -176,6 +176,7 @@ TEST_CASE("messages about codecs say what is wrong") {
   CHECK(problem_of(table, "invariant:chunk=8") == "rows of 20 bytes do not consist of chunks of 8");
   CHECK(problem_of(table, "trim:k=1") == "codec 'trim:k=1': plain has no parameter 'k'");
   CHECK(problem_of(table, "invariant:chunk=4,chunk=4") == "codec 'invariant:chunk=4,chunk=4': chunk is given twice");
+  CHECK(problem_of(table, "trim+trim") == "codec 'trim+trim': trim is given twice");
   CHECK(problem_of(table, "trim:") == "codec 'trim:': '' is not key=value");
   CHECK(problem_of(table, "trim+").find("codec 'trim+': '' is not a stage or coder of rows") == 0);
   CHECK(problem_of(table, "") != "");

@@ -117,19 +117,6 @@ TEST_CASE("the table of the specification is what its rows are written to, and w
   CHECK(content_of(open(MemoryFile(expected).path())) == rows);
 
   const MemoryFile file;
-  ncast_store_build_options options = {};
-  options.struct_bytes = sizeof options;
-  options.dtype = NCAST_UINT8;
-  options.layout = NCAST_STORE_STRIDE;
-  options.row_rank = 1;
-  options.row_shape[0] = 32;
-  options.spare = 2;
-  options.codec = "trim";
-  ncast_store_builder* builder = nullptr;
-  REQUIRE(ncast_store_builder_create(file.descriptor(), &options, &builder) == NCAST_OK);
-  CHECK(ncast_store_builder_sample(builder, rows.data(), 32, 2) == NCAST_OK);
-  CHECK(ncast_store_builder_add(builder, rows.data(), 32, 3) == NCAST_OK);
-  CHECK(ncast_store_builder_finish(builder, nullptr) == NCAST_OK);
-  ncast_store_builder_destroy(builder);
+  build(file, {.row_shape = {32}, .codec = "trim", .layout = NCAST_STORE_STRIDE, .spare = 2, .sampled = 2}, rows, 32);
   CHECK(file.content() == expected);
 }

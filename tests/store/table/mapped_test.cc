@@ -147,6 +147,25 @@ TEST_CASE("another table in place of one that is mapped, and offsets that are ov
   }
 }
 
+TEST_CASE("a mapped table has no capacity beyond its rows and no spare") {
+  const MemoryFile file;
+  build(file, mapped_codings[0], 1);
+  const auto try_open = [&](uint64_t capacity, int64_t spare_plus_one) {
+    ncast_store_open_options options = {};
+    options.struct_bytes = sizeof options;
+    options.host = NCAST_STORE_MMAP;
+    options.capacity = capacity;
+    options.spare_plus_one = spare_plus_one;
+    ncast_store* opened = nullptr;
+    const ncast_status status = ncast_store_open(file.path().c_str(), &options, &opened);
+    ncast_store_close(opened);
+    return status;
+  };
+  CHECK(try_open(mapped_rows, 1) == NCAST_OK);
+  CHECK(try_open(mapped_rows + 1, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(try_open(0, 2) == NCAST_INVALID_ARGUMENT);
+}
+
 TEST_CASE("a mapped file that is truncated is an error") {
   for (const Coding& coding : mapped_codings) {
     CAPTURE(coding.codec);

@@ -1,7 +1,9 @@
 // Tables of every value type and layout against their rows in memory.
+#include "store/file/header.h"
 #include "tables.h"
 
 using namespace narrowcast::tests;
+namespace store = narrowcast::store;
 
 namespace {
 
@@ -13,6 +15,7 @@ constexpr Coding codings[] = {
 void check_reads(const Store& store, const std::vector<uint8_t>& rows, uint64_t row_bytes) {
   const uint64_t count = rows.size() / row_bytes;
   CHECK(content_of(store) == rows);
+  CHECK(ncast_store_verify(store.get(), 1, nullptr) == NCAST_OK);
   // Duplicates, first and last, in any order, with both widths of indices and a stride of the output.
   std::mt19937_64 random(count);
   std::vector<int32_t> narrow = {0, static_cast<int32_t>(count - 1), 0};
@@ -88,21 +91,9 @@ TEST_CASE("more overflow entries than a builder keeps in memory are stored") {
     std::memcpy(&rows[at], &bits, sizeof bits);
   }
   const MemoryFile file;
-  ncast_store_build_options options = {};
-  options.struct_bytes = sizeof options;
-  options.dtype = NCAST_INT32;
-  options.layout = NCAST_STORE_STRIDE;
-  options.row_rank = 1;
-  options.row_shape[0] = row_bytes / 4;
-  options.spare = -1;
-  options.codec = "trim";
-  options.threads = 2;
-  ncast_store_builder* builder = nullptr;
-  REQUIRE(ncast_store_builder_create(file.descriptor(), &options, &builder) == NCAST_OK);
-  CHECK(ncast_store_builder_sample(builder, rows.data(), row_bytes, sampled) == NCAST_OK);
-  CHECK(ncast_store_builder_add(builder, rows.data(), row_bytes, count) == NCAST_OK);
-  CHECK(ncast_store_builder_finish(builder, nullptr) == NCAST_OK);
-  ncast_store_builder_destroy(builder);
+  const TableOptions options = {
+      .dtype = NCAST_INT32, .row_shape = {row_bytes / 4}, .codec = "trim", .sampled = sampled};
+  REQUIRE(try_build(file, options, rows, row_bytes, count) == NCAST_OK);
   CHECK(content_of(open(file.path())) == rows);
 }
 
@@ -143,16 +134,41 @@ TEST_CASE("a table has the layout that was asked for, or is not built") {
         NCAST_INVALID_ARGUMENT);
 }
 
-TEST_CASE("a table has at most 2^40 rows") {
-  const MemoryFile file;
-  ncast_store_build_options options = {};
-  options.struct_bytes = sizeof options;
-  options.dtype = NCAST_UINT8;
-  ncast_store_builder* builder = nullptr;
-  REQUIRE(ncast_store_builder_create(file.descriptor(), &options, &builder) == NCAST_OK);
-  const uint8_t row = 0;
-  CHECK(ncast_store_builder_add(builder, &row, 1, (uint64_t{1} << 40) + 1) == NCAST_UNSUPPORTED);
-  ncast_store_builder_destroy(builder);
+TEST_CASE("a builder takes at most 2^40 rows, and no more than the capacity, in any number of calls") {
+  for (const uint64_t capacity : {uint64_t{0}, uint64_t{3}}) {
+    const MemoryFile file;
+    ncast_store_build_options options = {};
+    options.struct_bytes = sizeof options;
+    options.dtype = NCAST_UINT8;
+    options.capacity = options.rows = capacity;
+    ncast_store_builder* builder = nullptr;
+    REQUIRE(ncast_store_builder_create(file.descriptor(), &options, &builder) == NCAST_OK);
+    const uint8_t rows[] = {7, 8, 9};
+    const uint64_t most = capacity == 0 ? uint64_t{1} << 40 : capacity;
+    const ncast_status too_many = capacity == 0 ? NCAST_UNSUPPORTED : NCAST_INVALID_ARGUMENT;
+    CHECK(ncast_store_builder_add(builder, rows, 1, most + 1) == too_many);
+    CHECK(ncast_store_builder_add(builder, rows, 1, 2) == NCAST_OK);
+    CHECK(ncast_store_builder_add(builder, rows, 1, most - 1) == too_many);
+    CHECK(ncast_store_builder_add(builder, rows + 2, 1, 1) == NCAST_OK);
+    CHECK(ncast_store_builder_finish(builder, nullptr) == NCAST_OK);
+    CHECK(ncast_store_builder_add(builder, rows, 1, 0) == NCAST_INVALID_ARGUMENT);
+    ncast_store_builder_destroy(builder);
+    CHECK(content_of(open(file.path())) == std::vector<uint8_t>{7, 8, 9});
+  }
+}
+
+TEST_CASE("offsets of 32 bits reach the longest possible payloads of the whole capacity") {
+  for (const uint64_t capacity : {uint64_t{1} << 20, uint64_t{1} << 31, uint64_t{1} << 33}) {
+    const MemoryFile file;
+    build(file, {.row_shape = {64}, .codec = "plain", .layout = NCAST_STORE_PACKED, .capacity = capacity},
+          std::vector<uint8_t>(200 * 64), 64);
+    store::file::Header header;
+    std::memcpy(&header, file.content().data(), sizeof header);
+    const uint64_t longest = store::file::aligned(64 + 4, header.unit) / header.unit;
+    // The largest unit is a page.
+    CHECK((capacity * longest <= UINT32_MAX || header.unit == store::file::page_bytes));
+    CHECK(info_of(open(file.path())).rows == 200);
+  }
 }
 
 TEST_CASE("a bad index is named and nothing is written") {
@@ -174,6 +190,8 @@ TEST_CASE("a bad index is named and nothing is written") {
   CHECK(ncast_store_gather(store.get(), negative, 4, 1, out.data(), 31, 0) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_store_fetch(store.get(), 8, 3, 1, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_store_fetch(store.get(), 1, 3, -1, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
+  // Only the first of these rows does not exist.
+  CHECK(ncast_store_fetch(store.get(), 12, 3, -2, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
   CHECK(out == std::vector<uint8_t>(4 * 32, 0xa5));
   CHECK(content_of(store) == rows);
 }

@@ -58,6 +58,7 @@ struct TableOptions {
   uint64_t capacity = 0;
   int64_t spare = -1;
   const char* metadata = nullptr;
+  uint64_t sampled = ~uint64_t{0};  // of the rows, the first ones
 };
 
 inline ncast_status try_build(const MemoryFile& file, const TableOptions& options, const std::vector<uint8_t>& rows,
@@ -76,7 +77,10 @@ inline ncast_status try_build(const MemoryFile& file, const TableOptions& option
   ncast_store_builder* builder = nullptr;
   ncast_status status = ncast_store_builder_create(file.descriptor(), &given, &builder);
   const uint64_t count = rows.size() / row_bytes;
-  if (status == NCAST_OK && count != 0) status = ncast_store_builder_sample(builder, rows.data(), row_bytes, count);
+  if (status == NCAST_OK && count != 0) {
+    const uint64_t sampled = std::min(options.sampled, count);
+    status = ncast_store_builder_sample(builder, rows.data(), row_bytes, sampled);
+  }
   for (uint64_t at = 0; at < count && status == NCAST_OK; at += block_rows) {
     const uint64_t part = std::min(block_rows, count - at);
     status = ncast_store_builder_add(builder, rows.data() + at * row_bytes, row_bytes, part);

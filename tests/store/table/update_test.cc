@@ -1,13 +1,16 @@
 // Changes of tables under readers in other threads and processes.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "store/handle.h"
+#include "store/table/locate.h"
 #include "store/table/readers.h"
 #include "tables.h"
 
@@ -54,14 +57,22 @@ TableOptions options_of(const Coding& one, uint64_t capacity = 0) {
   return {.dtype = NCAST_FLOAT32, .row_shape = {elems}, .codec = one.codec, .layout = one.layout, .capacity = capacity};
 }
 
-// Updates all rows, or some, to a version.
-ncast_status update(const Store& store, const std::vector<int64_t>& indices, uint64_t version) {
+// Updates rows to versions; the last version is that of all further rows, too.
+ncast_status update(const Store& store, const std::vector<int64_t>& indices, const std::vector<uint64_t>& versions) {
   std::vector<uint8_t> rows;
-  for (const int64_t index : indices) {
-    const std::vector<uint8_t> one = versioned(static_cast<uint64_t>(index), version);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const uint64_t version = versions[std::min(i, versions.size() - 1)];
+    const std::vector<uint8_t> one = versioned(static_cast<uint64_t>(indices[i]), version);
     rows.insert(rows.end(), one.begin(), one.end());
   }
   return ncast_store_update(store.get(), indices.data(), 8, indices.size(), rows.data(), row_bytes, 1);
+}
+ncast_status update(const Store& store, const std::vector<int64_t>& indices, uint64_t version) {
+  return update(store, indices, std::vector{version});
+}
+
+bool has_version(const Store& store, uint64_t row, uint64_t version) {
+  return std::memcmp(content_of(store).data() + row * row_bytes, versioned(row, version).data(), row_bytes) == 0;
 }
 
 std::vector<int64_t> all_rows(uint64_t rows = row_count) {
@@ -148,57 +159,160 @@ TEST_CASE("changed rows are noted, and all of them after a writer has died") {
   }
   REQUIRE(update(store, {-1}, 0) == NCAST_INVALID_ARGUMENT);
   CHECK(view.control->changes == changed.size());
+  // A row in an entry, an entry without a row, and a wrong count of them, as a dead writer may leave them.
+  REQUIRE(update(store, {9}, 1) == NCAST_OK);
+  const auto orphan = std::ranges::find(std::span(store->table->entry_infos, view.entry_count), uint64_t{0},
+                                        &narrowcast::store::EntryInfo::row_plus_one);
+  *orphan = {6, 8};
+  view.control->entries_used = 40;
   view.control->unclean = 1;
   REQUIRE(update(store, {5}, 2) == NCAST_OK);
-  CHECK(view.control->changes == changed.size() + kept + 1);
+  CHECK(view.control->changes == changed.size() + 1 + kept + 1);
+  CHECK(info_of(store).free_entries == info_of(store).entries - 1);
+  REQUIRE(update(store, {10}, 1) == NCAST_OK);  // takes another entry than that of row 9
+  for (const uint64_t row : {9, 10}) CHECK(has_version(store, row, 1));
 }
 
-TEST_CASE("an update that does not fit changes nothing") {
-  const MemoryFile file;
+TEST_CASE("updates and appends that do not fit change nothing, and those that just fit succeed") {
   const std::vector<uint8_t> rows = first_versions();
-  build(file, options_of(updatable[0]), rows, row_bytes);
-  for (const int64_t spare : {0, 1, 50}) {
-    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, spare);
-    CHECK(update(store, all_rows(), 1) == NCAST_TOO_SMALL);
-    CHECK(std::string(ncast_last_error()).find("spare") != std::string::npos);
-    CHECK(content_of(store) == rows);
-    // Rows that fit need one entry at least, while they change.
-    CHECK(update(store, all_rows(), 2) == (spare == 0 ? NCAST_TOO_SMALL : NCAST_OK));
+  for (const Coding& one : {updatable[0], updatable[2]}) {
+    const bool fits_always = std::strcmp(one.codec, "raw") == 0;
+    const MemoryFile file;
+    build(file, options_of(one, row_count + 60), rows, row_bytes);
+    for (const int64_t spare : {0, 1, 50}) {
+      const Store store = open(file.path(), NCAST_STORE_PINNED, 0, spare);
+      if (!fits_always) {
+        CHECK(update(store, all_rows(), 1) == NCAST_TOO_SMALL);
+        CHECK(std::string(ncast_last_error()).find("spare") != std::string::npos);
+        CHECK(content_of(store) == rows);
+      }
+      // Rows that fit need one entry at least, while they change.
+      CHECK(update(store, all_rows(), 2) == (spare == 0 ? NCAST_TOO_SMALL : NCAST_OK));
+      if (fits_always) continue;
+      std::vector<uint8_t> added;
+      for (uint64_t i = 0; i < 51; ++i) {
+        const std::vector<uint8_t> row = versioned(row_count + i, 1);
+        added.insert(added.end(), row.begin(), row.end());
+      }
+      const auto append = [&](int64_t count) {
+        return ncast_store_append(store.get(), added.data(), row_bytes, static_cast<uint64_t>(count), nullptr, 1);
+      };
+      CHECK(append(spare + 1) == NCAST_TOO_SMALL);
+      CHECK(info_of(store).rows == row_count);
+      CHECK(append(spare) == NCAST_OK);
+    }
   }
 }
 
-TEST_CASE("an update that could not clean up is complete and counted, unless rows have not changed") {
+TEST_CASE("rows that leave their entries make room for rows that need one in the same update") {
   const MemoryFile file;
   build(file, options_of(updatable[0]), first_versions(), row_bytes);
-  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 8);
-  auto& readers = store->table->readers;
-  readers.limit_grace(0.01);
-  const uint32_t reader = readers.enter();
-  const auto counters = [&] {
-    ncast_store_counters counted = {};
-    counted.struct_bytes = sizeof counted;
-    REQUIRE(ncast_store_get_counters(store.get(), &counted) == NCAST_OK);
-    return std::pair(counted.updates, counted.rows_updated);
-  };
-  CHECK(update(store, {3, 5}, 2) == NCAST_OK);
-  CHECK(counters() == std::pair(uint64_t{1}, uint64_t{2}));
-  for (const uint64_t row : {uint64_t{3}, uint64_t{5}})
-    CHECK(std::memcmp(content_of(store).data() + row * row_bytes, versioned(row, 2).data(), row_bytes) == 0);
-  // The entries of these rows are in use while the reader is inside its call.
-  CHECK(update(store, all_rows(20), 4) == NCAST_TIMEOUT);
-  CHECK(counters() == std::pair(uint64_t{1}, uint64_t{2}));
+  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 5);
+  REQUIRE(update(store, {0, 1, 2, 3}, 1) == NCAST_OK);
+  REQUIRE(info_of(store).free_entries == 1);
+  // Rows 0 to 3 fit their slots again; the others do not.
+  const std::vector<uint64_t> versions = {2, 2, 2, 2, 1};
+  CHECK(update(store, {0, 1, 2, 3, 10, 11, 12, 13, 14, 15}, versions) == NCAST_TOO_SMALL);
+  CHECK(has_version(store, 0, 1));
+  REQUIRE(update(store, {0, 1, 2, 3, 10, 11, 12, 13, 14}, versions) == NCAST_OK);
+  for (const uint64_t row : {0, 3, 10, 14}) CHECK(has_version(store, row, row < 4 ? 2 : 1));
+  // No row can change any more, because it needs an entry while it does.
+  REQUIRE(info_of(store).free_entries == 0);
+  CHECK(update(store, {14}, 3) == NCAST_TOO_SMALL);
+  CHECK(update(store, {0}, 2) == NCAST_TOO_SMALL);
+}
 
-  readers.leave(reader);
-  const uint32_t other = readers.enter();
-  std::thread leaves([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    readers.leave(other);
+TEST_CASE("an entry that a reader may be reading is not reused until it leaves") {
+  const MemoryFile file;
+  build(file, options_of(updatable[0]), first_versions(), row_bytes);
+  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 2);
+  auto& table = *store->table;
+  REQUIRE(update(store, {3}, 1) == NCAST_OK);
+  const uint32_t reader = table.readers.enter();
+  narrowcast::store::Payload payload;
+  REQUIRE(narrowcast::store::locate(table, 3, &payload));
+  REQUIRE(payload.in_entry);
+  table.readers.limit_grace(0.01);
+  CHECK(update(store, {3}, 3) == NCAST_OK);  // leaves its cleaning up to the next change
+  CHECK(update(store, {5}, 5) == NCAST_TIMEOUT);
+  std::vector<uint8_t> row(row_bytes);
+  CHECK(narrowcast::store::decode(table, payload, row.data()));
+  CHECK(row == versioned(3, 1));
+  table.readers.leave(reader);
+  CHECK(update(store, {3}, 5) == NCAST_OK);
+}
+
+TEST_CASE("an update waits for the readers that may see a row's old slot, its old body, or its entry") {
+  const MemoryFile file;
+  build(file, options_of(updatable[0]), first_versions(), row_bytes);
+  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 2);
+  auto& table = *store->table;
+  auto& readers = table.readers;
+  std::atomic<bool> done{false};
+  const auto wait_for_stage = [&](uint64_t grace_waits) {
+    while (readers.grace_waits() < grace_waits && !done) std::this_thread::yield();
+  };
+  const auto enter = [&](bool expects_entry) {
+    const uint32_t reader = readers.enter();
+    narrowcast::store::Payload payload;
+    CHECK(narrowcast::store::locate(table, 3, &payload));
+    CHECK(payload.in_entry == expects_entry);
+    return reader;
+  };
+  const uint32_t of_slot = enter(false);
+  std::thread writer([&] {
+    CHECK(update(store, {3}, 2) == NCAST_OK);
+    done = true;
   });
-  readers.limit_grace(60);
-  CHECK(update(store, all_rows(20), 4) == NCAST_OK);
-  leaves.join();
-  CHECK(counters() == std::pair(uint64_t{2}, uint64_t{22}));
-  CHECK(info_of(store).free_entries == info_of(store).entries);
+  wait_for_stage(1);
+  const uint32_t of_body = enter(true);
+  readers.leave(of_slot);
+  wait_for_stage(2);
+  const uint32_t of_entry = enter(true);
+  readers.leave(of_body);
+  wait_for_stage(3);
+  CHECK_FALSE(done);
+  CHECK(info_of(store).free_entries == 1);
+  const uint32_t later = enter(false);
+  readers.leave(of_entry);
+  writer.join();
+  readers.leave(later);
+  CHECK(info_of(store).free_entries == 2);
+}
+
+TEST_CASE("an update that could not clean up is complete and counted, unless rows have not changed") {
+  for (const Coding& one : {updatable[0], updatable[2]}) {
+    const MemoryFile file;
+    build(file, options_of(one), first_versions(), row_bytes);
+    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 8);
+    auto& readers = store->table->readers;
+    readers.limit_grace(0.01);
+    const uint32_t reader = readers.enter();
+    const auto counters = [&] {
+      ncast_store_counters counted = {};
+      counted.struct_bytes = sizeof counted;
+      REQUIRE(ncast_store_get_counters(store.get(), &counted) == NCAST_OK);
+      return std::pair(counted.updates, counted.rows_updated);
+    };
+    CHECK(update(store, {3, 5}, 2) == NCAST_OK);
+    CHECK(counters() == std::pair(uint64_t{1}, uint64_t{2}));
+    for (const uint64_t row : {3, 5}) CHECK(has_version(store, row, 2));
+    // The entries of these rows are in use while the reader is inside its call.
+    CHECK(update(store, all_rows(20), 4) == NCAST_TIMEOUT);
+    CHECK(counters() == std::pair(uint64_t{1}, uint64_t{2}));
+
+    readers.leave(reader);
+    const uint32_t other = readers.enter();
+    std::thread leaves([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      readers.leave(other);
+    });
+    readers.limit_grace(60);
+    CHECK(update(store, {30}, 4) == NCAST_OK);
+    leaves.join();
+    CHECK(counters() == std::pair(uint64_t{2}, uint64_t{3}));
+    CHECK(info_of(store).free_entries == info_of(store).entries);
+  }
 }
 
 TEST_CASE("append adds rows up to the capacity, and readers see whole rows") {
@@ -276,19 +390,38 @@ TEST_CASE("readers in other threads never see a mix, and a save under updates is
   }
 }
 
-TEST_CASE("a save from the pages of a file keeps overflow rows, capacity and spare") {
+TEST_CASE("a slot holds nothing of the longer payload that it held before") {
+  const MemoryFile file, saved;
+  std::vector<uint8_t> rows = first_versions();
+  const std::vector<uint8_t> zeros(row_bytes);
+  std::copy(zeros.begin(), zeros.end(), rows.begin());
+  build(file, options_of(updatable[0]), rows, row_bytes);
+  const Store store = open(file.path());
+  REQUIRE(update(store, {0}, 2) == NCAST_OK);
+  const int64_t index = 0;
+  REQUIRE(ncast_store_update(store.get(), &index, 8, 1, zeros.data(), row_bytes, 1) == NCAST_OK);
+  REQUIRE(ncast_store_save(store.get(), saved.descriptor()) == NCAST_OK);
+  CHECK(saved.content() == file.content());
+}
+
+TEST_CASE("saved tables keep overflow rows, capacity and spare") {
   for (const Coding& one : updatable) {
     CAPTURE(one.codec);
     CAPTURE(one.layout);
     const MemoryFile file, changed, copy;
     build(file, options_of(one, 300), first_versions(), row_bytes);
-    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 64);
+    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 64, 400);
     REQUIRE(update(store, {3, 5, 8}, 1) == NCAST_OK);
     REQUIRE(ncast_store_save(store.get(), changed.descriptor()) == NCAST_OK);
     const Store mapped = open(changed.path(), NCAST_STORE_MMAP);
     REQUIRE(ncast_store_save(mapped.get(), copy.descriptor()) == NCAST_OK);
     CHECK(copy.content() == changed.content());
-    CHECK(info_of(open(copy.path())).capacity == 300);
+    // Also the file of a table that was opened with overflow rows.
+    const MemoryFile again;
+    REQUIRE(ncast_store_save(open(copy.path()).get(), again.descriptor()) == NCAST_OK);
+    CHECK(again.content() == changed.content());
+    CHECK(info_of(open(again.path())).capacity == 400);
+    CHECK(info_of(open(again.path())).free_entries == 64);
   }
 }
 
