@@ -14,6 +14,9 @@ UNOPTIMIZED_KERNELS ?= 0
 PYTEST_JOBS ?= 1
 # Seconds per target of `make fuzz`.
 FUZZ_SECONDS ?= 60
+# Faults that `make mutants` judges, and which of them.
+SAMPLE ?= 20
+SEED ?= 1
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -25,7 +28,7 @@ export PATH := $(BIN):$(PATH)
 
 .PHONY: help run setup build package test test-native test-sanitize test-python test-toolkit test-integrations \
   lint lint-dependencies lint-tree lint-abi lint-python lint-format lint-tidy abi bench docs docs-site docs-programs \
-  format fuzz golden wheel clean FORCE
+  format fuzz mutants golden wheel clean FORCE
 
 help:
 	@echo 'make run     set up, build, install into .venv, and run the demo'
@@ -36,6 +39,7 @@ help:
 	@echo 'make docs    build the documentation in build-docs/site, and run the programs that it shows'
 	@echo 'make format  format the sources'
 	@echo 'make fuzz    search for inputs that break a decoder (needs clang++)'
+	@echo 'make mutants FILES="src/comm/split.cc"  plant faults in sources and list those that their tests do not notice'
 	@echo 'make golden  regenerate the golden vectors and fuzz seeds, after a change of the format'
 	@echo 'make abi     update the ABI description, after a change of the public headers'
 	@echo 'make wheel   build a release wheel for all architectures in dist/'
@@ -231,6 +235,15 @@ fuzz: $(VENV)/build.stamp
 	  seeds=$$(ls -d tests/fuzz/corpus/$$name 2>/dev/null || true); \
 	  $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build-fuzz/ build-fuzz/found/$$name $$seeds; \
 	done
+
+# Its dependencies are for other ways of using it.
+$(VENV)/mutants.stamp: requirements/mutants.txt | $(VENV)/bin/python
+	$(PIP) install --quiet --no-deps -r requirements/mutants.txt
+	@touch $@
+
+mutants: $(VENV)/mutants.stamp $(VENV)/test.stamp $(VENV)/build.stamp $(VENV)/nvcc
+	CUDACXX="$$(cat $(VENV)/nvcc)" python tools/mutants.py --sample $(SAMPLE) --seed $(SEED) \
+	  $(addprefix --tests ,$(TESTS)) $(if $(PATCHES),--patches $(PATCHES)) $(FILES)
 
 abi: $(VENV)/lint.stamp
 	python tools/abi.py update
