@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "comm/failing.h"
+#include "comm/idle_comm.h"
 #include "doctest/doctest.h"
+#include "executor/registry.h"
 #include "narrowcast/comm.h"
+#include "status/error.h"
 #include "support/ranks.h"
 
 namespace {
@@ -61,8 +64,15 @@ TEST_CASE("one thread creates all ranks, makes their calls in a group, and destr
 TEST_CASE("if one rank cannot be created, none is, and the message says why") {
   const narrowcast::testing::TimeLimit limit;
   ncast_comm* comms[ranks] = {};
+  CHECK(ncast_comm_create_all(nullptr, ranks, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_create_all(comms, 0, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_destroy_all(nullptr, ranks) == NCAST_INVALID_ARGUMENT);
   ncast_comm_config config;
   ncast_comm_config_init(&config);
+  config.struct_bytes = sizeof config + 1000000;
+  CHECK(ncast_comm_create_all(comms, ranks, nullptr, &config) == NCAST_INVALID_ARGUMENT);
+  CHECK(error_contains("ncast_comm_create_all: config.struct_bytes is"));
+  config.struct_bytes = sizeof config;
   config.timeout_seconds = -1;
   CHECK(ncast_comm_create_all(comms, ranks, nullptr, &config) == NCAST_INVALID_ARGUMENT);
   CHECK(std::string(ncast_last_error()).find("timeout_seconds is -1") != std::string::npos);
@@ -118,6 +128,38 @@ TEST_CASE("ranks are destroyed even if there are no threads for them") {
   for (ncast_comm* comm : destroyed) CHECK(ncast_comm_destroy(comm) == NCAST_INVALID_ARGUMENT);
 }
 
+// A communicator whose calls have failed.
+class FailedComm final : public narrowcast::testing::IdleComm {
+ public:
+  FailedComm(int rank, ncast_status status) : IdleComm(rank, ::ranks), status_(status) {}
+  ncast_status wait_until_idle() override {
+    return status_ == NCAST_OK ? NCAST_OK : narrowcast::fail(status_, "error of rank %d", rank());
+  }
+
+ private:
+  const ncast_status status_;
+};
+
+TEST_CASE("the error of all ranks is the first one that is not a consequence of another rank's failure") {
+  const narrowcast::testing::TimeLimit limit;
+  struct {
+    ncast_status of_rank[ranks];
+    int reported;
+  } const cases[] = {{{NCAST_TIMEOUT, NCAST_SYSTEM_ERROR, NCAST_CORRUPT}, 1},
+                     {{NCAST_REMOTE_ERROR, NCAST_OK, NCAST_CORRUPT}, 2},
+                     {{NCAST_CORRUPT, NCAST_TIMEOUT, NCAST_SYSTEM_ERROR}, 0},
+                     {{NCAST_OK, NCAST_TIMEOUT, NCAST_REMOTE_ERROR}, 1}};
+  for (const auto& [of_rank, reported] : cases) {
+    ncast_comm* comms[ranks];
+    for (int rank = 0; rank < ranks; ++rank) {
+      comms[rank] = new FailedComm(rank, of_rank[rank]);
+      narrowcast::executor::add_communicator(comms[rank]);
+    }
+    CHECK(ncast_comm_destroy_all(comms, ranks) == of_rank[reported]);
+    CHECK(ncast_last_error() == "error of rank " + std::to_string(reported));
+  }
+}
+
 TEST_CASE("an abandoned group launches no call of a thread's own ranks") {
   const narrowcast::testing::TimeLimit limit;
   ncast_comm* comms[ranks] = {};
@@ -138,13 +180,6 @@ TEST_CASE("an abandoned group launches no call of a thread's own ranks") {
   CHECK(ncast_group_end() == NCAST_OK);
   CHECK(values == std::vector<int>{111, 111, 111});
   CHECK(ncast_comm_destroy_all(comms, ranks) == NCAST_OK);
-}
-
-TEST_CASE("invalid arguments of create_all and destroy_all are rejected") {
-  ncast_comm* comm = nullptr;
-  CHECK(ncast_comm_create_all(nullptr, 2, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
-  CHECK(ncast_comm_create_all(&comm, 0, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
-  CHECK(ncast_comm_destroy_all(nullptr, 1) == NCAST_INVALID_ARGUMENT);
 }
 
 }  // namespace

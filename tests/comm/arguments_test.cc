@@ -2,10 +2,13 @@
 // remains usable.
 #include "comm/arguments.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "executor/backend.h"
 #include "support/ranks.h"
@@ -36,7 +39,7 @@ struct SingleRank {
   }
 };
 
-TEST_CASE_FIXTURE(SingleRank, "InvalidArgumentsOfCallsAreRejected") {
+TEST_CASE_FIXTURE(SingleRank, "invalid arguments of calls are rejected") {
   const auto dtype = NCAST_FLOAT32;
   const auto raw = NCAST_CODEC_RAW;
   CHECK_REJECTED(ncast_send(values, 1, dtype, 1, raw, comm, nullptr), "ncast_send: peer is 1");
@@ -60,7 +63,7 @@ TEST_CASE_FIXTURE(SingleRank, "InvalidArgumentsOfCallsAreRejected") {
   CHECK_REJECTED(ncast_send(values, 1, dtype, 0, raw, comm, nullptr), "sends to itself 1 times");
 }
 
-TEST_CASE_FIXTURE(SingleRank, "InvalidArgumentsOfRootedCallsAreRejected") {
+TEST_CASE_FIXTURE(SingleRank, "invalid arguments of rooted calls are rejected") {
   const auto dtype = NCAST_FLOAT32;
   const auto raw = NCAST_CODEC_RAW;
   CHECK_REJECTED(ncast_reduce(values, others, 1, dtype, NCAST_SUM, 1, raw, comm, nullptr), "ncast_reduce: root is 1");
@@ -76,16 +79,15 @@ TEST_CASE_FIXTURE(SingleRank, "InvalidArgumentsOfRootedCallsAreRejected") {
                  "codec is 254");
 }
 
-TEST_CASE("InvalidCountsOfAllToAllVAreRejected") {
-  constexpr int ranks = 2;
-  const ncast_unique_id id = new_id();
+TEST_CASE("invalid counts of all_to_all_v are rejected") {
+  constexpr int ranks = 3;
   ncast_comm* comms[ranks] = {};
-  run_threads(ranks, [&](int rank) { EXPECT_OK(ncast_comm_create(&comms[rank], ranks, &id, rank, nullptr)); });
+  REQUIRE(ncast_comm_create_all(comms, ranks, nullptr, nullptr) == NCAST_OK);
   float values[8] = {};
   float others[8] = {};
-  const uint64_t twos[] = {2, 2};
-  const uint64_t offsets[] = {0, 2};
-  const uint64_t huge[] = {~uint64_t{0} / 2, 2};
+  const uint64_t twos[] = {2, 2, 2};
+  const uint64_t offsets[] = {0, 2, 4};
+  const uint64_t huge[] = {~uint64_t{0} / 2, 2, 2};
   const auto call = [&](const float* send, const uint64_t* send_counts, const uint64_t* send_offsets, float* recv,
                         const uint64_t* recv_counts, const uint64_t* recv_offsets) {
     return ncast_all_to_all_v(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, NCAST_FLOAT32,
@@ -102,37 +104,84 @@ TEST_CASE("InvalidCountsOfAllToAllVAreRejected") {
   CHECK_REJECTED(call(values, twos, offsets, nullptr, twos, offsets), "recv is NULL");
   CHECK_REJECTED(call(values, huge, offsets, others, twos, offsets), "send_counts[0] is 9223372036854775807");
   CHECK_REJECTED(call(values, twos, huge, others, twos, offsets), "send_offsets[0] is 9223372036854775807");
-  const uint64_t overlapping[] = {0, 1};
-  CHECK_REJECTED(call(values, twos, offsets, others, twos, overlapping), "from ranks 0 and 1 overlap in recv");
+  for (const auto& [overlapping, part] :
+       {std::pair(std::array<uint64_t, ranks>{0, 1, 4}, "from ranks 0 and 1 overlap"),
+        std::pair(std::array<uint64_t, ranks>{1, 4, 0}, "from ranks 2 and 0 overlap")})
+    CHECK_REJECTED(call(values, twos, offsets, others, twos, overlapping.data()), part);
   CHECK_REJECTED(call(values, twos, offsets, values, twos, offsets), "does not work in place");
-  const uint64_t uneven[] = {3, 2};
-  CHECK(call(values, uneven, offsets, others, twos, offsets) == NCAST_MISMATCH);
+  // Together, the pieces of three ranks exceed the address space.
+  const uint64_t third = (uint64_t{1} << 62) / 3 / sizeof(float) + 1;
+  CHECK_REJECTED(ncast_all_gather(values, others, third, NCAST_FLOAT32, NCAST_CODEC_RAW, comms[0], nullptr),
+                 "which exceeds the address space");
+  const uint64_t apart[] = {0, 3, 5};
+  const uint64_t uneven[] = {3, 2, 2};
+  CHECK(call(values, uneven, apart, others, twos, offsets) == NCAST_MISMATCH);
   CHECK(std::string(ncast_last_error()).find("rank 0 sends itself 3 values but receives 2") != std::string::npos);
   // A call is also rejected inside a group.
   REQUIRE(ncast_group_start() == NCAST_OK);
   CHECK_REJECTED(call(values, nullptr, offsets, others, twos, offsets), "send_counts is NULL");
   CHECK_REJECTED(ncast_group_end(), "no call of the group was launched");
-  run_threads(ranks, [&](int rank) { EXPECT_OK(ncast_comm_destroy(comms[rank])); });
+  CHECK(ncast_comm_destroy_all(comms, ranks) == NCAST_OK);
 }
 
-TEST_CASE_FIXTURE(SingleRank, "NoCallOfAGroupRunsIfOneIsRejected") {
+TEST_CASE_FIXTURE(SingleRank, "buffers may be adjacent") {
+  for (const int sent : {0, 2}) {
+    float* const send = values + sent;
+    float* const recv = values + 2 - sent;
+    send[0] = 1, send[1] = 2, recv[0] = recv[1] = 0;
+    CHECK(ncast_all_to_all(send, recv, 2, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
+    CHECK(recv[0] == 1);
+    CHECK(recv[1] == 2);
+  }
+}
+
+TEST_CASE_FIXTURE(SingleRank, "every send of a rank to itself must match its receive, or no call of the group runs") {
+  const auto run = [&](int pair, uint64_t send_count, ncast_dtype send_dtype) {
+    std::fill_n(values, 8, 5.0f);
+    std::fill_n(others, 8, 0.0f);
+    REQUIRE(ncast_group_start() == NCAST_OK);
+    for (int i = 0; i < 3; ++i) {
+      const bool differs = i == pair;
+      REQUIRE(ncast_send(values, differs ? send_count : 2, differs ? send_dtype : NCAST_FLOAT32, 0, NCAST_CODEC_RAW,
+                         comm, nullptr) == NCAST_OK);
+      REQUIRE(ncast_recv(others + 2 * i, 2, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
+    }
+    return ncast_group_end();
+  };
+  CHECK(run(-1, 2, NCAST_FLOAT32) == NCAST_OK);
+  CHECK(std::count(others, others + 8, 5.0f) == 6);
+  for (int pair = 0; pair < 3; ++pair) {
+    CAPTURE(pair);
+    CHECK(run(pair, 8, NCAST_FLOAT32) == NCAST_MISMATCH);
+    CHECK(std::string(ncast_last_error()) ==
+          "rank 0 sends itself 8 float32 but receives 2 float32 (they differ in count)");
+    CHECK(std::count(others, others + 8, 0.0f) == 8);
+    CHECK(run(pair, 2, NCAST_INT32) == NCAST_MISMATCH);
+    CHECK(std::string(ncast_last_error()).find("(they differ in dtype)") != std::string::npos);
+    CHECK(std::count(others, others + 8, 0.0f) == 8);
+  }
+}
+
+TEST_CASE_FIXTURE(SingleRank, "no call of a group runs if one is rejected") {
   values[0] = 5;
   REQUIRE(ncast_group_start() == NCAST_OK);
   CHECK(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
   CHECK_REJECTED(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr), "root is 1");
-  CHECK_REJECTED(ncast_group_end(), "no call of the group was launched");
+  CHECK_REJECTED(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 2, NCAST_CODEC_RAW, comm, nullptr), "root is 2");
+  CHECK_REJECTED(ncast_group_end(),
+                 "no call of the group was launched, because one was rejected: ncast_broadcast: root is 1");
   CHECK(others[0] == 0);
   CHECK_REJECTED(ncast_group_end(), "no group is open");
 }
 
-TEST_CASE_FIXTURE(SingleRank, "ACommunicatorInAnOpenGroupIsNotDestroyed") {
+TEST_CASE_FIXTURE(SingleRank, "a communicator in an open group is not destroyed") {
   REQUIRE(ncast_group_start() == NCAST_OK);
   CHECK(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
   CHECK_REJECTED(ncast_comm_destroy(comm), "open group");
   CHECK(ncast_group_end() == NCAST_OK);
 }
 
-TEST_CASE("InvalidSettingsOfACommunicatorAreRejected") {
+TEST_CASE("invalid settings of a communicator are rejected") {
   const TimeLimit limit;
   const ncast_unique_id id = new_id();
   ncast_comm* comm = nullptr;
@@ -151,6 +200,8 @@ TEST_CASE("InvalidSettingsOfACommunicatorAreRejected") {
   ncast_comm_config_init(&config);
   config.timeout_seconds = -1;
   CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "timeout_seconds is -1");
+  config.timeout_seconds = std::numeric_limits<double>::infinity();
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "timeout_seconds is inf");
   config.timeout_seconds = 1;
   config.create_timeout_seconds = std::numeric_limits<double>::quiet_NaN();
   CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "create_timeout_seconds is nan");
@@ -166,7 +217,7 @@ TEST_CASE("InvalidSettingsOfACommunicatorAreRejected") {
   CHECK(ncast_comm_destroy(nullptr) == NCAST_OK);
 }
 
-TEST_CASE("AShorterConfigOfAnOlderVersionIsAccepted") {
+TEST_CASE("a shorter config of an older version is accepted") {
   constexpr size_t older_bytes = offsetof(ncast_comm_config, max_ctas);
   ncast_comm_config config;
   std::memset(static_cast<void*>(&config), 0x7f, sizeof config);
@@ -186,7 +237,7 @@ TEST_CASE("AShorterConfigOfAnOlderVersionIsAccepted") {
   CHECK(ncast_comm_destroy(comm) == NCAST_OK);
 }
 
-TEST_CASE("ABackendThatThisBuildLacksIsUnsupported") {
+TEST_CASE("a backend that this build lacks is unsupported") {
   if (executor::find_backend(NCAST_BACKEND_CUDA) != nullptr) return;
   const ncast_unique_id id = new_id();
   ncast_comm* comm = nullptr;
@@ -197,7 +248,7 @@ TEST_CASE("ABackendThatThisBuildLacksIsUnsupported") {
   CHECK(std::string(ncast_last_error()) == "ncast_comm_create: this build has no CUDA backend");
 }
 
-TEST_CASE("ALongerConfigOfANewerVersionIsAcceptedIfItsNewMembersAreZero") {
+TEST_CASE("a longer config of a newer version is accepted if its new members are zero") {
   struct {
     ncast_comm_config config;
     uint64_t unknown;
@@ -216,20 +267,7 @@ TEST_CASE("ALongerConfigOfANewerVersionIsAcceptedIfItsNewMembersAreZero") {
         "config sets a member at byte 56, which this version of the library does not have");
 }
 
-TEST_CASE("CreateAllAcceptsTheConfigOfAnOlderVersion") {
-  constexpr size_t older_bytes = offsetof(ncast_comm_config, max_ctas);
-  // The members after those of the older version have values that would be rejected.
-  ncast_comm_config config;
-  std::memset(static_cast<void*>(&config), 0x7f, sizeof config);
-  ncast_comm_config_defaults(&config, older_bytes);
-  ncast_comm* comms[2];
-  REQUIRE(ncast_comm_create_all(comms, 2, nullptr, &config) == NCAST_OK);
-  CHECK(ncast_comm_destroy_all(comms, 2) == NCAST_OK);
-  config.struct_bytes = sizeof config + 1000000;
-  CHECK_REJECTED(ncast_comm_create_all(comms, 2, nullptr, &config), "ncast_comm_create_all: config.struct_bytes is");
-}
-
-TEST_CASE("OnlyTheMembersOfAnOlderVersionsCountersAreWritten") {
+TEST_CASE("only the members that an older version has are written to its counters") {
   const ncast_unique_id id = new_id();
   Comm comm(id, 0, 1);
   float value = 1;

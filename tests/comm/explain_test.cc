@@ -75,6 +75,7 @@ TEST_CASE("short messages go by packets, long ones by blocks") {
   const Explained message(NCAST_OP_ALL_REDUCE, 512, NCAST_CODEC_AUTO, 8);
   CHECK(message.has_packets());
   CHECK(message->two_shot == 0);
+  CHECK(message->packet_bytes == 16);
   CHECK(message->codec == NCAST_CODEC_RAW);
   CHECK(contains(message->sentence,
                  "all_reduce of 512 bfloat16 between 8 ranks runs by packets of 16 bytes in one shot, "));

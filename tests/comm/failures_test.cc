@@ -16,7 +16,7 @@ void expect_in_error(ncast_comm* comm, ncast_status status) {
   EXPECT(reduce_one(comm) == status);
 }
 
-TEST_CASE("IfARankIsKilledTheOthersFailWithItsName") {
+TEST_CASE("if a rank is killed, the others fail with its name") {
   constexpr int ranks = 4;
   const ncast_unique_id id = new_id();
   int ready[2];
@@ -47,7 +47,7 @@ TEST_CASE("IfARankIsKilledTheOthersFailWithItsName") {
   close(ready[1]);
 }
 
-TEST_CASE("IfARankIsKilledInsideACallRanksThatDoNotWaitForItFailToo") {
+TEST_CASE("if a rank is killed inside a call, ranks that do not wait for it fail, too") {
   constexpr int ranks = 3;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -70,7 +70,7 @@ TEST_CASE("IfARankIsKilledInsideACallRanksThatDoNotWaitForItFailToo") {
   });
 }
 
-TEST_CASE("WaitingForARankThatHasLeftFails") {
+TEST_CASE("waiting for a rank that has left fails") {
   constexpr int ranks = 2;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -93,7 +93,7 @@ TEST_CASE("WaitingForARankThatHasLeftFails") {
   });
 }
 
-TEST_CASE("AnAbortFromAnotherThreadEndsWaitingCallsOnEveryRank") {
+TEST_CASE("an abort from another thread ends waiting calls on every rank") {
   constexpr int ranks = 3;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -116,7 +116,7 @@ TEST_CASE("AnAbortFromAnotherThreadEndsWaitingCallsOnEveryRank") {
   });
 }
 
-TEST_CASE("AnAbortEndsCallsOnStreams") {
+TEST_CASE("an abort ends calls on streams") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     Comm comm(id, rank, 2);
@@ -139,7 +139,7 @@ TEST_CASE("AnAbortEndsCallsOnStreams") {
 }
 
 // A call can return, and its communicator be destroyed, before the abort that ended the call has returned.
-TEST_CASE("DestroyWaitsForTheAbortThatEndedTheCalls") {
+TEST_CASE("destroy waits for the abort that ended the calls") {
   constexpr int rounds = 30;
   constexpr int ranks = 8;  // an abort notifies the ranks one after the other, which takes some time
   std::vector<ncast_unique_id> ids;
@@ -162,7 +162,7 @@ TEST_CASE("DestroyWaitsForTheAbortThatEndedTheCalls") {
   });
 }
 
-TEST_CASE("AnAbortEndsTheCallsThatDestroyWaitsFor") {
+TEST_CASE("an abort ends the calls that destroy waits for") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     Comm comm(id, rank, 2);
@@ -194,7 +194,7 @@ TEST_CASE("AnAbortEndsTheCallsThatDestroyWaitsFor") {
 }
 
 // A child that exits normally destroys its copies, whatever its parent is doing.
-TEST_CASE("AForkedChildThatDestroysItsCopiesDoesNotAffectTheRanks") {
+TEST_CASE("a forked child that destroys its copies does not affect the ranks") {
   const ncast_unique_id id = new_id();
   int ended[2];
   REQUIRE(pipe(ended) == 0);
@@ -239,7 +239,7 @@ TEST_CASE("AForkedChildThatDestroysItsCopiesDoesNotAffectTheRanks") {
   close(ended[1]);
 }
 
-TEST_CASE("ADestroyedCommunicatorIsRejected") {
+TEST_CASE("a destroyed communicator is rejected") {
   Comm comm(new_id(), 0, 1);
   ncast_comm* const handle = comm;
   const float value = 1;
@@ -256,26 +256,7 @@ TEST_CASE("ADestroyedCommunicatorIsRejected") {
   CHECK(ncast_comm_destroy(handle) == NCAST_INVALID_ARGUMENT);
 }
 
-TEST_CASE("ATimeoutNamesTheRankThatDidNotCall") {
-  constexpr int ranks = 2;
-  const ncast_unique_id id = new_id();
-  run_processes(ranks, [&](int rank) {
-    Comm comm(id, rank, ranks, {0.5});
-    if (rank == 0) {
-      const auto start = Clock::now();
-      EXPECT(reduce_one(comm) == NCAST_TIMEOUT);
-      EXPECT(seconds_since(start) > 0.4);
-      EXPECT(error_contains("for rank 1 (pid "));
-      expect_in_error(comm, NCAST_TIMEOUT);
-    } else {
-      while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
-      expect_in_error(comm, NCAST_TIMEOUT);
-      EXPECT(error_contains("rank 0 reports: "));
-    }
-  });
-}
-
-TEST_CASE("EveryRankThatWaitsForAMissingRankTimesOut") {
+TEST_CASE("every rank that waits for a missing rank times out, and the error names the missing rank") {
   constexpr int ranks = 4;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -283,27 +264,17 @@ TEST_CASE("EveryRankThatWaitsForAMissingRankTimesOut") {
     if (rank == ranks - 1) {
       while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
     } else {
+      const auto start = Clock::now();
       EXPECT(reduce_one(comm) == NCAST_TIMEOUT);
+      EXPECT((rank != 0 || seconds_since(start) > 0.4));
     }
     expect_in_error(comm, NCAST_TIMEOUT);
     EXPECT(error_contains("for rank 3 (pid "));
+    EXPECT(error_contains("rank 0 reports: ") == (rank != 0));
   });
 }
 
-TEST_CASE("TheCreationHasItsOwnTimeLimit") {
-  const TimeLimit limit;
-  const ncast_unique_id id = new_id();
-  ncast_comm_config config;
-  ncast_comm_config_init(&config);
-  config.timeout_seconds = 0;
-  config.create_timeout_seconds = 0.5;
-  ncast_comm* comm = nullptr;
-  CHECK(ncast_comm_create(&comm, 2, &id, 0, &config) == NCAST_TIMEOUT);
-  CHECK(error_contains("rank 0 waited 0.5 s for ranks that have not joined: 1 (of 2)"));
-  CHECK(comm == nullptr);
-}
-
-TEST_CASE("CallsDoNotUseTheTimeLimitOfTheCreation") {
+TEST_CASE("calls do not use the time limit of the creation") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     ncast_comm_config config;
@@ -321,7 +292,7 @@ TEST_CASE("CallsDoNotUseTheTimeLimitOfTheCreation") {
   });
 }
 
-TEST_CASE("AFailureOfOneCommunicatorDoesNotAffectAnother") {
+TEST_CASE("a failure of one communicator does not affect another") {
   const ncast_unique_id ids[] = {new_id(), new_id()};
   run_processes(2, [&](int rank) {
     Comm first(ids[0], rank, 2);

@@ -13,7 +13,7 @@ std::vector<int32_t> numbers(size_t count, int seed) {
   return values;
 }
 
-TEST_CASE("AGroupOfManySendsAndReceivesRunsInAnyOrder") {
+TEST_CASE("a group of many sends and receives runs in any order") {
   constexpr int ranks = 3;
   constexpr int messages = 4;
   constexpr size_t count = 30000;  // many more than fit into the slots
@@ -53,7 +53,7 @@ TEST_CASE("AGroupOfManySendsAndReceivesRunsInAnyOrder") {
   });
 }
 
-TEST_CASE("CollectivesOfAGroupRunInOrder") {
+TEST_CASE("collectives of a group run in order") {
   constexpr int ranks = 2;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -73,7 +73,7 @@ TEST_CASE("CollectivesOfAGroupRunInOrder") {
   });
 }
 
-TEST_CASE("RootedCollectivesOfAGroupRunInOrderWithTheirCountsCopied") {
+TEST_CASE("rooted collectives of a group run in order, with copies of their counts") {
   constexpr int ranks = 3;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -106,7 +106,7 @@ TEST_CASE("RootedCollectivesOfAGroupRunInOrderWithTheirCountsCopied") {
   });
 }
 
-TEST_CASE("AGroupCanContainTheCallsOfAllRanksOfACommunicator") {
+TEST_CASE("a group can contain the calls of all ranks of a communicator") {
   // One thread drives all ranks, so their calls must be in a group to run concurrently.
   constexpr int ranks = 3;
   const TimeLimit limit;
@@ -135,7 +135,7 @@ TEST_CASE("AGroupCanContainTheCallsOfAllRanksOfACommunicator") {
   for (ncast_comm* comm : comms) CHECK(ncast_comm_destroy(comm) == NCAST_OK);
 }
 
-TEST_CASE("CallsOnStreamsReturnAtOnceAndRunInOrder") {
+TEST_CASE("calls on streams return at once and run in order") {
   constexpr int ranks = 2;
   constexpr size_t count = 100000;
   const ncast_unique_id id = new_id();
@@ -157,7 +157,7 @@ TEST_CASE("CallsOnStreamsReturnAtOnceAndRunInOrder") {
   });
 }
 
-TEST_CASE("TwoCommunicatorsRunConcurrentlyOnTwoStreams") {
+TEST_CASE("two communicators run concurrently on two streams") {
   constexpr int ranks = 3;
   constexpr size_t count = 60000;
   const ncast_unique_id ids[] = {new_id(), new_id()};
@@ -185,7 +185,7 @@ TEST_CASE("TwoCommunicatorsRunConcurrentlyOnTwoStreams") {
   });
 }
 
-TEST_CASE("DestroyingAStreamWaitsForItsCallsEvenIfAnotherThreadSynchronizes") {
+TEST_CASE("destroying a stream waits for its calls even if another thread synchronizes") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     Comm comm(id, rank, 2);
@@ -207,7 +207,7 @@ TEST_CASE("DestroyingAStreamWaitsForItsCallsEvenIfAnotherThreadSynchronizes") {
   });
 }
 
-TEST_CASE("DestroyingACommunicatorWaitsForItsStreams") {
+TEST_CASE("destroying a communicator waits for its streams") {
   constexpr int ranks = 2;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {

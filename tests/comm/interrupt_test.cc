@@ -34,7 +34,7 @@ class Interrupt {
   int checks_ = 0;
 };
 
-TEST_CASE("AnInterruptedCreationFailsOnAllRanks") {
+TEST_CASE("an interrupted creation fails on all ranks") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     ncast_comm* comm = nullptr;
@@ -55,7 +55,7 @@ TEST_CASE("AnInterruptedCreationFailsOnAllRanks") {
 // As Python ends a thread that runs a callback when the interpreter exits.
 // Not under UBSan, which takes the catch clause of a forced unwind for a null reference.
 #ifndef __SANITIZE_ADDRESS__
-TEST_CASE("ACheckMayEndItsThread") {
+TEST_CASE("an interrupt check may end its thread") {
   const ncast_unique_id id = new_id();
   run_processes(1, [&](int) {
     std::thread([&] {
@@ -68,7 +68,7 @@ TEST_CASE("ACheckMayEndItsThread") {
 }
 #endif
 
-TEST_CASE("AnInterruptedCallAbortsTheCommunicator") {
+TEST_CASE("an interrupted call aborts the communicator") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     Comm comm(id, rank, 2, {0});
@@ -84,7 +84,7 @@ TEST_CASE("AnInterruptedCallAbortsTheCommunicator") {
 }
 
 // The thread of the call waits for the stream, which waits for a call of another communicator.
-TEST_CASE("AnInterruptedGroupReleasesItsBuffersWhileItsStreamIsBusy") {
+TEST_CASE("an interrupted group releases its buffers while its stream is busy") {
   const ncast_unique_id ids[] = {new_id(), new_id()};
   run_processes(2, [&](int rank) {
     Comm busy(ids[0], rank, 2, {0}), comm(ids[1], rank, 2, {0});
@@ -112,7 +112,7 @@ TEST_CASE("AnInterruptedGroupReleasesItsBuffersWhileItsStreamIsBusy") {
   });
 }
 
-TEST_CASE("ACheckMayCallTheLibraryAndIsNotCalledMeanwhile") {
+TEST_CASE("an interrupt check may call the library, and is not called meanwhile") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     Comm comm(id, rank, 2, {10});

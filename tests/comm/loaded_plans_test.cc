@@ -3,10 +3,12 @@
 #include <string>
 #include <string_view>
 
+#include "comm/idle_comm.h"
 #include "executor/registry.h"
 #include "narrowcast/plan.h"
 #include "plan/builders/builders.h"
 #include "plan/handle.h"
+#include "support/plans.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
@@ -59,33 +61,19 @@ void check_others_learn(const char* reason, const LoadBadly& load_badly) {
   });
 }
 
-TEST_CASE("all ranks learn at once that a rank's plan is refuted") {
-  check_others_learn("is wrong (structure)", [](ncast_comm* comm) {
-    const ncast_plan plan = refuted(3);
-    ncast_loaded_plan* loaded = nullptr;
-    EXPECT(ncast_plan_load(comm, &plan, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
-    EXPECT(last_error_contains("ncast_plan_load: the plan"));
-  });
-}
-
-TEST_CASE("all ranks learn at once that a rank's plan or arguments are invalid") {
-  check_others_learn("the plan has 2 ranks, and the communicator 3", [](ncast_comm* comm) {
-    const ncast_plan plan = built("ring", 2);
-    ncast_loaded_plan* loaded = nullptr;
-    EXPECT(ncast_plan_load(comm, &plan, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
-  });
-  check_others_learn("plan is NULL", [](ncast_comm* comm) {
-    ncast_loaded_plan* loaded = nullptr;
-    EXPECT(ncast_plan_load(comm, nullptr, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
-  });
-  check_others_learn("dtype is 99", [](ncast_comm* comm) {
-    const ncast_plan plan = built("ring", 3);
-    ncast_loaded_plan* loaded = nullptr;
-    EXPECT(ncast_plan_load(comm, &plan, static_cast<ncast_dtype>(99), NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
-  });
-}
-
-TEST_CASE("all ranks learn at once that a rank has no plan") {
+TEST_CASE("all ranks learn at once why a rank cannot load its plan") {
+  const auto load = [](const ncast_plan* plan, ncast_dtype dtype) {
+    return [=](ncast_comm* comm) {
+      ncast_loaded_plan* loaded = nullptr;
+      EXPECT(ncast_plan_load(comm, plan, dtype, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
+      EXPECT(last_error_contains("ncast_plan_load: "));
+    };
+  };
+  const ncast_plan wrong = refuted(3), small = built("ring", 2), right = built("ring", 3);
+  check_others_learn("is wrong (structure)", load(&wrong, NCAST_FLOAT32));
+  check_others_learn("the plan has 2 ranks, and the communicator 3", load(&small, NCAST_FLOAT32));
+  check_others_learn("plan is NULL", load(nullptr, NCAST_FLOAT32));
+  check_others_learn("dtype is 99", load(&right, static_cast<ncast_dtype>(99)));
   check_others_learn("cannot open ring.json",
                      [](ncast_comm* comm) { EXPECT_OK(ncast_plan_decline(comm, "cannot open ring.json")); });
   check_others_learn("no reason given", [](ncast_comm* comm) { EXPECT_OK(ncast_plan_decline(comm, nullptr)); });
@@ -107,6 +95,48 @@ TEST_CASE("a rank that cannot load a plan gets its own error even if the others 
   });
 }
 
+TEST_CASE("ranks that load a plan for different types or reductions get a mismatch") {
+  const ncast_unique_id id = new_id();
+  run_threads(2, [&](int rank) {
+    const Comm comm(id, rank, 2);
+    const ncast_plan plan = built("ring", 2);
+    const auto load = [&](ncast_dtype dtype, ncast_redop op) {
+      ncast_loaded_plan* loaded = nullptr;
+      EXPECT(ncast_plan_load(comm, &plan, dtype, op, &loaded) == NCAST_MISMATCH);
+      EXPECT(last_error_contains("ranks load different plans, types or reductions"));
+    };
+    load(rank == 0 ? NCAST_INT32 : NCAST_UINT32, NCAST_SUM);
+    load(NCAST_INT32, rank == 0 ? NCAST_SUM : NCAST_MAX);
+  });
+}
+
+TEST_CASE("the buffers of a plan are checked as those of its operation, for its root") {
+  const ncast_unique_id id = new_id();
+  run_threads(2, [&](int rank) {
+    const Comm comm(id, rank, 2);
+    const ncast_plan broadcast(plan::verify::testing::tree_broadcast(2, 1));
+    ncast_loaded_plan* loaded = nullptr;
+    EXPECT_OK(ncast_plan_load(comm, &broadcast, NCAST_INT32, NCAST_SUM, &loaded));
+    const int sent = 7;
+    int received = 0;
+    if (rank == 1) EXPECT(ncast_loaded_plan_run(loaded, nullptr, &received, 1, nullptr) == NCAST_INVALID_ARGUMENT);
+    EXPECT_OK(ncast_group_start());
+    EXPECT(ncast_loaded_plan_run(loaded, &sent, &received, 1, nullptr) == NCAST_INVALID_ARGUMENT);
+    EXPECT(last_error_contains("plans cannot run in a group"));
+    EXPECT_OK(ncast_group_end());
+    EXPECT_OK(ncast_loaded_plan_run(loaded, rank == 1 ? &sent : nullptr, &received, 1, nullptr));
+    EXPECT(received == sent);
+    EXPECT_OK(ncast_loaded_plan_destroy(loaded));
+
+    const ncast_plan exchange(plan::verify::testing::port_all_to_all(2));
+    EXPECT_OK(ncast_plan_load(comm, &exchange, NCAST_INT32, NCAST_SUM, &loaded));
+    int values[2] = {};
+    EXPECT(ncast_loaded_plan_run(loaded, values, values, 1, nullptr) == NCAST_INVALID_ARGUMENT);
+    EXPECT(last_error_contains(", but the operation does not work in place"));
+    EXPECT_OK(ncast_loaded_plan_destroy(loaded));
+  });
+}
+
 TEST_CASE("each rank gets its own error if all of them have one") {
   const ncast_unique_id id = new_id();
   run_threads(2, [&](int rank) {
@@ -119,20 +149,15 @@ TEST_CASE("each rank gets its own error if all of them have one") {
 }
 
 // A communicator of one rank whose plans count what happens to them. All of them have the same address.
-class FakeComm final : public ncast_comm {
+class FakeComm final : public IdleComm {
  public:
   static inline int runs = 0, releases = 0;
 
-  FakeComm() : ncast_comm(NCAST_BACKEND_CUDA, 0, 1) {}
+  FakeComm() : IdleComm(0, 1) {}
 
   static void* operator new(size_t) { return memory; }
   static void operator delete(void*) {}
 
-  ncast_status check_error() override { return NCAST_OK; }
-  ncast_status call_error() override { return NCAST_OK; }
-  ncast_status abort() override { return NCAST_OK; }
-  executor::Counters counters() const override { return {}; }
-  ncast_status wait_until_idle() override { return NCAST_OK; }
   ncast_status exchange(const void* mine, size_t bytes, void* all) override {
     std::memcpy(all, mine, bytes);
     return NCAST_OK;

@@ -267,19 +267,19 @@ void check_ranks(int ranks, const std::vector<size_t>& counts) {
   });
 }
 
-TEST_CASE("EveryOperationMatchesASerialComputationOn1Rank") { check_ranks(1, {0, 1, 7, 5001}); }
-TEST_CASE("EveryOperationMatchesASerialComputationOn2Ranks") { check_ranks(2, {0, 1, 7, 9001}); }
-TEST_CASE("EveryOperationMatchesASerialComputationOn3Ranks") { check_ranks(3, {0, 1, 7, 5001}); }
-TEST_CASE("EveryOperationMatchesASerialComputationOn4Ranks") { check_ranks(4, {1, 13, 3001}); }
-TEST_CASE("EveryOperationMatchesASerialComputationOn5Ranks") { check_ranks(5, {1, 13, 3001}); }
+TEST_CASE("every operation matches a serial computation on 1 rank") { check_ranks(1, {0, 1, 7, 5001}); }
+TEST_CASE("every operation matches a serial computation on 2 ranks") { check_ranks(2, {0, 1, 7, 9001}); }
+TEST_CASE("every operation matches a serial computation on 3 ranks") { check_ranks(3, {0, 1, 7, 5001}); }
+TEST_CASE("every operation matches a serial computation on 4 ranks") { check_ranks(4, {1, 13, 3001}); }
+TEST_CASE("every operation matches a serial computation on 5 ranks") { check_ranks(5, {1, 13, 3001}); }
 
-TEST_CASE("LargeTransfersGoThroughDefaultSlotsInManyChunks") {
+TEST_CASE("large transfers go through default slots in many chunks") {
   constexpr int ranks = 3;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
-    for (const ncast_codec codec : tests::all_variants()) {
-      const Case c = {NCAST_BFLOAT16, codec, 400009, rank, ranks, comm};
+    for (const ncast_codec_info& info : tests::all_codecs()) {
+      const Case c = {NCAST_BFLOAT16, info.codec, 400009, rank, ranks, comm};
       check_reduce(c, NCAST_SUM);
       check_gather(c);
       check_scatter(c);
@@ -290,17 +290,17 @@ TEST_CASE("LargeTransfersGoThroughDefaultSlotsInManyChunks") {
   });
 }
 
-TEST_CASE("SixteenRanksReduce") {
+TEST_CASE("every operation matches a serial computation on 16 ranks") {
   constexpr int ranks = 16;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
-    for (const ncast_codec codec : tests::all_variants())
-      check_every_operation({NCAST_BFLOAT16, codec, 2101, rank, ranks, comm});
+    for (const ncast_codec_info& info : tests::all_codecs())
+      check_every_operation({NCAST_BFLOAT16, info.codec, 2101, rank, ranks, comm});
   });
 }
 
-TEST_CASE("RanksMayBeThreads") {
+TEST_CASE("ranks may be threads") {
   constexpr int ranks = 3;
   const ncast_unique_id id = new_id();
   run_threads(ranks, [&](int rank) {
@@ -311,7 +311,7 @@ TEST_CASE("RanksMayBeThreads") {
   });
 }
 
-TEST_CASE("TheBitsOfAReductionDoNotDependOnOperationExactCodecOrChunks") {
+TEST_CASE("the bits of a reduction do not depend on the operation, the exact codec or the chunks") {
   constexpr int ranks = 3;
   constexpr size_t count = 20011;
   const ncast_unique_id ids[] = {new_id(), new_id()};
@@ -345,7 +345,7 @@ TEST_CASE("TheBitsOfAReductionDoNotDependOnOperationExactCodecOrChunks") {
   });
 }
 
-TEST_CASE("CountersCountTheBytesThatThisRankSent") {
+TEST_CASE("counters count the bytes that this rank sent") {
   constexpr int ranks = 3;
   constexpr size_t count = 3000;
   const ncast_unique_id id = new_id();

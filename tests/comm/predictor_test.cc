@@ -9,7 +9,9 @@
 #include "doctest/doctest.h"
 #include "narrowcast/explain.h"
 #include "narrowcast/plan.h"
+#include "plan/handle.h"
 #include "support/environment.h"
+#include "support/plans.h"
 
 namespace narrowcast {
 namespace {
@@ -29,6 +31,19 @@ ncast_comparison compared(const ncast_predictor* predictor, ncast_operation oper
   REQUIRE(ncast_predictor_compare(predictor, operation, count, NCAST_BFLOAT16, NCAST_CODEC_AUTO, with_windows,
                                   &comparison) == NCAST_OK);
   return comparison;
+}
+
+// With these lines as its cost model.
+Predictor predictor_with_costs(const std::string& lines) {
+  const auto path = std::filesystem::temp_directory_path() / ("predictor_test." + std::to_string(getpid()) + ".costs");
+  std::ofstream(path) << "narrowcast-costs 2 a machine\nkernels unknown\n" << lines;
+  const std::string name = path.string();
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  config.cost_model = name.c_str();
+  Predictor predictor = predictor_for(2, &config);
+  std::filesystem::remove(path);
+  return predictor;
 }
 
 double explained_microseconds(ncast_operation operation, uint64_t count, int ranks) {
@@ -55,6 +70,31 @@ TEST_CASE("a comparison has the time of the explanation, also when it is repeate
       }
     }
   }
+}
+
+TEST_CASE("calls are compared with NCCL's fastest variant if windows are registered, and else with its default") {
+  const Predictor predictor = predictor_with_costs(
+      "all_gather 2 nvlink blocks:raw 2:6\nall_gather 2 nvlink blocks:window 2:6\n"
+      "all_gather 2 nvlink nccl 2:5\nall_gather 2 nvlink nccl:default 2:7\n");
+  const ncast_comparison without = compared(predictor.get(), NCAST_OP_ALL_GATHER, 1, 0);
+  CHECK(without.faster == 1);
+  CHECK(without.nccl_microseconds == 7);
+  const ncast_comparison with = compared(predictor.get(), NCAST_OP_ALL_GATHER, 1, 1);
+  CHECK(with.faster == 0);
+  CHECK(with.nccl_microseconds == 5);
+  ncast_explanation* explanation = nullptr;
+  ncast_plan_call call = {};
+  call.struct_bytes = sizeof call;
+  call.operation = NCAST_OP_ALL_GATHER;
+  call.count = 1;
+  call.dtype = NCAST_BFLOAT16;
+  REQUIRE(ncast_predictor_explain_call(predictor.get(), &call, &explanation) == NCAST_OK);
+  ncast_decision decision = {};
+  decision.struct_bytes = sizeof decision;
+  CHECK(ncast_explanation_decision(explanation, &decision) == NCAST_OK);
+  CHECK(std::string(decision.sentence)
+            .ends_with("Predicted: 6.0 us blocks:raw, 6.0 us blocks:window, 5.0 us nccl, 7.0 us nccl:default."));
+  ncast_explanation_destroy(explanation);
 }
 
 TEST_CASE("the explanation of a predictor has the plans that it uses") {
@@ -103,18 +143,22 @@ TEST_CASE("a predictor outlives its communicator, and the host backend has no ti
   CHECK(comparison.microseconds == 0);
   CHECK(std::string(comparison.reason) == "the cost model does not know this call");
   CHECK(ncast_predictor_costs_warning(predictor.get()) == nullptr);
+  const ncast_plan plan(plan::verify::testing::ring_all_gather(1));
+  CHECK(ncast_predictor_use_plan(predictor.get(), &plan, NCAST_INT32, NCAST_SUM, nullptr) == NCAST_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a predictor uses only plans that are correct and that calls on GPUs can run") {
+  const Predictor predictor = predictor_for(2);
+  plan::Plan wrong = plan::verify::testing::ring_all_gather(2);
+  wrong.ranks[1].groups[0].steps.pop_back();
+  const ncast_plan refuted(wrong), exposing(plan::verify::testing::memory_all_gather(2));
+  CHECK(ncast_predictor_use_plan(predictor.get(), &refuted, NCAST_INT32, NCAST_SUM, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_predictor_use_plan(predictor.get(), &exposing, NCAST_INT32, NCAST_SUM, nullptr) == NCAST_UNSUPPORTED);
 }
 
 TEST_CASE("a predictor reports costs of unknown kernels") {
-  const auto path = std::filesystem::temp_directory_path() / ("predictor_test." + std::to_string(getpid()) + ".costs");
-  std::ofstream(path) << "narrowcast-costs 2 a machine\nkernels unknown\nall_gather 2 nvlink blocks:raw 1:9\n"
-                         "all_gather 2 nvlink blocks:window 1:9\n";
-  ncast_comm_config config;
-  ncast_comm_config_init(&config);
-  const std::string name = path.string();
-  config.cost_model = name.c_str();
-  const Predictor predictor = predictor_for(2, &config);
-  std::filesystem::remove(path);
+  const Predictor predictor =
+      predictor_with_costs("all_gather 2 nvlink blocks:raw 1:9\nall_gather 2 nvlink blocks:window 1:9\n");
   REQUIRE(ncast_predictor_costs_warning(predictor.get()) != nullptr);
   CHECK(std::string(ncast_predictor_costs_warning(predictor.get())) ==
         "the cost model does not say which kernels it was measured on");
@@ -156,6 +200,8 @@ TEST_CASE("invalid arguments of predictors are rejected") {
   CHECK(explain(nullptr, &call, &explanation) == "ncast_predictor_explain_call: predictor is NULL");
   CHECK(explain(predictor.get(), nullptr, &explanation) == "ncast_predictor_explain_call: call is NULL");
   CHECK(explain(predictor.get(), &call, nullptr) == "ncast_predictor_explain_call: explanation is NULL");
+  call.placement = NCAST_PLACEMENT_IN_PLACE + 1;
+  CHECK(explain(predictor.get(), &call, &explanation) == "ncast_predictor_explain_call: placement is 3");
 }
 
 }  // namespace

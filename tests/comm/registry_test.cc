@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "executor/communicator.h"
+#include "comm/idle_comm.h"
 #include "status/error.h"
 #include "support/ranks.h"
 
@@ -12,20 +12,15 @@ namespace narrowcast::testing {
 namespace {
 
 // A communicator whose leave_ranks() waits for another rank until it is aborted.
-class Waiting final : public ncast_comm {
+class WaitingComm final : public IdleComm {
  public:
-  Waiting(std::atomic<bool>* leaves, std::atomic<bool>* gone)
-      : ncast_comm(NCAST_BACKEND_HOST, 0, 2), leaves_(leaves), gone_(gone) {}
-  ~Waiting() override { *gone_ = true; }
+  WaitingComm(std::atomic<bool>* leaves, std::atomic<bool>* gone) : IdleComm(0, 2), leaves_(leaves), gone_(gone) {}
+  ~WaitingComm() override { *gone_ = true; }
 
-  ncast_status check_error() override { return NCAST_OK; }
-  ncast_status call_error() override { return NCAST_OK; }
   ncast_status abort() override {
     aborted_ = true;
     return NCAST_OK;
   }
-  executor::Counters counters() const override { return {}; }
-  ncast_status exchange(const void*, size_t, void*) override { return NCAST_UNSUPPORTED; }
   ncast_status wait_until_idle() override { return fail(NCAST_CUDA_ERROR, "the calls have failed"); }
   void leave_ranks() override {
     *leaves_ = true;
@@ -42,7 +37,7 @@ class Waiting final : public ncast_comm {
 TEST_CASE("an abort ends a destruction that waits for the other ranks") {
   const TimeLimit limit;
   std::atomic<bool> leaves = false, gone = false;
-  auto* const comm = new Waiting(&leaves, &gone);
+  auto* const comm = new WaitingComm(&leaves, &gone);
   executor::add_communicator(comm);
   std::thread destroyer([&] {
     EXPECT(ncast_comm_destroy(comm) == NCAST_CUDA_ERROR);

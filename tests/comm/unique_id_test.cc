@@ -18,7 +18,7 @@ void expect_rejected(const ncast_unique_id& id, int rank) {
   EXPECT(comm == nullptr);
 }
 
-TEST_CASE("AnIdOfAClosedCommunicatorIsRejected") {
+TEST_CASE("the id of a closed communicator is rejected") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     {
@@ -37,7 +37,7 @@ TEST_CASE("AnIdOfAClosedCommunicatorIsRejected") {
   });
 }
 
-TEST_CASE("AnIdOfAnOpenCommunicatorIsRejected") {
+TEST_CASE("the id of an open communicator is rejected") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     Comm comm(id, rank, 2);
@@ -46,18 +46,20 @@ TEST_CASE("AnIdOfAnOpenCommunicatorIsRejected") {
   });
 }
 
-TEST_CASE("EveryLaterUseOfAnIdReportsItsFailedCreation") {
+TEST_CASE("every later use of an id reports its failed creation") {
   const TimeLimit limit;
-  const ncast_unique_id id = new_id();
-  ncast_comm_config config;
-  ncast_comm_config_init(&config);
-  config.create_timeout_seconds = 0.1;
-  ncast_comm* comm = nullptr;
-  CHECK(ncast_comm_create(&comm, 2, &id, 0, &config) == NCAST_TIMEOUT);
-  config.create_timeout_seconds = 0;
-  for (const int rank : {1, 0, 1}) {
-    CHECK(ncast_comm_create(&comm, 2, &id, rank, &config) == NCAST_TIMEOUT);
-    CHECK(error_contains("rank 0 reports: rank 0 waited 0.1 s for ranks that have not joined: 1 (of 2)"));
+  for (const bool has_own_limit : {false, true}) {
+    const ncast_unique_id id = new_id();
+    ncast_comm_config config;
+    ncast_comm_config_init(&config);
+    config.timeout_seconds = has_own_limit ? 0 : 0.1;
+    config.create_timeout_seconds = has_own_limit ? 0.1 : 0;  // 0: timeout_seconds
+    ncast_comm* comm = nullptr;
+    CHECK(ncast_comm_create(&comm, 2, &id, 0, &config) == NCAST_TIMEOUT);
+    for (const int rank : {1, 0, 1}) {
+      CHECK(ncast_comm_create(&comm, 2, &id, rank, nullptr) == NCAST_TIMEOUT);
+      CHECK(error_contains("rank 0 reports: rank 0 waited 0.1 s for ranks that have not joined: 1 (of 2)"));
+    }
   }
 }
 
@@ -71,7 +73,7 @@ int segments_with(const std::string& part) {
   return count;
 }
 
-TEST_CASE("TheNextCommunicatorRemovesSegmentsOfProcessesKilledDuringCreation") {
+TEST_CASE("the next communicator removes segments of processes killed during creation") {
   std::vector<std::string> names;
   int left_behind = 0;
   for (int turn = 0; turn < 30; ++turn) {
