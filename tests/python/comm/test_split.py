@@ -86,28 +86,6 @@ def test_options_are_those_of_the_communicator_unless_they_are_given():
         assert smaller <= 256 << 10
 
 
-def test_an_invalid_argument_of_a_rank_is_an_error_on_all_and_ends_nothing():
-    def body(comm):
-        with pytest.raises(narrowcast.NarrowcastError) as error:
-            comm.split(-2 if comm.rank == 1 else 0)
-        return type(error.value).__name__, "color is -2" in str(error.value), total(comm)
-
-    assert on_ranks(3, body) == [
-        ("RemoteError", True, 7),
-        ("InvalidArgumentError", True, 7),
-        ("RemoteError", True, 7),
-    ]
-
-
-def test_a_split_in_a_group_is_rejected():
-    with (
-        narrowcast.LocalRanks(1) as (comm,),
-        narrowcast.group(),
-        pytest.raises(narrowcast.InvalidArgumentError, match="ncast_comm_split: a group is open on this thread"),
-    ):
-        comm.split(0)
-
-
 @pytest.mark.parametrize(("color", "key", "name"), [(1.5, 0, "color is 1.5"), (0, "a", "key is 'a'")])
 def test_arguments_that_are_not_integers_are_named(color, key, name):
     with narrowcast.LocalRanks(1) as (comm,), pytest.raises(TypeError, match=f"{name}, not an integer"):
