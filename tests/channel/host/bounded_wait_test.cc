@@ -1,0 +1,92 @@
+// What ends a wait, and what does not.
+#include "channel/host/bounded_wait.h"
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "bootstrap/shared_memory.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+using namespace channel;
+
+// The ends of three ranks in this process.
+struct Worlds {
+  TimeLimit limit;
+  std::array<std::unique_ptr<World>, 3> of_rank;
+
+  Worlds() {
+    bootstrap::WorldId id;
+    REQUIRE(bootstrap::random_bytes(&id, sizeof id) == NCAST_OK);
+    run_threads(3, [&](int rank) {
+      EXPECT_OK(World::join(id, {rank, 3, {2, 1024}, {30}}, &of_rank[static_cast<size_t>(rank)]));
+    });
+  }
+};
+
+// A poll that finds nothing.
+ncast_status poll(BoundedWait& wait, RankSet awaited) {
+  if (ncast_status status = wait.begin_poll()) return status;
+  return wait.no_progress(awaited);
+}
+
+bool last_error_names(const char* part) { return std::string(ncast_last_error()).find(part) != std::string::npos; }
+
+TEST_CASE_FIXTURE(Worlds, "the time limit applies to waits for ranks, since the last progress") {
+  BoundedWait wait(*of_rank[0], {0.02});
+  CHECK(poll(wait, rank_bit(2)) == NCAST_OK);
+  usleep(40000);
+  CHECK(poll(wait, 0) == NCAST_OK);  // waits for something other than ranks
+  wait.made_progress();
+  CHECK(poll(wait, rank_bit(2)) == NCAST_OK);
+  usleep(40000);
+  CHECK(poll(wait, rank_bit(2)) == NCAST_TIMEOUT);
+  CHECK(last_error_names("rank 0 waited 0.02 s for rank 2 (pid "));
+}
+
+TEST_CASE_FIXTURE(Worlds, "a rank that has left fails only those that wait for it") {
+  of_rank[2].reset();
+  BoundedWait wait(*of_rank[0], {0});
+  for (int i = 0; i < 2; ++i) CHECK(poll(wait, rank_bit(1)) == NCAST_OK);
+  CHECK(poll(wait, rank_bit(1) | rank_bit(2)) == NCAST_REMOTE_ERROR);
+  CHECK(last_error_names("rank 2 (pid "));
+  CHECK(last_error_names("destroyed its communicator while rank 0 was waiting for it"));
+}
+
+TEST_CASE_FIXTURE(Worlds, "a failure that was published is reported rather than that a rank has left") {
+  of_rank[2].reset();
+  BoundedWait wait(*of_rank[0], {0});
+  CHECK(poll(wait, rank_bit(2)) == NCAST_OK);
+  CHECK(wait.begin_poll() == NCAST_OK);
+  CHECK(of_rank[1]->publish_failure(NCAST_CORRUPT, "the cause"));
+  CHECK(wait.no_progress(rank_bit(2)) == NCAST_REMOTE_ERROR);
+  CHECK(last_error_names("rank 1 reports: the cause"));
+}
+
+TEST_CASE("a rank that ends outside a call fails only those that wait for it") {
+  const TimeLimit limit;
+  bootstrap::WorldId id;
+  REQUIRE(bootstrap::random_bytes(&id, sizeof id) == NCAST_OK);
+  const pid_t peer = start_process([&] {
+    std::unique_ptr<World> world;
+    EXPECT_OK(World::join(id, {1, 2, {2, 1024}, {30}}, &world));
+    _exit(0);
+  });
+  std::unique_ptr<World> world;
+  REQUIRE(World::join(id, {0, 2, {2, 1024}, {30}}, &world) == NCAST_OK);
+  CHECK(wait_for_process(peer) == 0);
+  BoundedWait wait(*world, {0});
+  CHECK(poll(wait, 0) == NCAST_OK);
+  usleep(60000);  // longer than the interval of inspections
+  CHECK(wait.begin_poll() == NCAST_OK);
+  CHECK(wait.is_inspecting());
+  CHECK(wait.no_progress(0) == NCAST_OK);
+  CHECK(wait.no_progress(rank_bit(1)) == NCAST_REMOTE_ERROR);
+  CHECK(last_error_names("died"));
+}
+
+}  // namespace
+}  // namespace narrowcast::testing
