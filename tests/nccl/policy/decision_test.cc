@@ -39,6 +39,14 @@ TEST_CASE("calls that are predicted to be faster are executed, and others forwar
   };
   CHECK(decision(faster).use_engine);
   CHECK(decision(faster).why_forwarded == nullptr);
+  const auto saved = [](const Predictor& predictor) {
+    return saved_microseconds(shape_of(call_of(NCAST_OP_ALL_GATHER), NCAST_OP_ALL_GATHER, 2, false), NCAST_CODEC_AUTO,
+                              predictor);
+  };
+  CHECK(saved(faster) == 1);
+  CHECK(saved(slower) == -1);
+  CHECK_FALSE(saved(alone));
+  CHECK_FALSE(saved(unknown));
   for (const Times* times : {&slower, &alone, &unknown}) {
     CHECK_FALSE(decision(*times).use_engine);
     CHECK(doctest::String(decision(*times).why_forwarded).size() > 10);
@@ -75,6 +83,9 @@ TEST_CASE("a send and its receive get the same decision") {
   const Settings settings = with("codec", "send=window,recv=raw");
   CHECK(decide(settings, call_of(NCAST_OP_SEND), {2, ""}, slower).codec == NCAST_CODEC_WINDOW);
   CHECK(decide(settings, call_of(NCAST_OP_RECV), {2, ""}, slower).codec == NCAST_CODEC_WINDOW);
+  Call to_last = call_of(NCAST_OP_SEND);
+  to_last.peer = 1;
+  CHECK(shape_of(to_last, NCAST_OP_SEND, 2, false).root == 0);
 }
 
 TEST_CASE("calls that the engine cannot execute are forwarded even with `always`") {
@@ -93,15 +104,31 @@ TEST_CASE("the environment takes precedence over rules, and the first matching r
   Settings settings = with("codec", "all_gather=raw");
   apply_file(
       "[[rule]]\noperation = \"all_gather\"\ncodec = \"window\"\ntake = \"always\"\n"
-      "[[rule]]\nmin_bytes = 2000\nmax_bytes = 2000\ntake = \"never\"\n[[rule]]\ntake = \"always\"\n",
+      "[[rule]]\nmin_bytes = 2000\nmax_bytes = 2000\ndtype = \"bfloat16\"\ntake = \"never\"\n"
+      "[[rule]]\ntake = \"always\"\n",
       "test.toml", &settings);
   const Decision gather = decide(settings, call_of(NCAST_OP_ALL_GATHER), {8, ""}, slower);
   CHECK(gather.use_engine);
   CHECK(gather.codec == NCAST_CODEC_RAW);
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {8, ""}, slower).use_engine);
+  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST, 1000, NCAST_FLOAT16), {8, ""}, slower).use_engine);
   CHECK(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).use_engine);
   apply_setting("take", "never", "test", &settings);
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).use_engine);
+}
+
+TEST_CASE("what the first matching rule does not set comes from the top-level keys and not from a later rule") {
+  Settings settings;
+  apply_file(
+      "take = \"never\"\ncodec = \"raw\"\n[[rule]]\nmax_bytes = 100\ntake = \"always\"\n"
+      "[[rule]]\ncodec = \"window\"\n[[rule]]\ntake = \"always\"\n",
+      "test.toml", &settings);
+  const Decision large = decide(settings, call_of(NCAST_OP_BROADCAST), {8, ""}, slower);
+  CHECK_FALSE(large.use_engine);
+  CHECK(large.codec == NCAST_CODEC_WINDOW);
+  const Decision small = decide(settings, call_of(NCAST_OP_BROADCAST, 1), {8, ""}, slower);
+  CHECK(small.use_engine);
+  CHECK(small.codec == NCAST_CODEC_RAW);
 }
 
 TEST_CASE("top-level keys of a file apply if no rule matches") {
@@ -151,4 +178,21 @@ TEST_CASE("predictions depend on whether windows are registered") {
   CHECK(decided(false).use_engine);
   CHECK_FALSE(decided(true).use_engine);
   CHECK(doctest::String(decided(true).why_forwarded) == "NCCL is faster with windows");
+}
+
+TEST_CASE("predictions use the CTAs of a communicator, and else those of the settings") {
+  static uint32_t used;
+  Engine engine = {};
+  engine.ncast_comm_config_defaults = [](ncast_comm_config* config, size_t bytes) {
+    ncast_comm_config_defaults(config, bytes);
+  };
+  engine.ncast_predictor_create = [](int, const ncast_comm_config* config, ncast_predictor**) {
+    used = config->max_ctas;
+    return NCAST_OK;
+  };
+  ncast_predictor* predictor = nullptr;
+  for (const uint32_t max_ctas : {0u, 5u}) {
+    REQUIRE(create_predictor(engine, 2, max_ctas, "", &predictor) == NCAST_OK);
+    CHECK(used == (max_ctas == 0 ? settings().max_ctas : 5));
+  }
 }
