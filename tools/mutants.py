@@ -185,6 +185,8 @@ def main() -> None:
     parser.add_argument("--tests", action="append", default=[], metavar="NAME")
     parser.add_argument("--patches", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
+    if not arguments.files and not arguments.patches:
+        parser.error("no FILE and no --patches")
 
     TREE.mkdir(parents=True, exist_ok=True)
     lock = (PLACE / "lock").open("w")
