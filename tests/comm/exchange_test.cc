@@ -8,6 +8,7 @@
 
 #include "doctest/doctest.h"
 #include "narrowcast/comm.h"
+#include "support/last_error.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
@@ -67,7 +68,7 @@ TEST_CASE("a failed exchange is reported with its return value") {
   ThreadGather::Rank context = {&gather, 0, 42};
   ncast_comm* comm = nullptr;
   CHECK(ncast_comm_create_by_exchange(&comm, 2, 1, ThreadGather::exchange, &context, nullptr) == NCAST_REMOTE_ERROR);
-  CHECK(std::string(ncast_last_error()).find("returned 42") != std::string::npos);
+  CHECK(error_contains("returned 42"));
   CHECK(comm == nullptr);
 }
 

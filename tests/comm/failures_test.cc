@@ -299,6 +299,14 @@ TEST_CASE("a failure of one communicator does not affect another") {
     Comm second(ids[1], rank, 2);
     EXPECT_OK(ncast_comm_abort(first));
     EXPECT(reduce_one(first) == NCAST_ABORTED);
+    // Except in one group: none of its calls runs.
+    const float sent = 1;
+    float sum = 0;
+    EXPECT_OK(ncast_group_start());
+    EXPECT_OK(ncast_all_reduce(&sent, &sum, 1, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, second, nullptr));
+    EXPECT_OK(reduce_one(first));
+    EXPECT(ncast_group_end() == NCAST_ABORTED);
+    EXPECT(sum == 0);
     EXPECT_OK(reduce_one(second));
   });
 }

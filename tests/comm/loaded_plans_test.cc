@@ -8,6 +8,7 @@
 #include "narrowcast/plan.h"
 #include "plan/builders/builders.h"
 #include "plan/handle.h"
+#include "support/last_error.h"
 #include "support/plans.h"
 #include "support/ranks.h"
 
@@ -30,10 +31,6 @@ ncast_plan refuted(int ranks) {
   return plan;
 }
 
-bool last_error_contains(std::string_view text) {
-  return std::string_view(ncast_last_error()).find(text) != std::string_view::npos;
-}
-
 // Loads on all ranks, of which rank 1 does as load_badly(comm) does. The others must get REMOTE_ERROR at once, with the
 // reason, and all can go on.
 template <typename LoadBadly>
@@ -49,8 +46,8 @@ void check_others_learn(const char* reason, const LoadBadly& load_badly) {
       load_badly(static_cast<ncast_comm*>(comm));
     } else {
       EXPECT(ncast_plan_load(comm, &right, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_REMOTE_ERROR);
-      EXPECT(last_error_contains("rank 1 cannot load the plan: "));
-      EXPECT(last_error_contains(reason));
+      EXPECT(error_contains("rank 1 cannot load the plan: "));
+      EXPECT(error_contains(reason));
     }
     EXPECT(loaded == nullptr);
     EXPECT_OK(ncast_plan_load(comm, &right, NCAST_FLOAT32, NCAST_SUM, &loaded));
@@ -66,7 +63,7 @@ TEST_CASE("all ranks learn at once why a rank cannot load its plan") {
     return [=](ncast_comm* comm) {
       ncast_loaded_plan* loaded = nullptr;
       EXPECT(ncast_plan_load(comm, plan, dtype, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
-      EXPECT(last_error_contains("ncast_plan_load: "));
+      EXPECT(error_contains("ncast_plan_load: "));
     };
   };
   const ncast_plan wrong = refuted(3), small = built("ring", 2), right = built("ring", 3);
@@ -91,7 +88,7 @@ TEST_CASE("a rank that cannot load a plan gets its own error even if the others 
     while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(1000);
     ncast_loaded_plan* loaded = nullptr;
     EXPECT(ncast_plan_load(comm, nullptr, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
-    EXPECT(last_error_contains("plan is NULL"));
+    EXPECT(error_contains("plan is NULL"));
   });
 }
 
@@ -103,7 +100,7 @@ TEST_CASE("ranks that load a plan for different types or reductions get a mismat
     const auto load = [&](ncast_dtype dtype, ncast_redop op) {
       ncast_loaded_plan* loaded = nullptr;
       EXPECT(ncast_plan_load(comm, &plan, dtype, op, &loaded) == NCAST_MISMATCH);
-      EXPECT(last_error_contains("ranks load different plans, types or reductions"));
+      EXPECT(error_contains("ranks load different plans, types or reductions"));
     };
     load(rank == 0 ? NCAST_INT32 : NCAST_UINT32, NCAST_SUM);
     load(NCAST_INT32, rank == 0 ? NCAST_SUM : NCAST_MAX);
@@ -122,7 +119,7 @@ TEST_CASE("the buffers of a plan are checked as those of its operation, for its 
     if (rank == 1) EXPECT(ncast_loaded_plan_run(loaded, nullptr, &received, 1, nullptr) == NCAST_INVALID_ARGUMENT);
     EXPECT_OK(ncast_group_start());
     EXPECT(ncast_loaded_plan_run(loaded, &sent, &received, 1, nullptr) == NCAST_INVALID_ARGUMENT);
-    EXPECT(last_error_contains("plans cannot run in a group"));
+    EXPECT(error_contains("plans cannot run in a group"));
     EXPECT_OK(ncast_group_end());
     EXPECT_OK(ncast_loaded_plan_run(loaded, rank == 1 ? &sent : nullptr, &received, 1, nullptr));
     EXPECT(received == sent);
@@ -132,7 +129,7 @@ TEST_CASE("the buffers of a plan are checked as those of its operation, for its 
     EXPECT_OK(ncast_plan_load(comm, &exchange, NCAST_INT32, NCAST_SUM, &loaded));
     int values[2] = {};
     EXPECT(ncast_loaded_plan_run(loaded, values, values, 1, nullptr) == NCAST_INVALID_ARGUMENT);
-    EXPECT(last_error_contains(", but the operation does not work in place"));
+    EXPECT(error_contains(", but the operation does not work in place"));
     EXPECT_OK(ncast_loaded_plan_destroy(loaded));
   });
 }
@@ -144,7 +141,7 @@ TEST_CASE("each rank gets its own error if all of them have one") {
     const ncast_plan plan = refuted(2);
     ncast_loaded_plan* loaded = nullptr;
     EXPECT(ncast_plan_load(comm, &plan, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
-    EXPECT(last_error_contains("is wrong"));
+    EXPECT(error_contains("is wrong"));
   });
 }
 
@@ -195,7 +192,7 @@ TEST_CASE("a plan does not run on a communicator that has the address of its own
   REQUIRE(next == comm);
   executor::add_communicator(next);
   CHECK(ncast_loaded_plan_run(loaded, &value, &value, 1, nullptr) == NCAST_INVALID_ARGUMENT);
-  CHECK(last_error_contains("has been destroyed"));
+  CHECK(error_contains("has been destroyed"));
   CHECK(ncast_loaded_plan_destroy(loaded) == NCAST_OK);
   CHECK(FakeComm::runs == 1);
   CHECK(FakeComm::releases == 0);

@@ -11,6 +11,7 @@
 #include "narrowcast/plan.h"
 #include "plan/handle.h"
 #include "support/environment.h"
+#include "support/last_error.h"
 #include "support/plans.h"
 
 namespace narrowcast {
@@ -145,6 +146,7 @@ TEST_CASE("a predictor outlives its communicator, and the host backend has no ti
   CHECK(ncast_predictor_costs_warning(predictor.get()) == nullptr);
   const ncast_plan plan(plan::verify::testing::ring_all_gather(1));
   CHECK(ncast_predictor_use_plan(predictor.get(), &plan, NCAST_INT32, NCAST_SUM, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(testing::error_contains("the predictor is of a communicator, which knows its plans"));
 }
 
 TEST_CASE("a predictor uses only plans that are correct and that calls on GPUs can run") {

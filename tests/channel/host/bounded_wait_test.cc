@@ -3,9 +3,9 @@
 
 #include <array>
 #include <memory>
-#include <string>
 
 #include "bootstrap/shared_memory.h"
+#include "support/last_error.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
@@ -33,8 +33,6 @@ ncast_status poll(BoundedWait& wait, RankSet awaited) {
   return wait.no_progress(awaited);
 }
 
-bool last_error_names(const char* part) { return std::string(ncast_last_error()).find(part) != std::string::npos; }
-
 TEST_CASE_FIXTURE(Worlds, "the time limit applies to waits for ranks, since the last progress") {
   BoundedWait wait(*of_rank[0], {0.02});
   CHECK(poll(wait, rank_bit(2)) == NCAST_OK);
@@ -44,7 +42,7 @@ TEST_CASE_FIXTURE(Worlds, "the time limit applies to waits for ranks, since the 
   CHECK(poll(wait, rank_bit(2)) == NCAST_OK);
   usleep(40000);
   CHECK(poll(wait, rank_bit(2)) == NCAST_TIMEOUT);
-  CHECK(last_error_names("rank 0 waited 0.02 s for rank 2 (pid "));
+  CHECK(error_contains("rank 0 waited 0.02 s for rank 2 (pid "));
 }
 
 TEST_CASE_FIXTURE(Worlds, "a rank that has left fails only those that wait for it") {
@@ -52,8 +50,8 @@ TEST_CASE_FIXTURE(Worlds, "a rank that has left fails only those that wait for i
   BoundedWait wait(*of_rank[0], {0});
   for (int i = 0; i < 2; ++i) CHECK(poll(wait, rank_bit(1)) == NCAST_OK);
   CHECK(poll(wait, rank_bit(1) | rank_bit(2)) == NCAST_REMOTE_ERROR);
-  CHECK(last_error_names("rank 2 (pid "));
-  CHECK(last_error_names("destroyed its communicator while rank 0 was waiting for it"));
+  CHECK(error_contains("rank 2 (pid "));
+  CHECK(error_contains("destroyed its communicator while rank 0 was waiting for it"));
 }
 
 TEST_CASE_FIXTURE(Worlds, "a failure that was published is reported rather than that a rank has left") {
@@ -63,7 +61,7 @@ TEST_CASE_FIXTURE(Worlds, "a failure that was published is reported rather than 
   CHECK(wait.begin_poll() == NCAST_OK);
   CHECK(of_rank[1]->publish_failure(NCAST_CORRUPT, "the cause"));
   CHECK(wait.no_progress(rank_bit(2)) == NCAST_REMOTE_ERROR);
-  CHECK(last_error_names("rank 1 reports: the cause"));
+  CHECK(error_contains("rank 1 reports: the cause"));
 }
 
 TEST_CASE("a rank that ends outside a call fails only those that wait for it") {
@@ -85,7 +83,7 @@ TEST_CASE("a rank that ends outside a call fails only those that wait for it") {
   CHECK(wait.is_inspecting());
   CHECK(wait.no_progress(0) == NCAST_OK);
   CHECK(wait.no_progress(rank_bit(1)) == NCAST_REMOTE_ERROR);
-  CHECK(last_error_names("died"));
+  CHECK(error_contains("died"));
 }
 
 }  // namespace
