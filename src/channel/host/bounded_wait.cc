@@ -34,7 +34,6 @@ ncast_status BoundedWait::no_progress(RankSet awaited) {
   if (!stalled_) {
     stalled_ = true;
     stalled_since_ = last_inspection_ = bootstrap::Clock::now();
-    dead_ = 0;
     return NCAST_OK;
   }
   // A failure that a rank published before it ended is visible by now. It is more informative than the fact of its end.
