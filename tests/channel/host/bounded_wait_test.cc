@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bootstrap/shared_memory.h"
+#include "narrowcast/interrupt.h"
 #include "support/last_error.h"
 #include "support/ranks.h"
 
@@ -64,26 +65,61 @@ TEST_CASE_FIXTURE(Worlds, "a failure that was published is reported rather than 
   CHECK(error_contains("rank 1 reports: the cause"));
 }
 
-TEST_CASE("a rank that ends outside a call fails only those that wait for it") {
+TEST_CASE("a rank that ends inside a call fails all others, and one that ends outside those that wait for it") {
   const TimeLimit limit;
-  bootstrap::WorldId id;
-  REQUIRE(bootstrap::random_bytes(&id, sizeof id) == NCAST_OK);
-  const pid_t peer = start_process([&] {
+  for (const bool in_call : {false, true}) {
+    bootstrap::WorldId id;
+    REQUIRE(bootstrap::random_bytes(&id, sizeof id) == NCAST_OK);
+    const pid_t peer = start_process([&] {
+      std::unique_ptr<World> world;
+      EXPECT_OK(World::join(id, {1, 2, {2, 1024}, {30}}, &world));
+      if (in_call) world->enter_call();
+      _exit(0);
+    });
     std::unique_ptr<World> world;
-    EXPECT_OK(World::join(id, {1, 2, {2, 1024}, {30}}, &world));
-    _exit(0);
-  });
-  std::unique_ptr<World> world;
-  REQUIRE(World::join(id, {0, 2, {2, 1024}, {30}}, &world) == NCAST_OK);
-  CHECK(wait_for_process(peer) == 0);
-  BoundedWait wait(*world, {0});
-  CHECK(poll(wait, 0) == NCAST_OK);
-  usleep(60000);  // longer than the interval of inspections
-  CHECK(wait.begin_poll() == NCAST_OK);
-  CHECK(wait.is_inspecting());
-  CHECK(wait.no_progress(0) == NCAST_OK);
-  CHECK(wait.no_progress(rank_bit(1)) == NCAST_REMOTE_ERROR);
-  CHECK(error_contains("died"));
+    REQUIRE(World::join(id, {0, 2, {2, 1024}, {30}}, &world) == NCAST_OK);
+    CHECK(wait_for_process(peer) == 0);
+    BoundedWait wait(*world, {0});
+    CHECK(poll(wait, 0) == NCAST_OK);
+    usleep(60000);  // longer than the interval of inspections
+    CHECK(wait.begin_poll() == NCAST_OK);
+    CHECK(wait.is_inspecting());
+    CHECK(wait.no_progress(0) == (in_call ? NCAST_REMOTE_ERROR : NCAST_OK));
+    CHECK(wait.no_progress(rank_bit(1)) == NCAST_REMOTE_ERROR);
+    CHECK(error_contains("died"));
+  }
+}
+
+TEST_CASE_FIXTURE(Worlds, "an interrupt ends polls, whether they find something or not") {
+  ncast_set_interrupt_check([](void*) { return 1; }, nullptr);
+  for (const bool finds_something : {false, true}) {
+    BoundedWait wait(*of_rank[0], {0});
+    ncast_status status = NCAST_OK;
+    while (status == NCAST_OK) {  // until the time limit of the test
+      status = wait.begin_poll();
+      if (finds_something)
+        wait.made_progress();
+      else if (status == NCAST_OK)
+        status = wait.no_progress(rank_bit(1));
+    }
+    CHECK(status == NCAST_ABORTED);
+  }
+  ncast_set_interrupt_check(nullptr, nullptr);
+}
+
+TEST_CASE_FIXTURE(Worlds, "a failure wakes every rank, and a rank that leaves wakes the others") {
+  const auto epochs = [&] {
+    std::array<uint32_t, 3> found;
+    for (int rank = 0; rank < 3; ++rank) found[static_cast<size_t>(rank)] = of_rank[0]->bell_of(rank).epoch();
+    return found;
+  };
+  const auto before = epochs();
+  CHECK(of_rank[1]->publish_failure(NCAST_CORRUPT, "the cause"));
+  const auto after = epochs();
+  for (size_t rank = 0; rank < 3; ++rank) CHECK(after[rank] != before[rank]);
+  of_rank[2].reset();
+  CHECK(epochs()[0] != after[0]);
+  CHECK(epochs()[1] != after[1]);
 }
 
 }  // namespace
