@@ -195,6 +195,9 @@ def main() -> None:
     except BlockingIOError:
         sys.exit(f"{PLACE} is in use")
     copy_tree()
+    for file in arguments.files:
+        if not (TREE / file).is_file():
+            parser.error(f"{file} is not a file of this repository")
     if arguments.patches:
         mutants = [Mutant(path.name, path.read_text()) for path in sorted(arguments.patches.glob("*.patch"))]
     else:

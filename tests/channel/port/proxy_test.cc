@@ -16,6 +16,7 @@ struct Proxy {
                   [this](ncast_status status, const char* text) {
                     message = text;
                     reported = status;
+                    usleep(20000);  // a removal can be requested before the thread has ended
                   }};
 
   void wait_for_report() const {
@@ -87,7 +88,7 @@ TEST_CASE("a failure is reported with its message and ends the thread") {
   CHECK(!thread.proxy.remove(&mine.service));
 }
 
-TEST_CASE("a failure of the transport is reported") {
+TEST_CASE("a failure of the transport is reported, and ends the removal of a service") {
   const TimeLimit limit;
   Ports mine;
   Proxy thread;
@@ -97,6 +98,7 @@ TEST_CASE("a failure of the transport is reported") {
   thread.wait_for_report();
   CHECK(thread.reported == NCAST_CUDA_ERROR);
   CHECK(thread.message == "the link to rank 2 failed");
+  CHECK(!thread.proxy.remove(&mine.service));
 }
 
 TEST_CASE("an abort ends the thread and callers that wait for it, even with requests in flight") {
