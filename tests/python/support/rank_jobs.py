@@ -36,24 +36,6 @@ def operations(*, unique_id, rank, ranks, cases, emit):
             emit([operation, dtype, op, codec, count, call.count_wrong()])
 
 
-def streams_and_groups(*, unique_id, rank, ranks, emit):
-    """Calls on two streams, buffers without other references, and a ring of sends before receives."""
-    with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:
-        out = np.zeros((4, ranks * 5000), np.float32)
-        for i in range(4):
-            comm.all_gather(np.full(5000, 10 * i + rank, np.float32), out[i], stream=stream)
-        ring = np.zeros(200_000, np.int32)
-        with narrowcast.group():
-            comm.send(np.full(200_000, rank, np.int32), (rank + 1) % ranks, stream=stream)
-            comm.recv(ring, (rank - 1) % ranks, stream=stream)
-        stream.synchronize()
-        here = np.zeros(300, np.float32)
-        with narrowcast.group(), narrowcast.group():
-            comm.send(np.full(300, rank, np.float32), (rank - 1) % ranks)
-            comm.recv(here, (rank + 1) % ranks)
-        emit([out.tolist(), int(ring[0]), bool((ring == ring[0]).all()), here.tolist()[:1], str(comm.async_error())])
-
-
 def counters(*, unique_id, rank, ranks, emit):
     values = samples.of_rank(samples.sample("weights", "bfloat16"), rank, 100_000)
     out = np.zeros(ranks * 100_000, np.uint16)
