@@ -218,15 +218,16 @@ def main() -> None:
     verdicts: dict[Mutant, str] = {}
     tables: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     judged = 0
-    for mutant in mutants:
-        if judged == arguments.sample and not arguments.patches:
-            break
-        file = mutant.files[0]
-        verdict = suite(file.endswith(".py"), tests_of(file, arguments.tests)).judge(mutant)
-        verdicts[mutant] = verdict
-        tables[file][verdict] += 1
-        judged += verdict in VERDICTS[:3]
-        print(f"{judged:4} {verdict:10} {mutant.place}", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):  # the summary then has what was judged before
+        for mutant in mutants:
+            if judged == arguments.sample and not arguments.patches:
+                break
+            file = mutant.files[0]
+            verdict = suite(file.endswith(".py"), tests_of(file, arguments.tests)).judge(mutant)
+            verdicts[mutant] = verdict
+            tables[file][verdict] += 1
+            judged += verdict in VERDICTS[:3]
+            print(f"{judged:4} {verdict:10} {mutant.place}", flush=True)
 
     tables["total"] = sum(tables.values(), collections.Counter())
     print("\n" + " ".join(f"{name:>10}" for name in VERDICTS))
