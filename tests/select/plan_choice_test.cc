@@ -4,6 +4,7 @@
 
 #include "doctest/doctest.h"
 #include "models.h"
+#include "narrowcast/codec.h"
 #include "select/decider.h"
 
 namespace narrowcast::select {
@@ -19,6 +20,8 @@ const std::string costs =
     "all_reduce 4 shm plan:ring 1000:20 100000:99 1000000:500\n"
     "all_gather 4 shm frames:raw 1000:10 1000000:100\n"
     "all_gather 4 shm plan:ring 1000:9.8 1000000:50\n"
+    "all_gather 4 shm plan:halving_doubling 1000:20 1000000:60\n"
+    "all_gather 4 shm plan:one_shot 1000:20 1000000:70\n"
     "all_gather 3 shm frames:raw 1000:10\n"
     "all_gather 3 shm plan:halving_doubling 1000:1\n"
     "all_gather 4 nvlink blocks:raw 1000:10\n"
@@ -38,6 +41,13 @@ class Host {
   Decider decider;
 };
 
+// A codec that is not exact.
+const ncast_codec uniform = [] {
+  ncast_codec codec = 0;
+  ncast_codec_parse("uniform:bits=6", &codec);
+  return codec;
+}();
+
 PlanCandidate added(const std::string& name, Operation operation = Operation::all_reduce) {
   PlanCandidate plan;
   plan.name = "plan:" + name;
@@ -49,7 +59,7 @@ PlanCandidate added(const std::string& name, Operation operation = Operation::al
   return plan;
 }
 
-TEST_CASE("a plan runs only where it was measured to be faster by 3%") {
+TEST_CASE("the fastest plan runs where it was measured to be faster than the built-in way by 3%") {
   Host host;
   CHECK(host.plan_of(host.call(Operation::all_gather, 1000000)) == "ring");
   CHECK(host.plan_of(host.call(Operation::all_gather, 1000)) == "all_pairs");  // 2% faster
@@ -70,13 +80,19 @@ TEST_CASE("a plan runs only where it was measured to be faster by 3%") {
 TEST_CASE("without measured plans the built-in way runs") {
   Decider decider({.ranks = 4, .link = Link::shared_memory}, {});
   CHECK(!decider.chooses_plans());
+  CHECK(Host().decider.chooses_plans());
   CHECK(decider.decide(decider.shape_of(Operation::all_reduce, NCAST_INT32, NCAST_CODEC_AUTO, 1000)).chosen == nullptr);
 }
 
 TEST_CASE("a plan that rounds differently runs only for types that do not round") {
   Host host;
-  CHECK(host.plan_of(host.call(Operation::all_reduce, 1000000, NCAST_INT32)) == "ring");
-  CHECK(host.plan_of(host.call(Operation::all_reduce, 1000000, NCAST_FLOAT32)) == "all_pairs");
+  const auto plan_of = [&](ncast_dtype dtype) {
+    return host.plan_of(host.call(Operation::all_reduce, 1000000, dtype));
+  };
+  for (const ncast_dtype dtype : {NCAST_INT8, NCAST_UINT8, NCAST_INT32, NCAST_UINT32, NCAST_INT64, NCAST_UINT64})
+    CHECK(plan_of(dtype) == "ring");
+  for (const ncast_dtype dtype : {NCAST_BFLOAT16, NCAST_FLOAT8_E4M3, NCAST_FLOAT32, NCAST_FLOAT64})
+    CHECK(plan_of(dtype) == "all_pairs");
   CHECK(host.plan_of(host.call(Operation::all_gather, 1000000, NCAST_FLOAT32)) == "ring");
 }
 
@@ -105,37 +121,111 @@ TEST_CASE("alternatives have a time and a reason") {
     CHECK((one.why_not == nullptr) == (one.plan->plan == "ring"));
 }
 
-TEST_CASE("an added plan runs by its time, or always if it was added so, and only for calls that it suits") {
+TEST_CASE("plans of the same name are one alternative: the one that runs, or one that suits the call") {
   Decider decider({.ranks = 4, .link = Link::nvlink}, parsed(costs));
-  const auto candidate_of = [&](uint64_t bytes, ncast_dtype dtype = NCAST_FLOAT32, ncast_redop op = NCAST_SUM,
-                                int root = 0, Operation operation = Operation::all_gather) {
-    return std::string(decider.decide(decider.shape_of(operation, dtype, NCAST_CODEC_AUTO, bytes, op, root)).candidate);
+  const auto add_for = [&](std::optional<ncast_dtype> dtype) {
+    PlanCandidate plan = added("mine@1", Operation::all_gather);
+    plan.dtype = dtype;
+    decider.add_plan(plan);
+  };
+  const auto alternative_of = [&](ncast_dtype dtype) {
+    const CallShape shape = decider.shape_of(Operation::all_gather, dtype, NCAST_CODEC_AUTO, 1000);
+    const std::vector<Alternative> all = decider.alternatives_of(shape, decider.decide(shape));
+    REQUIRE(all.size() == 1);
+    return all[0];
+  };
+  add_for(NCAST_BFLOAT16);
+  add_for(NCAST_FLOAT32);
+  CHECK(alternative_of(NCAST_BFLOAT16).why_not == nullptr);
+  CHECK(alternative_of(NCAST_FLOAT32).why_not == nullptr);
+  CHECK(alternative_of(NCAST_INT8).why_not == std::string("it was not prepared for this type"));
+  decider.set_selector([](const auto&, const auto&) { return Selected::built_in; });
+  CHECK(alternative_of(NCAST_FLOAT32).why_not == std::string("it is not predicted to be faster"));
+  add_for(std::nullopt);
+  decider.set_selector([](const auto&, const auto& plans) { return static_cast<int>(plans.size()) - 1; });
+  CHECK(alternative_of(NCAST_FLOAT32).why_not == nullptr);
+  CHECK(!alternative_of(NCAST_FLOAT32).plan->dtype);
+}
+
+TEST_CASE("an added plan runs by its time, or always if it was added so") {
+  Decider decider({.ranks = 4, .link = Link::nvlink}, parsed(costs));
+  const auto candidate_of = [&](uint64_t bytes) {
+    const CallShape shape = decider.shape_of(Operation::all_gather, NCAST_FLOAT32, NCAST_CODEC_AUTO, bytes);
+    return std::string(decider.decide(shape).candidate);
   };
   CHECK(candidate_of(1000) == "blocks:raw");
   decider.add_plan(added("mine@1", Operation::all_gather));
   CHECK(candidate_of(1000) == "plan:mine@1");  // also if the decision was cached
   PlanCandidate large = added("large", Operation::all_gather);
   large.min_bytes = 5000;
-  large.max_bytes = 6000;
   large.always = true;
   decider.add_plan(large);
   CHECK(candidate_of(4999) == "plan:mine@1");
   CHECK(candidate_of(5000) == "plan:large");
-  CHECK(candidate_of(6000) == "plan:large");
-  CHECK(candidate_of(6001) == "plan:mine@1");
+  CHECK(candidate_of(0) == "none");
 
-  PlanCandidate reduction = added("reduction", Operation::reduce);
-  reduction.always = true;
-  reduction.has_same_results = false;
-  reduction.root = 2;
-  reduction.dtype = NCAST_BFLOAT16;
-  reduction.redop = NCAST_MAX;
-  decider.add_plan(reduction);
-  CHECK(candidate_of(1000, NCAST_BFLOAT16, NCAST_MAX, 2, Operation::reduce) == "plan:reduction");
-  CHECK(candidate_of(1000, NCAST_BFLOAT16, NCAST_MAX, 1, Operation::reduce) != "plan:reduction");
-  CHECK(candidate_of(1000, NCAST_BFLOAT16, NCAST_SUM, 2, Operation::reduce) != "plan:reduction");
-  CHECK(candidate_of(1000, NCAST_FLOAT16, NCAST_MAX, 2, Operation::reduce) != "plan:reduction");
-  CHECK(candidate_of(0, NCAST_BFLOAT16, NCAST_MAX, 2, Operation::reduce) == "none");
+  PlanCandidate encoded = added("encoded", Operation::all_to_all);
+  encoded.ranks = 0;
+  encoded.always = true;
+  encoded.codec = NCAST_CODEC_WINDOW;
+  const auto decision_of = [&](int ranks) {
+    Decider of_ranks({.ranks = ranks, .link = Link::nvlink}, {});
+    of_ranks.add_plan(encoded);
+    return of_ranks.decide(of_ranks.shape_of(Operation::all_to_all, NCAST_INT8, NCAST_CODEC_AUTO, 1000));
+  };
+  CHECK(decision_of(2).codec == NCAST_CODEC_WINDOW);
+  CHECK(decision_of(2).codec_reason == std::string("the plan states the codec of its messages"));
+  CHECK(decision_of(1).candidate == "copy");
+
+  Decider forced({.ranks = 4, .link = Link::nvlink, .transport = ForcedTransport::blocks}, parsed(costs));
+  forced.add_plan(added("mine@1", Operation::all_gather));
+  CHECK(forced.decide(forced.shape_of(Operation::all_gather, NCAST_FLOAT32, NCAST_CODEC_AUTO, 1000)).candidate ==
+        "blocks:raw");
+}
+
+TEST_CASE("a plan runs only the calls that it was prepared for") {
+  const CallShape call{.operation = Operation::reduce,
+                       .dtype = NCAST_BFLOAT16,
+                       .codec = NCAST_CODEC_AUTO,
+                       .bytes = 1000,
+                       .ranks = 4,
+                       .redop = NCAST_MAX,
+                       .root = 2,
+                       .placement = Placement::in_place};
+  const auto check_reason = [&](auto change, const char* expected) {
+    PlanCandidate plan = added("reduction", Operation::reduce);
+    change(plan);
+    const char* const why = why_not(plan, call) != nullptr ? why_not(plan, call) : why_not_by_cost(plan, call);
+    CHECK(std::string(why == nullptr ? "" : why) == expected);
+    Decider decider({.ranks = 4, .link = Link::nvlink}, {});
+    plan.always = true;
+    decider.add_plan(plan);
+    const CallShape asked =
+        decider.shape_of(call.operation, call.dtype, call.codec, call.bytes, call.redop, call.root, call.placement);
+    CHECK((decider.decide(asked).chosen != nullptr) == (why_not(plan, call) == nullptr));
+  };
+  check_reason([](PlanCandidate&) {}, "");
+  check_reason([](PlanCandidate& plan) { plan.ranks = 0; }, "");
+  check_reason([](PlanCandidate& plan) { plan.ranks = 8; }, "it is for another number of ranks");
+  check_reason([](PlanCandidate& plan) { plan.root = 2; }, "");
+  check_reason([](PlanCandidate& plan) { plan.root = 1; }, "it has another root");
+  check_reason([](PlanCandidate& plan) { plan.dtype = NCAST_BFLOAT16; }, "");
+  check_reason([](PlanCandidate& plan) { plan.dtype = NCAST_FLOAT16; }, "it was not prepared for this type");
+  check_reason([](PlanCandidate& plan) { plan.redop = NCAST_MAX; }, "");
+  check_reason([](PlanCandidate& plan) { plan.redop = NCAST_SUM; }, "it was not prepared for this reduction");
+  check_reason([](PlanCandidate& plan) { plan.placement = Placement::in_place; }, "");
+  check_reason([](PlanCandidate& plan) { plan.placement = Placement::separate; }, "it does not work in place");
+  check_reason([](PlanCandidate& plan) { plan.min_bytes = 1000; }, "");
+  check_reason([](PlanCandidate& plan) { plan.min_bytes = 1001; }, "the call is too short for it");
+  check_reason([](PlanCandidate& plan) { plan.max_bytes = 1000; }, "");
+  check_reason([](PlanCandidate& plan) { plan.max_bytes = 999; }, "the call is too long for it");
+  check_reason([](PlanCandidate& plan) { plan.codec = uniform; }, "its codec is not exact");
+  check_reason([](PlanCandidate& plan) { plan.has_same_results = false; },
+               "it rounds sums in another order or more often");
+
+  CallShape encoded = call;
+  encoded.codec = NCAST_CODEC_WINDOW;
+  CHECK(why_not_by_cost(added("raw", Operation::reduce), encoded) == std::string("another codec was requested"));
 }
 
 TEST_CASE("a selector chooses between the plans that suit a call") {
@@ -150,6 +240,7 @@ TEST_CASE("a selector chooses between the plans that suit a call") {
     return answer;
   });
   CHECK(host.plan_of(shape) == "all_pairs");
+  CHECK(host.decider.shape_of(Operation::reduce, NCAST_INT8, NCAST_CODEC_RAW, 1, NCAST_MAX, 3).root == 3);
   CHECK(offered == std::vector<std::string>{"ring", "halving_doubling", "one_shot"});
   const auto choose = [&](int next) {
     answer = next;
@@ -159,9 +250,29 @@ TEST_CASE("a selector chooses between the plans that suit a call") {
   CHECK(choose(2) == "one_shot");
   CHECK(host.decider.decide(shape).plan_reason == std::string("the selector of the communicator chose it"));
   CHECK(choose(Selected::by_cost) == "ring");
+  CHECK(choose(0) == "ring");
   CHECK(choose(3) == "all_pairs");  // out of range
   host.decider.set_selector({});
   CHECK(host.plan_of(shape) == "ring");
+}
+
+TEST_CASE("a decision is cached unless plans were added or removed while it was made") {
+  Host host;
+  size_t calls = 0;
+  host.decider.set_selector([&](const CallShape&, std::span<const PlanCandidate* const> plans) {
+    if (calls++ == 0) host.decider.add_plan(added("late", Operation::all_gather));
+    return static_cast<int>(plans.size()) - 1;
+  });
+  const CallShape shape = host.call(Operation::all_gather, 1000000);
+  CHECK(host.plan_of(shape) == "one_shot");
+  CHECK(host.plan_of(shape) == "late");
+  CHECK(host.plan_of(shape) == "late");
+  CHECK(calls == 2);
+  const Decision before = host.decider.decide(shape);
+  host.decider.remove_plan(1);
+  host.decider.add_plan(added("another", Operation::broadcast));
+  CHECK(host.plan_of(shape) == "one_shot");
+  CHECK(before.chosen->plan == "late");  // a call that was decided before can still run it
 }
 
 }  // namespace
