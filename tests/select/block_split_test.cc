@@ -1,0 +1,109 @@
+// Pieces, rings and CTAs of calls by blocks. No GPU is needed.
+#include "select/block_split.h"
+
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "models.h"
+
+namespace narrowcast::select {
+namespace {
+
+using testing::gather_of;
+
+CallShape call_of(Operation operation, uint64_t bytes, int ranks) {
+  CallShape shape = gather_of(bytes, NCAST_CODEC_RAW);
+  shape.operation = operation;
+  shape.ranks = ranks;
+  shape.clusters = true;
+  return shape;
+}
+
+TEST_CASE(
+    "the pieces of a vector follow each other, in whole blocks, and the root of a broadcast or reduction has none") {
+  constexpr uint32_t block = 4096;
+  for (const Operation operation : {Operation::broadcast, Operation::reduce, Operation::all_reduce}) {
+    for (int ranks = 1; ranks <= most_gpu_ranks; ++ranks) {
+      const int root = ranks / 2;
+      // Between two ranks the root of a reduction combines a piece, too.
+      const bool root_is_idle = ranks > (operation == Operation::reduce ? 2 : 1) && operation != Operation::all_reduce;
+      for (const uint64_t bytes : {uint64_t{1}, uint64_t{block}, uint64_t{10 * block + 2}, uint64_t{1} << 33}) {
+        CAPTURE(name_of(operation));
+        CAPTURE(ranks);
+        CAPTURE(bytes);
+        const RankPieces pieces(operation, bytes, ranks, root, block);
+        uint64_t end = 0, least = bytes, most = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          if (root_is_idle && rank == root) {
+            CHECK(pieces.bytes(rank) == 0);
+            continue;
+          }
+          CHECK(pieces.first(rank) == end);
+          end += pieces.bytes(rank);
+          CHECK((end % block == 0 || end == bytes));
+          least = std::min(least, pieces.bytes(rank));
+          most = std::max(most, pieces.bytes(rank));
+        }
+        CHECK(end == bytes);
+        CHECK(most - least <= 2 * block);
+      }
+    }
+  }
+}
+
+TEST_CASE("a local part of more than 16 MiB is copied by CTAs of its own, which others leave free") {
+  for (const Operation operation : {Operation::all_gather, Operation::broadcast, Operation::all_to_all}) {
+    CAPTURE(name_of(operation));
+    const uint64_t most = most_bytes_of_copiers;
+    CHECK(choose_block_shape(call_of(operation, most, 4), NCAST_CODEC_RAW).copy_ctas == 0);
+    CHECK(choose_block_shape(call_of(operation, most, 4), NCAST_CODEC_RAW).max_ctas == 64);
+    for (const auto& [codec, copy_ctas] : {std::pair{NCAST_CODEC_RAW, 8u}, {NCAST_CODEC_WINDOW, 12u}}) {
+      CallShape shape = call_of(operation, most + 1, 4);
+      CHECK(choose_block_shape(shape, codec).copy_ctas == copy_ctas);
+      CHECK(choose_block_shape(shape, codec).max_ctas == 64 - copy_ctas);
+      shape.max_ctas = 63;  // the copy engine copies
+      CHECK(choose_block_shape(shape, codec).copy_ctas == 0);
+    }
+  }
+  CHECK(choose_block_shape(call_of(Operation::send, uint64_t{1} << 30, 2), NCAST_CODEC_RAW).copy_ctas == 0);
+}
+
+TEST_CASE("all-reduces with pieces of 16 MiB or more run in clusters of four CTAs, on 60 SMs at most") {
+  const auto shape_of = [](Operation operation, uint64_t bytes, uint32_t max_ctas) {
+    CallShape shape = call_of(operation, bytes, 2);
+    shape.max_ctas = max_ctas;
+    return choose_block_shape(shape, NCAST_CODEC_RAW);
+  };
+  const uint64_t least = 2 * min_clustered_bytes;
+  CHECK(shape_of(Operation::all_reduce, least, 64).clustered);
+  CHECK_FALSE(shape_of(Operation::all_reduce, least - 8192, 64).clustered);
+  CHECK_FALSE(shape_of(Operation::reduce_scatter, least, 64).clustered);
+  for (const auto& [max_ctas, used] : {std::pair{64u, 60u}, {60u, 60u}, {59u, 56u}, {4u, 4u}})
+    CHECK(shape_of(Operation::all_reduce, least, max_ctas).max_ctas == used);
+  CHECK_FALSE(shape_of(Operation::all_reduce, least, 3).clustered);
+}
+
+TEST_CASE("a kernel has a CTA for each ring it sends or receives, and enough warps if each serves one piece") {
+  BlockShape shape{};
+  shape.block_bytes = 4096;
+  shape.piece_warps = 8;
+  shape.max_ctas = 10;
+  const auto ctas = [&](std::vector<uint32_t> sent, uint32_t received, uint64_t kept_bytes, bool one_piece_per_warp) {
+    return ctas_of_kernel(shape, {sent, received, kept_bytes, one_piece_per_warp});
+  };
+  CHECK(ctas({}, 0, 0, false) == 1);
+  CHECK(ctas({3, 4}, 6, 0, false) == 7);
+  CHECK(ctas({3, 4}, 9, 0, false) == 9);
+  CHECK(ctas({3, 4}, 0, 9 * 4096, false) == 9);
+  CHECK(ctas({3, 80}, 0, 0, false) == 10);
+  CHECK(ctas({32 * 8 * 10 + 1}, 0, 0, false) == 11);  // a thread for each end
+  shape.max_ctas = 1;
+  CHECK(ctas(std::vector<uint32_t>(9, 1), 0, 0, false) == 1);
+  CHECK(ctas(std::vector<uint32_t>(9, 1), 0, 0, true) == 2);
+  // A block to each of three others, or what stays on the rank.
+  CHECK(choose_block_shape(call_of(Operation::all_gather, 4096, 4), NCAST_CODEC_RAW).ctas == 3);
+  CHECK(choose_block_shape(call_of(Operation::all_gather, 5 * 4096, 2), NCAST_CODEC_RAW).ctas == 5);
+}
+
+}  // namespace
+}  // namespace narrowcast::select
