@@ -30,7 +30,10 @@ TEST_CASE("the cheapest candidate is chosen just before and after the curves cro
   CHECK(decide(gather_of(coded), policy).codec == NCAST_CODEC_WINDOW);
   // A requested codec is used.
   CHECK(decide(gather_of(coded, NCAST_CODEC_RAW), policy).codec == NCAST_CODEC_RAW);
-  CHECK_FALSE(decide(gather_of(1000, NCAST_CODEC_WINDOW), policy).runs_by_packets());
+  const Decision requested = decide(gather_of(1000, NCAST_CODEC_WINDOW), policy);
+  CHECK_FALSE(requested.runs_by_packets());
+  CHECK(requested.transport_reason == std::string("packets carry raw values"));
+  CHECK(decide(gather_of(coded), {model, ForcedTransport::packets}).runs_by_packets());
 }
 
 TEST_CASE("the plan of a decision is one that the builders have for the call") {
@@ -58,23 +61,34 @@ TEST_CASE("the plan of a decision is one that the builders have for the call") {
 
 TEST_CASE("the plans of all-reduce, broadcast and reduce depend on how they run") {
   const CostModel model = model_of("");
-  const auto plan_of = [&](Operation operation, uint64_t bytes, ForcedTransport forced, int ranks) {
+  const auto decided = [&](Operation operation, uint64_t bytes, ForcedTransport forced, int ranks) {
     CallShape shape = gather_of(bytes, NCAST_CODEC_RAW);
     shape.operation = operation;
     shape.ranks = ranks;
-    return std::string(decide(shape, {model, forced}).plan);
+    return decide(shape, {model, forced});
   };
-  CHECK(plan_of(Operation::all_reduce, 1024, ForcedTransport::packets, 2) == "one_shot");
-  CHECK(plan_of(Operation::all_reduce, 64 << 10, ForcedTransport::one_shot, 4) == "one_shot");
-  CHECK(plan_of(Operation::all_reduce, 64 << 10, ForcedTransport::two_shot, 2) == "two_shot");
-  CHECK(plan_of(Operation::all_reduce, 1 << 20, ForcedTransport::one_shot, 2) == "one_shot");
-  CHECK(plan_of(Operation::all_reduce, 1024, ForcedTransport::two_shot, 4) == "one_shot");  // too few values
+  const auto plan_of = [&](Operation operation, uint64_t bytes, ForcedTransport forced, int ranks) {
+    return std::string(decided(operation, bytes, forced, ranks).plan);
+  };
+  const auto check_shots = [&](uint64_t bytes, ForcedTransport forced, int ranks, const char* plan, const char* why) {
+    const Decision decision = decided(Operation::all_reduce, bytes, forced, ranks);
+    CHECK(decision.plan == std::string(plan));
+    CHECK(decision.shots_reason == std::string(why));
+  };
+  check_shots(1024, ForcedTransport::packets, 2, "one_shot",
+              "between two ranks a second shot does not reduce the traffic");
+  check_shots(1024, ForcedTransport::packets, 4, "one_shot", "a second shot adds more latency than it saves");
+  check_shots(256 << 10, ForcedTransport::packets, 8, "two_shot", "a second shot saves more time than it adds");
+  const char* const forced = "NARROWCAST_PATH asks for it";
+  check_shots(64 << 10, ForcedTransport::one_shot, 4, "one_shot", forced);
+  check_shots(1 << 20, ForcedTransport::one_shot, 2, "one_shot", forced);
+  check_shots(64 << 10, ForcedTransport::two_shot, 2, "two_shot", forced);
+  check_shots(1024, ForcedTransport::two_shot, 4, "one_shot", "the values are too few for two shots");
   CHECK(plan_of(Operation::all_gather, 1024, ForcedTransport::two_shot, 4) == "all_pairs");
   CHECK(plan_of(Operation::all_reduce, 1 << 20, ForcedTransport::blocks, 4) == "all_pairs");
   CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 4) == "relay");
   CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 2) == "all_pairs");
   CHECK(plan_of(Operation::broadcast, 1024, ForcedTransport::packets, 4) == "all_pairs");
-  CHECK(plan_of(Operation::all_reduce, 256 << 10, ForcedTransport::packets, 8) == "two_shot");
   CHECK(plan_of(Operation::reduce, 1 << 20, ForcedTransport::blocks, 4) == "relay");
   CHECK(plan_of(Operation::reduce, 1024, ForcedTransport::packets, 4) == "all_pairs");
 }
@@ -118,14 +132,15 @@ TEST_CASE("packets are not used if they were not measured") {
   CHECK(std::string(choice.transport_reason) == "packets were not measured");
 }
 
-TEST_CASE("without measurements, long messages through host memory are encoded") {
+TEST_CASE("without measurements, short messages are sent by packets, and long ones through host memory are encoded") {
   const CostModel model = model_of("");
-  CallShape shape = gather_of(uint64_t{1} << 20);
-  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
-  CHECK(decide(gather_of(1024), {model}).runs_by_packets());
+  CHECK(decide(gather_of(64 << 10), {model}).runs_by_packets());
+  CHECK_FALSE(decide(gather_of((64 << 10) + 1), {model}).runs_by_packets());
+  CHECK(decide(gather_of(1 << 20), {model}).codec == NCAST_CODEC_RAW);
+  CallShape shape = gather_of(256 << 10);
   shape.link = Link::host;
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
-  shape.bytes = 1024;
+  --shape.bytes;
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
 }
 
@@ -225,7 +240,8 @@ TEST_CASE("a call is compared with NCCL's fastest way and with its default") {
   CHECK(compared(both, "nccl:default").nccl_microseconds == 6);
   CHECK(compared(both, "nccl:default").microseconds == 5);
   // NCCL wins a tie. If its default was not measured, its fastest way counts.
-  CHECK(compared("all_gather 2 peer nccl 1000:5\n", "nccl:default").reason != nullptr);
+  CHECK(std::string(compared("all_gather 2 peer nccl 1000:5\n", "nccl:default").reason) ==
+        "NCCL is predicted to be as fast");
   CHECK(std::string(compared("", "nccl").reason) == "the cost model does not know how long NCCL takes");
   CHECK(std::string(compare(decide(gather_of(1000), {model_of("")}), "nccl").reason) ==
         "the cost model does not know this call");

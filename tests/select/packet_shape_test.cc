@@ -32,6 +32,10 @@ TEST_CASE("a call that fits the packet buffers has a possible shape, with lines 
             const uint32_t room = shape.lines ? channel::packet_rows<channel::LinePacket>(ranks)
                                               : channel::packet_rows<channel::ShortPacket>(ranks);
             CHECK(rows <= room / (shape.two_shot ? 2 : 1));
+            // A CTA has four warps, and more only if four in every CTA are too few.
+            const uint32_t jobs = jobs_of(operation, rows, ranks);
+            CHECK(shape.warps >= std::min(jobs, 4u));
+            if (shape.warps > 4) CHECK((shape.warps - 1) * ctas < jobs);
           }
         }
         CHECK_FALSE(
@@ -49,6 +53,19 @@ TEST_CASE("two ranks take two shots where a warp would reduce several rows in on
     const PacketShape shape = choose_packet_shape(Operation::all_reduce, bytes, 2, true, 0, Shots::fastest);
     CHECK(shape.two_shot == (bytes > one_turn));
     CHECK_FALSE(choose_packet_shape(Operation::all_reduce, bytes, 2, true, 0, Shots::one).two_shot);
+  }
+}
+
+TEST_CASE("between more ranks two shots are taken where they save the time of 440 KiB") {
+  for (int ranks = 4; ranks <= channel::max_gpu_ranks; ++ranks) {
+    CAPTURE(ranks);
+    const uint64_t most = most_one_shot_bytes(ranks);
+    const auto sent = [&](bool two_shot) {
+      return static_cast<double>(sent_by_packets(Operation::all_reduce, {two_shot, 1, 1}, most, 0, ranks, 0));
+    };
+    CHECK(sent(false) - sent(true) == doctest::Approx(440 << 10).epsilon(0.01));
+    CHECK_FALSE(choose_packet_shape(Operation::all_reduce, most, ranks, true, 0).two_shot);
+    CHECK(choose_packet_shape(Operation::all_reduce, most + 1, ranks, true, 0).two_shot);
   }
 }
 

@@ -21,6 +21,8 @@ TEST_CASE("calls that were not measured are predicted from the traffic on their 
   const double as_measured = predict(Operation::all_gather, raw, 300000, 2);
   CHECK(predict(Operation::all_gather, raw, 100000, 4) == doctest::Approx(as_measured));
   CHECK(predict(Operation::broadcast, raw, 300000, 4) == doctest::Approx(as_measured));
+  CHECK(predict(Operation::broadcast, packets, 3000, 4) ==
+        doctest::Approx(predict(Operation::all_gather, packets, 9000, 2)));
   CHECK(predict(Operation::all_to_all_v, raw, 300000, 2) == doctest::Approx(as_measured));
   CHECK(predict(Operation::send, raw, 300000, 8) == doctest::Approx(as_measured));
   // The share of the bytes on a link is 2 (n - 1) / n: 1.5 for 4 ranks, 1 for 2.
@@ -84,14 +86,18 @@ TEST_CASE("NVLink and PCIe use each other's curves if only one was measured") {
   }
 }
 
-TEST_CASE("two shots that are derived from one shot take twice as long") {
-  const CostModel model =
-      model_of("all_reduce 2 peer packets 1:4 100000000:4\nall_reduce 2 peer raw 1:9\nall_reduce 2 peer window 1:9\n");
+TEST_CASE("two shots that are derived from one shot take two messages, which are shorter") {
+  // A microsecond for every thousand bytes on the link.
+  const CostModel model = model_of(
+      "all_reduce 2 peer packets 1000:1 100000000:100000\nall_reduce 2 peer raw 1:9\nall_reduce 2 peer window 1:9\n");
   const auto predict = [&](uint64_t bytes) {
-    return model.predict(Operation::all_reduce, packets, bytes, 4, Link::nvlink).value_or(0);
+    return model.predict(Operation::all_reduce, packets, bytes, 4, Link::nvlink).value_or(0) * 1000;
   };
-  CHECK(predict(most_one_shot_bytes(4)) == doctest::Approx(4));
-  CHECK(predict(most_one_shot_bytes(4) + 1) == doctest::Approx(8));
+  const uint64_t one_shot = most_one_shot_bytes(4);
+  REQUIRE(3 * one_shot <= most_one_shot_bytes(2));
+  CHECK(predict(one_shot) == doctest::Approx(3 * one_shot));
+  CHECK(predict(one_shot + 1) == doctest::Approx(3 * one_shot));  // not less than a shorter call
+  CHECK(predict(3 * one_shot) == doctest::Approx(2 * 3 * one_shot * 3 / 4));
 }
 
 }  // namespace
