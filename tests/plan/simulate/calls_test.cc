@@ -11,12 +11,8 @@ namespace narrowcast::plan::simulate {
 namespace {
 
 // Launches take 1 us and flights 2 us; messages of a megabyte take 10 us.
-Machine one_host() {
-  return machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}});
-}
-
 TEST_CASE("a rank ends a call when all others have announced it") {
-  const Plan plan = plan_of(reduction);  // ranks 0 and 1 only send
+  const Plan plan = reduction();  // ranks 0 and 1 only send
   const Machine machine = one_host();
   const Options options{.piece_bytes = million, .max_batches = 1, .repeats = true};
   const Programs programs(plan, machine, options, batches_of(plan, machine, options));
@@ -50,7 +46,7 @@ TEST_CASE("ranks that only send use the receiver's link while others begin a cal
     return predict(plan, {.piece_bytes = million, .max_batches = 1, .repeats = true}, one_host()).repeated_us;
   };
   // In step they would take 20 us to send, 2 for the flight and 1 to begin the next call.
-  CHECK(repeated_us(plan_of(reduction)) == doctest::Approx(20 + 2 + 1 - 1).epsilon(0.001));
+  CHECK(repeated_us(reduction()) == doctest::Approx(20 + 2 + 1 - 1).epsilon(0.001));
   // A single sender cannot.
   CHECK(repeated_us(relay({0, 1})) == doctest::Approx(10 + 2 + 1).epsilon(0.001));
 }

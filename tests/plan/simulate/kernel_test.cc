@@ -15,7 +15,7 @@ static_assert(min_clustered_bytes == double{select::min_clustered_bytes});
 
 TEST_CASE("in each turn of a reduction a warp handles one block, and no more warps than necessary take part") {
   const auto batches_of = [](uint64_t blocks) {
-    return predict(plan_of(reduction), {.piece_bytes = blocks * 4096},
+    return predict(reduction(), {.piece_bytes = blocks * 4096},
                    machine_with({{"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}}))
         .batches;
   };
@@ -29,7 +29,7 @@ TEST_CASE("kernels that reduce send a turn ahead, and receive results a turn lat
   // One block of a chunk in each of 10 turns; only flights take time.
   const Machine machine = machine_with({{"\"link_gbps\": 100", "\"link_gbps\": 1e9"}, {"\"ctas\": 10", "\"ctas\": 1"}});
   const Options options{.piece_bytes = 2 * 10 * 15 * 4096, .workers = 1, .records_timeline = true};
-  const Prediction ahead = predict(reduction_in_turns("4"), options, machine);
+  const Prediction ahead = predict(reduction_in_turns(4), options, machine);
   CHECK(ahead.batches == 10);
   std::vector<std::vector<double>> begins(3, std::vector<double>(10));
   for (const Interval& one : ahead.timeline)
@@ -39,24 +39,20 @@ TEST_CASE("kernels that reduce send a turn ahead, and receive results a turn lat
     CHECK(begins[1][batch + 1] <= begins[2][batch]);
   }
   // Otherwise every turn takes two flights.
-  const double after_each_other = predict(reduction_in_turns("2"), options, machine).microseconds;
+  const double after_each_other = predict(reduction_in_turns(2), options, machine).microseconds;
   CHECK(after_each_other == doctest::Approx(1 + 10 * 2 * 2).epsilon(0.01));
   CHECK(ahead.microseconds < 0.5 * after_each_other);
 }
 
 TEST_CASE("while a warp handles a payload it loads the next one, if that is there") {
   // Rank 0 sends three messages at the same time. Rank 1 receives them one after another.
-  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "chunks": 3, "in_place": "yes",
-    "channels": [{"kind": "ring", "depth": 2, "from": 0, "to": 1}, {"kind": "ring", "depth": 2, "from": 0, "to": 1},
-                 {"kind": "ring", "depth": 2, "from": 0, "to": 1}],
-    "ranks": [{"groups": [
-        {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]}]},
-        {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 1}], "to": [{"channel": 1}]}]},
-        {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 2}], "to": [{"channel": 2}]}]}]},
-      {"groups": [{"steps": [
-        {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]},
-        {"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]},
-        {"step": "copy", "from": [{"channel": 2}], "to": [{"buffer": "output", "chunk": 2}]}]}]}]})");
+  Plan plan = empty_plan(Operation::broadcast, 2, 3);
+  plan.ranks[0].groups.resize(3);
+  for (uint32_t i = 0; i < 3; ++i) {
+    const uint32_t ring = add_ring(plan, 0, 1, 2);
+    add(plan, 0, copy(input(i), {message(ring)}), i);
+    add(plan, 1, copy(message(ring), {output(i)}));
+  }
   const Machine machine = machine_with({{"\"slot_latency_us\": 0", "\"slot_latency_us\": 7"},
                                         {"\"step_us\": 0", "\"step_us\": 3"},
                                         {"\"link_gbps\": 100", "\"link_gbps\": 1e9"}});
@@ -68,11 +64,9 @@ TEST_CASE("while a warp handles a payload it loads the next one, if that is ther
 }
 
 TEST_CASE("kernels whose warps have fixed blocks use links less well, except in clusters") {
-  const Plan all_reduce = reduction_in_turns("4");
+  const Plan all_reduce = reduction_in_turns(4);
   const auto us = [](const Plan& plan, uint64_t bytes, const std::string& keys) {
-    const Machine machine = machine_with({{"\"hosts\": 2", "\"hosts\": 1"},
-                                          {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"},
-                                          {"\"ctas\": 10", "\"ctas\": 10" + keys}});
+    const Machine machine = one_host({{"\"ctas\": 10", "\"ctas\": 10" + keys}});
     return predict(plan, {.piece_bytes = bytes, .extrapolates = true}, machine).microseconds;
   };
   const uint64_t shorter = uint64_t{30} << 20, longer = uint64_t{32} << 20;  // of two chunks
@@ -89,12 +83,11 @@ TEST_CASE("kernels whose warps have fixed blocks use links less well, except in 
 }
 
 TEST_CASE("the first blocks of warps that reduce share a link, unless they are encoded") {
-  const Machine machine =
-      machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}});
+  const Machine machine = one_host();
   const auto us = [&](const Plan& plan, uint32_t turns) {
     return predict(plan, {.piece_bytes = 2 * turns * 150 * 4096}, machine).microseconds;  // 150 warps
   };
-  const Plan raw = reduction_in_turns("4"), encoded = encoding(raw);
+  const Plan raw = reduction_in_turns(4), encoded = encoding(raw);
   // One turn of eight workers: every first result follows the last part, or the first one.
   const double turn_us = 150 * 4096 / 1e5;
   CHECK(us(raw, 1) == doctest::Approx(1 + 2 * (turn_us + 2)).epsilon(0.001));
@@ -105,13 +98,10 @@ TEST_CASE("the first blocks of warps that reduce share a link, unless they are e
 
 TEST_CASE("generated kernels that reduce have their own rate of codecs, hand-written ones do not") {
   const std::string keys = R"("reducing_codec_share": 0.5, "generated_codec_share": 0.25, "ctas": 10)";
-  const Machine machine = machine_with({{"\"hosts\": 2", "\"hosts\": 1"},
-                                        {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"},
-                                        {"\"ctas\": 10", keys},
-                                        {"\"cta_decode_gbps\": 1e9", "\"cta_decode_gbps\": 2.0"}});
+  const Machine machine = one_host({{"\"ctas\": 10", keys}, {"\"cta_decode_gbps\": 1e9", "\"cta_decode_gbps\": 2.0"}});
   // Rank 2 decodes what two ranks send; in a second plan it reduces twice.
   const Options options{.piece_bytes = 32 << 20, .ratio = 1e-6};
-  Plan plan = plan_of(reduction);
+  Plan plan = reduction();
   const double once = predict(plan, options, machine).microseconds;
   std::vector<Step>& steps = plan.ranks[2].groups[0].steps;
   Step second = steps[0];
@@ -125,7 +115,7 @@ TEST_CASE("in clusters a call has fewer CTAs") {
   const auto us = [](const std::string& keys) {
     const Machine machine =
         machine_with({{"\"ctas\": 10", "\"ctas\": 10" + keys}, {"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 1.0"}});
-    return predict(reduction_in_turns("4"), {.piece_bytes = 32 << 20, .extrapolates = true}, machine).microseconds;
+    return predict(reduction_in_turns(4), {.piece_bytes = 32 << 20, .extrapolates = true}, machine).microseconds;
   };
   CHECK(us(R"(, "clustered_ctas": 5)") == doctest::Approx(2 * us("")).epsilon(0.02));
   CHECK(us(R"(, "clustered_ctas": 20)") == us(""));

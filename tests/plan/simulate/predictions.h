@@ -1,4 +1,4 @@
-// Predictions for plans in JSON, on a machine with round numbers.
+// Predictions for small plans, on a machine with round numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "plan/json/json.h"
 #include "plan/simulate/simulate.h"
+#include "support/plans.h"
 
 namespace narrowcast::plan::simulate {
+
+using namespace verify::testing;
 
 // Round numbers: a link carries 100 bytes per nanosecond, and nothing else takes any time.
 inline constexpr std::string_view machine_text =
@@ -26,13 +28,6 @@ inline Machine machine_of(std::string_view text) {
   const ncast_status status = read_machine(text, &machine);
   REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
   return machine;
-}
-
-inline Plan plan_of(const std::string& json) {
-  Plan plan;
-  const ncast_status status = json::read(json, &plan);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  return plan;
 }
 
 // The test's machine with other numbers, for example {"\"step_us\": 0", "\"step_us\": 7"}.
@@ -49,43 +44,40 @@ inline Prediction predict(const Plan& plan, const Options& options, const Machin
   return prediction;
 }
 
+// The same with four GPUs in one host.
+inline Machine one_host(std::initializer_list<std::pair<std::string, std::string>> changes = {}) {
+  Machine machine = machine_with(changes);
+  machine.hosts = 1;
+  machine.gpus_per_host = 4;
+  return machine;
+}
+
 // A broadcast from rank 0 along `path`, for example {0, 1, 2}.
-inline Plan relay(const std::vector<int>& path, const std::string& ring_keys = "",
-                  const std::string& message_keys = "") {
-  std::string channels, ranks;
-  for (size_t i = 0; i + 1 < path.size(); ++i)
-    channels += (i == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 2, "from": )" + std::to_string(path[i])) +
-                ", \"to\": " + std::to_string(path[i + 1]) + ring_keys + "}";
-  for (int rank = 0; rank < static_cast<int>(path.size()); ++rank) {
-    size_t place = 0;
-    while (path[place] != rank) ++place;
-    const std::string from = place == 0 ? R"({"buffer": "input", "chunk": 0})"
-                                        : "{\"channel\": " + std::to_string(place - 1) + message_keys + "}";
-    const std::string forward =
-        place + 1 == path.size() ? "" : ", {\"channel\": " + std::to_string(place) + message_keys + "}";
-    ranks += (rank == 0 ? "" : ", ") + (R"({"groups": [{"steps": [{"step": "copy", "from": [)" + from) +
-             R"(], "to": [{"buffer": "output", "chunk": 0})" + forward + "]}]}]}";
+inline Plan relay(const std::vector<int>& path, bool as_packets = false, ncast_codec codec = NCAST_CODEC_RAW) {
+  Plan plan = empty_plan(Operation::broadcast, static_cast<int>(path.size()));
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    const uint32_t ring = add_ring(plan, path[i], path[i + 1], 2);
+    plan.channels[ring].packets = as_packets;
   }
-  return plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [)" + channels + "], \"ranks\": [" +
-                 ranks + "]}");
+  for (uint32_t place = 0; place < path.size(); ++place) {
+    std::vector<Operand> to = {output(0)};
+    if (place + 1 < path.size()) to.push_back(message(place, codec));
+    add(plan, path[place], copy(place == 0 ? input(0) : message(place - 1, codec), to));
+  }
+  return plan;
 }
 
 // An all-reduce of two ranks in one group each: send the other's part, reduce the own one, send it, receive the other.
-inline Plan reduction_in_turns(const std::string& depth, const std::string& ring_keys = "") {
-  std::string ranks;
-  for (int rank = 0; rank < 2; ++rank) {
-    const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
-    ranks += (rank == 0 ? "" : ", ") +
-             (R"({"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": )" + other) +
-             R"(}], "to": [{"channel": )" + own + R"(}]}, {"step": "reduce", "from": [{"buffer": "input", "chunk": )" +
-             own + R"(}, {"channel": )" + other + R"(}], "to": [{"buffer": "output", "chunk": )" + own +
-             R"(}, {"channel": )" + own + R"(}]}, {"step": "copy", "from": [{"channel": )" + other +
-             R"(}], "to": [{"buffer": "output", "chunk": )" + other + "}]}]}]}";
+inline Plan reduction_in_turns(uint32_t depth, bool as_packets = false) {
+  Plan plan = empty_plan(Operation::all_reduce, 2, 2);
+  for (const int rank : {0, 1}) {
+    const uint32_t ring = add_ring(plan, rank, 1 - rank, depth), own = ring, other = 1 - ring;
+    plan.channels[ring].packets = as_packets;
+    add(plan, rank, copy(input(other), {message(own)}));
+    add(plan, rank, reduce({input(own), message(other)}, {output(own), message(own)}));
+    add(plan, rank, copy(message(other), {output(other)}));
   }
-  return plan_of(R"({"narrowcast_plan": 1, "operation": "all_reduce", "chunks": 2, "in_place": "no", "channels": [
-      {"kind": "ring", "depth": )" +
-                 depth + R"(, "from": 0, "to": 1)" + ring_keys + R"(}, {"kind": "ring", "depth": )" + depth +
-                 R"(, "from": 1, "to": 0)" + ring_keys + R"(}], "ranks": [)" + ranks + "]}");
+  return plan;
 }
 
 // The plan with encoded messages.
@@ -100,16 +92,13 @@ inline Plan encoding(Plan plan) {
 }
 
 // Ranks 0 and 1 send encoded values to rank 2, which reduces them with its own.
-inline const std::string reduction = R"({"narrowcast_plan": 1, "operation": "reduce", "channels": [
-      {"kind": "ring", "depth": 1, "from": 0, "to": 2}, {"kind": "ring", "depth": 1, "from": 1, "to": 2}],
-    "root": 2, "ranks": [
-      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
-                              "to": [{"channel": 0, "codec": "window"}]}]}]},
-      {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
-                              "to": [{"channel": 1, "codec": "window"}]}]}]},
-      {"groups": [{"steps": [{"step": "reduce", "from": [{"channel": 0, "codec": "window"},
-          {"channel": 1, "codec": "window"}, {"buffer": "input", "chunk": 0}],
-          "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
+inline Plan reduction() {
+  Plan plan = empty_plan(Operation::reduce, 3);
+  plan.root = 2;
+  for (const int rank : {0, 1}) add(plan, rank, copy(input(0), {message(add_ring(plan, rank, 2, 1))}));
+  add(plan, 2, reduce({message(0), message(1), input(0)}, {output(0)}));
+  return encoding(plan);
+}
 
 inline constexpr uint64_t million = 1'000'000;
 

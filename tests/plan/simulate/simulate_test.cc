@@ -19,10 +19,9 @@ TEST_CASE("a message takes its bytes over the link's rate, a flight and the laun
 
 TEST_CASE("encoded messages send fewer bytes, and packets use the link less well") {
   const Options options{.piece_bytes = million, .ratio = 0.5, .max_batches = 1};
-  CHECK(predict(relay({0, 1}, "", R"(, "codec": "window")"), options).microseconds ==
+  CHECK(predict(relay({0, 1}, false, NCAST_CODEC_WINDOW), options).microseconds ==
         doctest::Approx(5 + 2 + 1).epsilon(0.001));
-  CHECK(predict(relay({0, 1}, R"(, "packets": true)"), options).microseconds ==
-        doctest::Approx(20 + 2 + 1).epsilon(0.001));
+  CHECK(predict(relay({0, 1}, true), options).microseconds == doctest::Approx(20 + 2 + 1).epsilon(0.001));
 }
 
 TEST_CASE("packets can have a latency of their own") {
@@ -30,8 +29,7 @@ TEST_CASE("packets can have a latency of their own") {
       machine_with({{"\"link_latency_us\": 2", "\"link_latency_us\": 2, \"link_packets_latency_us\": 1"}});
   const Options options{.piece_bytes = million, .max_batches = 1};
   CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
-  CHECK(predict(relay({0, 1}, R"(, "packets": true)"), options, machine).microseconds ==
-        doctest::Approx(20 + 1 + 1).epsilon(0.001));
+  CHECK(predict(relay({0, 1}, true), options, machine).microseconds == doctest::Approx(20 + 1 + 1).epsilon(0.001));
 }
 
 TEST_CASE("ranks of different hosts use the network") {
@@ -61,17 +59,12 @@ TEST_CASE("a simulation ends when it has taken so many operations") {
 
 TEST_CASE("messages that wait for room on their ring do not hold back earlier ones") {
   // With many micro-batches, sends that follow each other are one transfer.
-  const std::string copy = R"({"step": "copy", "from": [{)", to = R"(}], "to": [{)", end = "}]}";
-  std::string sends, receives;
-  for (int i = 0; i < 3; ++i) {
-    const std::string chunk = "\"chunk\": " + std::to_string(i), comma = i == 0 ? "" : ", ";
-    sends += comma + copy + "\"buffer\": \"input\", " + chunk + to + "\"channel\": 0" + end;
-    receives += comma + copy + "\"channel\": 0" + to + "\"buffer\": \"output\", " + chunk + end;
+  Plan plan = empty_plan(Operation::broadcast, 2, 3);
+  const uint32_t ring = add_ring(plan, 0, 1, 2);
+  for (uint32_t i = 0; i < 3; ++i) {
+    add(plan, 0, copy(input(i), {message(ring)}));
+    add(plan, 1, copy(message(ring), {output(i)}));
   }
-  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "chunks": 3, "in_place": "yes",
-    "channels": [{"kind": "ring", "depth": 2, "from": 0, "to": 1}],
-    "ranks": [{"groups": [{"steps": [)" +
-                            sends + "]}]}, {\"groups\": [{\"steps\": [" + receives + "]}]}]}");
   const Prediction prediction = predict(plan, {.piece_bytes = 30 * million, .max_batches = 32});
   CHECK(prediction.batches == 32);
   CHECK(prediction.microseconds == doctest::Approx(300 + 2 + 1).epsilon(0.05));
@@ -80,34 +73,30 @@ TEST_CASE("messages that wait for room on their ring do not hold back earlier on
 TEST_CASE("sends that wait for another group do not hold back what its peer waits for") {
   // Rank 0 sends its chunk, and sends rank 1's chunk back after another group has received it: which rank 1 sends when
   // it has rank 0's.
-  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": [
-    {"kind": "ring", "depth": 2, "from": 0, "to": 1}, {"kind": "ring", "depth": 2, "from": 1, "to": 0}], "ranks": [
-    {"groups": [{"steps": [
-      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]},
-      {"step": "copy", "after": [[1, 0]], "from": [{"buffer": "output", "chunk": 1}], "to": [{"channel": 0}]}]},
-     {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]},
-      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"buffer": "output", "chunk": 0}]}]}]},
-    {"groups": [{"steps": [
-      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]},
-      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 1}]},
-      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 1}]}]}]}]})");
+  Plan plan = empty_plan(Operation::all_gather, 2);
+  const uint32_t there = add_ring(plan, 0, 1, 2), back = add_ring(plan, 1, 0, 2);
+  plan.ranks[0].groups.resize(2);
+  add(plan, 0, copy(input(0), {message(there)}));
+  add(plan, 0, after(copy(output(1), {message(there)}), {{1, 0}}));
+  add(plan, 0, copy(message(back), {output(1)}), 1);
+  add(plan, 0, copy(input(0), {output(0)}), 1);
+  add(plan, 1, copy(message(there), {output(0)}));
+  add(plan, 1, copy(input(0), {message(back)}));
+  add(plan, 1, copy(message(there), {output(1)}));
   const Prediction prediction = predict(plan, {.piece_bytes = 16 * million, .max_batches = 32});
   CHECK(prediction.batches == 32);
 }
 
 TEST_CASE("a micro-batch is what some warps of each CTA have in flight") {
-  CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 6);  // 16 KiB of each of 10 CTAs
-  const std::string packets = R"(, "packets": true)";
-  CHECK(predict(relay({0, 1}, packets), {.piece_bytes = 10 * 8192}).batches == 10);  // at least 8 KiB
-  CHECK(predict(relay({0, 1}, packets), {.piece_bytes = million}).batches == 32);
+  CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 6);           // 16 KiB of each of 10 CTAs
+  CHECK(predict(relay({0, 1}, true), {.piece_bytes = 10 * 8192}).batches == 10);  // at least 8 KiB
+  CHECK(predict(relay({0, 1}, true), {.piece_bytes = million}).batches == 32);
 }
 
 TEST_CASE("what the warps of a group send follows each other on a link as they sent it") {
   // Results, which are sent when the first parts of the other rank have arrived, do not overtake the last parts.
-  const Plan plan = reduction_in_turns("2", R"(, "packets": true)");
-  const Machine machine = machine_with({{"\"hosts\": 2", "\"hosts\": 1"},
-                                        {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"},
-                                        {"\"ctas\": 10", "\"ctas\": 64"}});
+  const Plan plan = reduction_in_turns(2, true);
+  const Machine machine = one_host({{"\"ctas\": 10", "\"ctas\": 64"}});
   for (const uint32_t batches : {4u, 8u, 16u, 32u})
     CHECK(predict(plan, {.piece_bytes = million / 2, .max_batches = batches}, machine).microseconds ==
           doctest::Approx(10 + 2 + 1).epsilon(0.001));
@@ -118,8 +107,7 @@ TEST_CASE("every micro-batch ends after the latencies of its operands, and other
   for (const uint32_t batches : {1u, 4u, 10u}) {
     const Options options{.piece_bytes = 10 * million, .max_batches = batches};
     CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(100 + 7 + 2 + 7 + 1).epsilon(0.001));
-    CHECK(predict(relay({0, 1}, R"(, "packets": true)"), options, machine).microseconds ==
-          doctest::Approx(200 + 2 + 1).epsilon(0.001));
+    CHECK(predict(relay({0, 1}, true), options, machine).microseconds == doctest::Approx(200 + 2 + 1).epsilon(0.001));
   }
 }
 
@@ -141,58 +129,39 @@ TEST_CASE("in a row of calls, a rank begins the next one when it has ended its p
   CHECK(prediction.repeated_us == doctest::Approx(100 + 5 + 1).epsilon(0.001));  // rank 0, and every other one
 }
 
-// Two ranks that send to each other.
-const std::string exchange = R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [
-    {"kind": "ring", "depth": 1, "from": 0, "to": 1}, {"kind": "ring", "depth": 1, "from": 1, "to": 0}],
-  "ranks": [{"groups": [
-      {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]}]},
-      {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]}]}]},
-    {"groups": [
-      {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 1}]}]},
-      {"steps": [{"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
-
 TEST_CASE("responses use the other direction of a link") {
   const Machine machine =
       machine_with({{"\"link_packets_gbps\"", "\"link_response_share\": 0.25, \"link_packets_gbps\""}});
   const Options options{.piece_bytes = million, .max_batches = 1};
   CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
-  CHECK(predict(plan_of(exchange), options, machine).microseconds == doctest::Approx(12.5 + 2 + 1).epsilon(0.001));
+  Plan exchange = empty_plan(Operation::all_gather, 2, 1, 2);
+  for (const int rank : {0, 1}) {
+    const uint32_t ring = add_ring(exchange, rank, 1 - rank, 1);
+    add(exchange, rank, copy(input(0), {message(ring)}), 0);
+    add(exchange, 1 - rank, copy(message(ring), {output(ring)}), 1);
+  }
+  CHECK(predict(exchange, options, machine).microseconds == doctest::Approx(12.5 + 2 + 1).epsilon(0.001));
 }
 
 TEST_CASE("messages that a group sends in a row use all links alike if there are many micro-batches") {
   // Ranks 0 and 1 send to rank 2 first, then to rank 3: one after another they would share the link of rank 2.
-  std::string ranks, channels;
-  for (int rank = 0; rank < 4; ++rank) {
-    std::string steps;
-    for (int peer = 2; peer < 4; ++peer)
-      if (rank < 2)
-        steps += (steps.empty() ? "" : ", ") +
-                 (R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" +
-                  std::to_string(2 * rank + peer - 2)) +
-                 "}]}";
-      else
-        steps += (steps.empty() ? "" : ", ") +
-                 (R"({"step": "copy", "from": [{"channel": )" + std::to_string(2 * (peer - 2) + rank - 2)) +
-                 R"(}], "to": [{"buffer": "output", "chunk": )" + std::to_string(peer - 2) + "}]}";
-    ranks += (rank == 0 ? "" : ", ") + ("{\"groups\": [{\"steps\": [" + steps) + "]}]}";
-    channels += (rank == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 4, "from": )" + std::to_string(rank / 2)) +
-                ", \"to\": " + std::to_string(2 + rank % 2) + "}";
-  }
-  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [)" + channels +
-                            "], \"ranks\": [" + ranks + "]}");
-  const Machine machine =
-      machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}});
-  CHECK(predict(plan, {.piece_bytes = 10 * million}, machine).microseconds ==
+  Plan plan = empty_plan(Operation::all_gather, 4);
+  for (const int from : {0, 1})
+    for (const int to : {2, 3}) {
+      const uint32_t ring = add_ring(plan, from, to, 4);
+      add(plan, from, copy(input(0), {message(ring)}));
+      add(plan, to, copy(message(ring), {output(static_cast<uint32_t>(from))}));
+    }
+  CHECK(predict(plan, {.piece_bytes = 10 * million}, one_host()).microseconds ==
         doctest::Approx(200 + 2 + 1).epsilon(0.001));
 }
 
 TEST_CASE("a group goes on while its stores are on their way, but not in a single micro-batch") {
-  const std::string copy = R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [)";
-  const std::string local = ", " + copy + R"({"buffer": "output", "chunk": 0}]})";
-  const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [
-      {"kind": "ring", "depth": 2, "from": 0, "to": 1}], "ranks": [{"groups": [{"steps": [)" +
-                            copy + R"({"channel": 0}]})" + local + local + local + R"(]}]},
-    {"groups": [{"steps": [{"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]}]}]}]})");
+  Plan plan = empty_plan(Operation::broadcast, 2);
+  const uint32_t ring = add_ring(plan, 0, 1, 2);
+  add(plan, 0, copy(input(0), {message(ring)}));
+  for (int i = 0; i < 3; ++i) add(plan, 0, copy(input(0), {output(0)}));
+  add(plan, 1, copy(message(ring), {output(0)}));
   // The CTAs take 10 us for each step, and the link as long.
   const Machine machine = machine_with({{"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 20.0"}});
   const auto us = [&](uint32_t batches) {
@@ -203,23 +172,20 @@ TEST_CASE("a group goes on while its stores are on their way, but not in a singl
 }
 
 TEST_CASE("payloads that are passed on are not encoded again") {
-  const std::string codec = R"(, "codec": "window")";
   const Machine machine = machine_with({{"\"coded_latency_us\": 0", "\"coded_latency_us\": 7"}});
   const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
   // The root encodes, and the others decode.
-  CHECK(predict(relay({0, 1}, "", codec), options, machine).microseconds ==
+  CHECK(predict(relay({0, 1}, false, NCAST_CODEC_WINDOW), options, machine).microseconds ==
         doctest::Approx(7 + 2 + 7 + 1).epsilon(0.001));
-  CHECK(predict(relay({0, 2, 1}, "", codec), options, machine).microseconds ==
+  CHECK(predict(relay({0, 2, 1}, false, NCAST_CODEC_WINDOW), options, machine).microseconds ==
         doctest::Approx(7 + 5 + 7 + 5 + 7 + 1).epsilon(0.001));
 }
 
 TEST_CASE("plans with reductions have their own rates of codecs, and latencies for every source") {
-  const Plan plan = plan_of(reduction);
+  const Plan plan = reduction();
   const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
-  const std::pair<std::string, std::string> one_host[] = {{"\"hosts\": 2", "\"hosts\": 1"},
-                                                          {"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}};
   const auto us = [&](const std::string& old, const std::string& by) {
-    return predict(plan, options, machine_with({one_host[0], one_host[1], {old, by}})).microseconds;
+    return predict(plan, options, one_host({{old, by}})).microseconds;
   };
   CHECK(us("\"ctas\": 10", "\"ctas\": 10") == doctest::Approx(2 + 1).epsilon(0.001));
   CHECK(us("\"coded_latency_us\": 0", "\"coded_latency_us\": 7") == doctest::Approx(3 * 7 + 2 + 1).epsilon(0.001));
@@ -233,15 +199,13 @@ TEST_CASE("plans with reductions have their own rates of codecs, and latencies f
 
 TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
   // Two groups of rank 0 send to rank 1, which receives the second message only after the first.
-  const std::string text = R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [
-      {"kind": "ring", "depth": 1, "from": 0, "to": 1}, {"kind": "ring", "depth": 1, "from": 0, "to": 1}],
-    "ranks": [{"groups": [
-        {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]}]},
-        {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 1}]}]}]},
-      {"groups": [{"steps": [
-        {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]},
-        {"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 0}]}]}]}]})";
-  const Plan plan = plan_of(text);
+  Plan plan = empty_plan(Operation::all_gather, 2);
+  plan.ranks[0].groups.resize(2);
+  for (const uint32_t group : {0, 1}) {
+    const uint32_t ring = add_ring(plan, 0, 1, 1);
+    add(plan, 0, copy(input(0), {message(ring)}), group);
+    add(plan, 1, copy(message(ring), {output(0)}));
+  }
   const Prediction prediction = predict(plan, {.piece_bytes = million, .max_batches = 1, .records_timeline = true});
   CHECK(prediction.microseconds == doctest::Approx(20 + 2 + 1).epsilon(0.001));
   REQUIRE(prediction.groups.size() == 3);
@@ -254,30 +218,16 @@ TEST_CASE("links are shared in the same way whatever the numbers of ranks are") 
   // first one's link to rank `one`, which sends it four megabytes.
   for (const auto& [three, one] : {std::pair(0, 4), std::pair(4, 0)}) {
     CAPTURE(three);
-    const auto group_of = [](const std::string& from, const std::string& to, int count) {
-      return R"({"steps": [{"step": "copy", "count": )" + std::to_string(count) + ", \"from\": [{" + from +
-             "}], \"to\": [{" + to + "}]}]}";
-    };
-    std::string channels;
-    std::vector<std::string> groups(5);
-    auto send = [&, number = 0](int from, int to, int count) mutable {
-      const std::string channel = "\"channel\": " + std::to_string(number);
-      channels += (number++ == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 1, "from": )" + std::to_string(from)) +
-                  ", \"to\": " + std::to_string(to) + "}";
-      for (const auto& [rank, text] : {std::pair(from, group_of(R"("buffer": "input", "chunk": 0)", channel, count)),
-                                       std::pair(to, group_of(channel, R"("buffer": "output", "chunk": 0)", count))}) {
-        std::string& own = groups[static_cast<size_t>(rank)];
-        own += (own.empty() ? "" : ", ") + text;
-      }
+    Plan plan = empty_plan(Operation::all_gather, 5, 4, 0);
+    const auto send = [&](int from, int to, uint32_t count) {
+      const uint32_t ring = add_ring(plan, from, to, 1);
+      plan.ranks[static_cast<size_t>(from)].groups.push_back({{copy(input(0), {message(ring)}, count)}});
+      plan.ranks[static_cast<size_t>(to)].groups.push_back({{copy(message(ring), {output(0)}, count)}});
     };
     for (const int to : {1, 2, 3}) send(three, to, 1);
     send(one, 1, 4);
-    std::string ranks;
-    for (const std::string& own : groups) ranks += (ranks.empty() ? "" : ", ") + ("{\"groups\": [" + own) + "]}";
-    const Plan plan = plan_of(R"({"narrowcast_plan": 1, "operation": "all_gather", "chunks": 4, "channels": [)" +
-                              channels + "], \"ranks\": [" + ranks + "]}");
-    const Machine machine =
-        machine_with({{"\"hosts\": 2", "\"hosts\": 1"}, {"\"gpus_per_host\": 2", "\"gpus_per_host\": 5"}});
+    Machine machine = one_host();
+    machine.gpus_per_host = 5;
     CHECK(predict(plan, {.piece_bytes = 4 * million, .max_batches = 1}, machine).microseconds ==
           doctest::Approx(30 + 20 + 2 + 1).epsilon(0.001));
   }
@@ -293,15 +243,15 @@ TEST_CASE("the CTAs of a group limit its rate, before it transfers") {
 }
 
 TEST_CASE("semaphores, barriers and dependences are waited for") {
-  const std::string text = R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [
-      {"kind": "memory", "from": 0, "to": 1}],
-    "ranks": [{"barriers": [[0, 1]], "groups": [
-        {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
-                    "to": [{"buffer": "output", "chunk": 0, "channel": 0}]}, {"step": "barrier", "barrier": 0}]},
-        {"steps": [{"step": "barrier", "barrier": 0}, {"step": "signal", "channels": [0]}]}]},
-      {"groups": [{"steps": [{"step": "wait", "channels": [0]}]},
-                  {"steps": [{"step": "sync", "after": [[0, 0]]}]}]}]})";
-  const Plan plan = plan_of(text);
+  Plan plan = empty_plan(Operation::all_gather, 2, 1, 2);
+  const uint32_t channel = add_memory(plan, 0, 1);
+  plan.ranks[0].barriers = {{0, 1}};
+  add(plan, 0, copy(input(0), {remote(output(0), channel)}), 0);
+  add(plan, 0, barrier(0), 0);
+  add(plan, 0, barrier(0), 1);
+  add(plan, 0, signal({channel}), 1);
+  add(plan, 1, wait({channel}), 0);
+  add(plan, 1, after(sync(), {{0, 0}}), 1);
   for (const uint32_t batches : {1u, 2u})  // signals also wait for stores that are on their way
     CHECK(predict(plan, {.piece_bytes = million, .max_batches = batches}).microseconds ==
           doctest::Approx(10 + 2 + 1).epsilon(0.001));
