@@ -284,7 +284,6 @@ class Reader {
   }
 
   Step read_step(const Json& value, const Path& path) {
-    if (++steps_ > max_steps) throw Unsupported{path.text() + ": more than " + std::to_string(max_steps) + " steps"};
     Object object(value, path);
     Step step;
     step.kind = static_cast<StepKind>(object.choice("step", step_names, std::nullopt));
@@ -321,7 +320,6 @@ class Reader {
             Object::number32_of(value[1], Path{&path, nullptr, 1})};
   }
 
-  size_t steps_ = 0;
   bool in_loop_ = false;
 };
 
