@@ -95,8 +95,8 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   std::vector<uint32_t> rings;
   rings.reserve(pieces.size());
   for (const uint64_t bytes : pieces) rings.push_back(rings_of(bytes, blocks.block_bytes, blocks.most_rings()));
-  const bool keeps = !is_point_to_point(shape.operation) && shape.bytes <= most_bytes_of_copiers;
-  blocks.ctas = ctas_of_kernel(blocks, {.sent = rings, .kept_bytes = keeps ? shape.bytes : 0});
+  const uint64_t kept_bytes = shape.bytes <= most_bytes_of_copiers ? shape.bytes : 0;
+  blocks.ctas = ctas_of_kernel(blocks, {.sent = rings, .kept_bytes = kept_bytes});
   return blocks;
 }
 

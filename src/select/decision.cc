@@ -218,7 +218,7 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
              slowdown_of_few_ctas(candidate, shape);
     };
     costs[i] = {predict(Data::typical), predict(Data::incompressible)};
-    if (coded) costs[i].typical = for_dtype(candidate.codec, shape.dtype, costs[i]);
+    costs[i].typical = for_dtype(candidate.codec, shape.dtype, costs[i]);
   }
   return costs;
 }
@@ -258,7 +258,7 @@ struct PlanChoice {
 PlanChoice choose_by_cost(const std::vector<const PlanCandidate*>& plans, const CallShape& shape,
                           const Decision& built_in, const Policy& policy) {
   PlanChoice choice;
-  if (policy.transport != ForcedTransport::none || !built_in.predicted.is_known()) return choice;
+  if (policy.transport != ForcedTransport::none) return choice;
   double fastest = built_in.predicted.typical * (1 - least_saved);
   for (const PlanCandidate* const plan : plans) {
     if (why_not_by_cost(*plan, shape) != nullptr) continue;

@@ -228,6 +228,14 @@ TEST_CASE("calls between processes are decided by the same function") {
   }
 }
 
+TEST_CASE("a single rank copies its values, but sends to itself by blocks") {
+  CallShape shape = gather_of(1000);
+  shape.ranks = 1;
+  CHECK(decide(shape, {model_of("")}).candidate == "copy");
+  shape.operation = Operation::send;
+  CHECK(decide(shape, {model_of("")}).candidate == "blocks:raw");
+}
+
 TEST_CASE("a call is compared with NCCL's fastest way and with its default") {
   const std::string lines = "all_gather 2 peer raw 1000:5\nall_gather 2 peer window 1000:9\n";
   const auto compared = [&](const std::string& more, const char* with) {
