@@ -39,6 +39,8 @@ TEST_CASE("a rank ends a call when all others have announced it") {
   CHECK(begin_of(1) == 13 + 1 + 1);  // the second rank that only sends begins later than the first
   CHECK(begin_of(0) == 15 + 2 + 1);
   CHECK(!calls.next());
+  end(1, 1, 20);
+  CHECK(begin_of(1) == 20 + 1);  // it is behind already
 }
 
 TEST_CASE("ranks that only send use the receiver's link while others begin a call") {

@@ -74,6 +74,9 @@ TEST_CASE("kernels whose warps have fixed blocks use links less well, except in 
   CHECK(us(all_reduce, shorter, slow) == doctest::Approx(2 * us(all_reduce, shorter, "")).epsilon(0.01));
   CHECK(us(all_reduce, shorter, slow + clusters) == us(all_reduce, shorter, slow));
   CHECK(us(all_reduce, longer, slow + clusters) == us(all_reduce, longer, ""));
+  const Plan one_shot = all_pairs_all_reduce(2);
+  CHECK(us(one_shot, longer, slow + clusters) == us(one_shot, longer, slow));
+  CHECK(us(one_shot, longer, slow) > 1.5 * us(one_shot, longer, ""));
   CHECK(us(relay({0, 1, 2}), longer, slow) > 1.5 * us(relay({0, 1, 2}), longer, ""));
   CHECK(us(relay({0, 1}), longer, slow) == us(relay({0, 1}), longer, ""));
   const std::string slow_raw = slow + R"(, "slow_sm_raw_share": 0.8)";

@@ -1,15 +1,18 @@
 #include "plan/simulate/stages.h"
 
-#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "plan/builders/builders.h"
-#include "plan/json/json.h"
 #include "plan/lower/lower.h"
+#include "support/plans.h"
 
 namespace narrowcast::plan::simulate {
 namespace {
+
+using namespace verify::testing;
 
 Stages built(std::string_view name, Operation operation, int ranks) {
   Plan plan;
@@ -35,64 +38,44 @@ TEST_CASE("the last stage is the length of the longest chain of messages") {
 }
 
 // Rank 0 receives a chunk in one group, which another one sends back.
-std::string sending_back(const std::string& steps_of_second_group, const std::string& channels = "") {
-  return R"({"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": [
-    {"kind": "ring", "depth": 2, "from": 0, "to": 1}, {"kind": "ring", "depth": 2, "from": 1, "to": 0})" +
-         channels + R"(], "ranks": [
-    {"groups": [{"steps": [)" +
-         steps_of_second_group + R"(]},
-      {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]}]}]},
-    {"groups": [{"steps": [
-      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 1}]},
-      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 1}]}]}]}]})";
-}
-
-Stages stages_of_json(const std::string& json) {
-  Plan plan;
-  REQUIRE_MESSAGE(json::read(json, &plan) == NCAST_OK, ncast_last_error());
-  return stages_of(plan, nullptr);
+Plan sending_back(std::vector<Step> steps) {
+  Plan plan = empty_plan(Operation::all_gather, 2);
+  add_ring(plan, 0, 1);
+  add_ring(plan, 1, 0);
+  plan.ranks[0].groups = {{std::move(steps)}, {{copy(message(1), {output(1)})}}};
+  plan.ranks[1].groups = {{{copy(input(0), {message(1)}), copy(message(0), {output(1)})}}};
+  return plan;
 }
 
 TEST_CASE("steps follow those that they wait for, and those that wrote what they read") {
-  const std::string send = R"("from": [{"buffer": "output", "chunk": 1}], "to": [{"channel": 0}]})";
-  CHECK(stages_of_json(sending_back(R"({"step": "copy", "after": [[1, 0]], )" + send)) == Stages{{{1}, {1}}, {{0, 2}}});
-  CHECK(stages_of_json(sending_back(R"({"step": "sync", "after": [[1, 0]]}, {"step": "copy", )" + send)) ==
-        Stages{{{1, 1}, {1}}, {{0, 2}}});
-  CHECK(stages_of_json(
-            sending_back(R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]})")) ==
-        Stages{{{0}, {1}}, {{0, 1}}});
-  const std::string local = R"("to": [{"buffer": "output", "chunk": 0}]})";
-  CHECK(stages_of_json(sending_back(
-            R"({"step": "copy", "after": [[1, 0]], "from": [{"buffer": "output", "chunk": 1}], )" + local +
-            R"(, {"step": "copy", "from": [{"buffer": "output", "chunk": 0}], "to": [{"channel": 0}]})")) ==
+  const auto stages = [](const std::vector<Step>& steps) { return stages_of(sending_back(steps), nullptr); };
+  const Step send = copy(output(1), {message(0)});
+  CHECK(stages({after(send, {{1, 0}})}) == Stages{{{1}, {1}}, {{0, 2}}});
+  CHECK(stages({after(sync(), {{1, 0}}), send}) == Stages{{{1, 1}, {1}}, {{0, 2}}});
+  CHECK(stages({after(sync(), {{1, 0}}), copy(input(0), {message(0)})}) == Stages{{{1, 1}, {1}}, {{0, 2}}});
+  CHECK(stages({copy(input(0), {message(0)})}) == Stages{{{0}, {1}}, {{0, 1}}});
+  CHECK(stages({after(copy(output(1), {output(0)}), {{1, 0}}), copy(output(0), {message(0)})}) ==
         Stages{{{1, 1}, {1}}, {{0, 2}}});
 }
 
-// Two ranks exchange a chunk, which one group sends before the other one overwrites it.
 TEST_CASE("what is sent before it is overwritten does not follow its writer") {
-  const auto rank = [](int sends, int receives) {
-    return R"({"groups": [
-      {"steps": [{"step": "copy", "after": [[1, 0]], "from": [{"channel": )" +
-           std::to_string(receives) + R"(}], "to": [{"buffer": "input", "chunk": 0}]}]},
-      {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" +
-           std::to_string(sends) + "}]}]}]}";
-  };
-  CHECK(stages_of_json(R"({"narrowcast_plan": 1, "operation": "all_reduce", "in_place": "yes", "channels": [
-    {"kind": "ring", "depth": 2, "from": 0, "to": 1}, {"kind": "ring", "depth": 2, "from": 1, "to": 0}], "ranks": [)" +
-                       rank(0, 1) + ", " + rank(1, 0) + "]}") == Stages{{{1}, {0}}, {{1}, {0}}});
+  // Two ranks exchange a chunk, which one group sends before the other one overwrites it.
+  Plan plan = empty_plan(Operation::all_reduce, 2, 1, 2);
+  for (const int rank : {0, 1}) {
+    const uint32_t sends = add_ring(plan, rank, 1 - rank), receives = 1 - sends;
+    add(plan, rank, after(copy(message(receives), {input(0)}), {{1, 0}}), 0);
+    add(plan, rank, copy(input(0), {message(sends)}), 1);
+  }
+  CHECK(stages_of(plan, nullptr) == Stages{{{1}, {0}}, {{1}, {0}}});
 }
 
-TEST_CASE("steps that wait for each other have no stages") {
-  CHECK(stages_of_json(sending_back(R"({"step": "copy", "from": [{"channel": 1}], "to": [{"channel": 0}]}, )"
-                                    R"({"step": "copy", "from": [{"channel": 1}], "to": [{"channel": 0}]})"))
-            .empty());
-}
-
-TEST_CASE("plans with semaphores or barriers have one stage") {
-  const std::string memory = R"(, {"kind": "memory", "from": 0, "to": 1})";
-  const std::string send = R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]})";
-  CHECK(!stages_of_json(sending_back(send)).empty());
-  CHECK(stages_of_json(sending_back(send, memory)).empty());
+TEST_CASE("there are no stages if steps wait for each other, or in plans with semaphores") {
+  Plan plan = sending_back({copy(input(0), {message(0)})});
+  CHECK(!stages_of(plan, nullptr).empty());
+  add_memory(plan, 0, 1);
+  CHECK(stages_of(plan, nullptr).empty());
+  const Step pass_on = copy(message(1), {message(0)});
+  CHECK(stages_of(sending_back({pass_on, pass_on}), nullptr).empty());
 }
 
 }  // namespace
