@@ -3,13 +3,15 @@
 
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
+#include "narrowcast/plan.h"
 #include "narrowcast/types.h"
 #include "operation/operation.h"
+#include "plan/handle.h"
+#include "plan/json/json.h"
 
 namespace narrowcast::testing {
 namespace {
@@ -40,43 +42,9 @@ TEST_CASE("builders reject what they cannot build") {
   CHECK(error_of("all_pairs", {.operation = Operation::send, .ranks = 2}) == "all_pairs has no plan for send");
   CHECK(error_of("all_pairs", {.operation = Operation::all_to_all_v, .ranks = 2}) ==
         "all_pairs has no plan for all_to_all_v");
-}
-
-TEST_CASE("every rank of a built plan has its steps, and every ring one sender and one receiver") {
-  for (const builders::Row& row : builders::rows()) {
-    for (const auto& description : operation::descriptions) {
-      if (!row.suits(description.operation)) continue;
-      for (const int ranks : {1, 2, 4, 8}) {
-        CAPTURE(row.name);
-        CAPTURE(description.name);
-        CAPTURE(ranks);
-        Plan plan;
-        const Request request = {.operation = description.operation, .ranks = ranks, .root = ranks - 1};
-        REQUIRE(row.build(request, &plan) == NCAST_OK);
-        CHECK(plan.rank_count() == ranks);
-        CHECK(plan.root == (operation::has_root(plan.operation) ? ranks - 1 : 0));
-        std::set<std::tuple<uint32_t, int, uint32_t>> senders, receivers;  // ring, rank, group
-        for (int rank = 0; rank < ranks; ++rank) {
-          const std::vector<Group>& groups = plan.ranks[static_cast<size_t>(rank)].groups;
-          for (uint32_t group = 0; group < groups.size(); ++group) {
-            CHECK(!groups[group].steps.empty());
-            for (const Step& step : groups[group].steps) {
-              for (const Operand& operand : step.from)
-                if (operand.place == Place::message) receivers.insert({operand.channel, rank, group});
-              for (const Operand& operand : step.to)
-                if (operand.place == Place::message) senders.insert({operand.channel, rank, group});
-            }
-          }
-        }
-        size_t rings = 0;
-        for (const Channel& channel : plan.channels) rings += channel.kind == ChannelKind::ring ? 1 : 0;
-        CHECK(senders.size() == rings);
-        CHECK(receivers.size() == rings);
-        for (const auto& [ring, rank, group] : senders) CHECK(plan.channels[ring].from == rank);
-        for (const auto& [ring, rank, group] : receivers) CHECK(plan.channels[ring].to == rank);
-      }
-    }
-  }
+  CHECK(error_of("halving_doubling", {.ranks = 6}) == "halving_doubling: ranks is 6, which is not a power of two");
+  CHECK(error_of("two_level", {.ranks = 6, .ranks_per_node = 4}) ==
+        "two_level: ranks_per_node is 4, which does not divide 6 ranks");
 }
 
 TEST_CASE("ranks of a reduction that is relayed first send to the next rank that combines a piece") {
@@ -93,6 +61,38 @@ TEST_CASE("ranks of a reduction that is relayed first send to the next rank that
   CHECK(first_peers(1) == std::vector{2, 3, 0});  // the root
   CHECK(first_peers(2) == std::vector{3, 0});
   CHECK(first_peers(3) == std::vector{0, 2});
+}
+
+TEST_CASE("a rank of a tree serves the child with the largest subtree first") {
+  Plan plan;
+  REQUIRE(builders::build("tree", {.operation = Operation::broadcast, .ranks = 8, .root = 1}, &plan) == NCAST_OK);
+  std::vector<int> peers;
+  for (const Operand& to : plan.ranks[1].groups[0].steps[0].to)
+    if (to.place == Place::message) peers.push_back(plan.channels[to.channel].to);
+  CHECK(peers == std::vector{5, 3, 2});
+}
+
+TEST_CASE("the C function builds the requested plan") {
+  Plan expected;
+  ncast_plan_request request = {.struct_bytes = sizeof request,
+                                .operation = NCAST_OP_REDUCE,
+                                .ranks = 6,
+                                .root = 4,
+                                .codec = NCAST_CODEC_WINDOW,
+                                .depth = 3,
+                                .ranks_per_node = 2};
+  REQUIRE(builders::build("two_level",
+                          {.operation = Operation::reduce,
+                           .ranks = 6,
+                           .root = 4,
+                           .codec = NCAST_CODEC_WINDOW,
+                           .depth = 3,
+                           .ranks_per_node = 2},
+                          &expected) == NCAST_OK);
+  ncast_plan* plan = nullptr;
+  REQUIRE(ncast_plan_build("two_level", &request, &plan) == NCAST_OK);
+  CHECK(json::write(plan->plan) == json::write(expected));
+  ncast_plan_destroy(plan);
 }
 
 TEST_CASE("two levels send one message between nodes, from each rank or for each node") {
