@@ -51,13 +51,10 @@ class Fusion {
   std::vector<uint32_t> fuse_group(Group& group, uint32_t number) {
     std::vector<Step> fused;
     std::vector<uint32_t> renumbered;
-    bool previous_is_awaited = false;
     for (uint32_t i = 0; i < group.steps.size(); ++i) {
       Step& step = group.steps[i];
-      const bool is_awaited = awaited_.contains({number, i});
-      const bool joined = !fused.empty() && join(fused.back(), previous_is_awaited, step);
-      if (!joined) fused.push_back(std::move(step));
-      previous_is_awaited = is_awaited || (joined && previous_is_awaited);
+      const bool previous_is_awaited = i > 0 && awaited_.contains({number, i - 1});
+      if (fused.empty() || !join(fused.back(), previous_is_awaited, step)) fused.push_back(std::move(step));
       renumbered.push_back(static_cast<uint32_t>(fused.size() - 1));
     }
     group.steps = std::move(fused);
@@ -92,7 +89,7 @@ class Fusion {
     for (size_t i = 1; i < step.from.size(); ++i)
       if (conflicts({sum}, step.from[i], step.count)) return false;
     for (const Operand& to : step.to)
-      if (to != sum && (conflicts(before.from, to, step.count) || conflicts(step.from, to, step.count))) return false;
+      if (to != sum && conflicts(before.from, to, step.count)) return false;
     before.from.insert(before.from.end(), step.from.begin() + 1, step.from.end());
     before.to = step.to;
     return true;

@@ -1,26 +1,34 @@
 #include "plan/lower/lower.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
 #include "plan/json/json.h"
 #include "plan/limits.h"
 #include "plan/verify/verify.h"
+#include "support/plans.h"
 
 namespace narrowcast::plan::lower {
 namespace {
 
-// A plan whose rank 0 has these groups (a JSON list of lists of steps), and whose rank 1 has none.
-Plan plan_of(const std::string& groups, const std::string& keys = "") {
-  const std::string text = R"({"narrowcast_plan": 1, "operation": "all_reduce", "chunks": 4, )" + keys + R"(
-    "channels": [{"kind": "ring", "from": 1, "to": 0, "depth": 8}, {"kind": "ring", "from": 0, "to": 1, "depth": 8},
-                 {"kind": "memory", "from": 0, "to": 0}, {"kind": "memory", "from": 0, "to": 1}],
-    "ranks": [{"scratch_chunks": 4, "barriers": [[0, 1]], "groups": )" +
-                           groups + R"(}, {"groups": []}]})";
-  Plan plan;
-  const ncast_status status = json::read(text, &plan);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
+using namespace verify::testing;
+
+constexpr uint32_t from_peer = 0, to_peer = 1, semaphore = 2, peer_memory = 3;  // channels of plan_of()
+
+// A plan whose rank 0 has these groups, and whose rank 1 has none.
+Plan plan_of(std::vector<std::vector<Step>> groups, uint32_t instances = 1) {
+  Plan plan = empty_plan(Operation::all_reduce, 2, 4, 0);
+  plan.instances = instances;
+  add_ring(plan, 1, 0);
+  add_ring(plan, 0, 1);
+  add_memory(plan, 0, 0);
+  add_memory(plan, 0, 1);
+  plan.ranks[0].scratch_chunks = 4;
+  plan.ranks[0].barriers = {{0, 1}};
+  for (std::vector<Step>& steps : groups) plan.ranks[0].groups.push_back({std::move(steps)});
   return plan;
 }
 
@@ -28,11 +36,8 @@ Plan plan_of(const std::string& groups, const std::string& keys = "") {
 void check_same(const Plan& found, const Plan& expected) { CHECK(json::write(found) == json::write(expected)); }
 
 TEST_CASE("a replica has its part of every chunk, and groups, channels and barriers of its own") {
-  const Plan plan = plan_of(R"([{"steps": [
-      {"step": "copy", "from": [{"buffer": "input", "chunk": 3}], "to": [{"channel": 1}], "after": [[1, 0]]},
-      {"step": "barrier", "barrier": 0}]},
-    {"steps": [{"step": "signal", "channels": [2]}]}])",
-                            R"("instances": 2, )");
+  const Plan plan =
+      plan_of({{after(copy(input(3), {message(to_peer)}), {{1, 0}}), barrier(0)}, {signal({semaphore})}}, 2);
   Plan replicated;
   REQUIRE(replicate(plan, &replicated) == NCAST_OK);
   CHECK(replicated.instances == 1);
@@ -56,7 +61,7 @@ TEST_CASE("a replica has its part of every chunk, and groups, channels and barri
 TEST_CASE("the C function lowers a plan") {
   ncast_plan* plan = nullptr;
   ncast_plan* lowered = nullptr;
-  const std::string text = json::write(plan_of("[]", R"("instances": 2, )"));
+  const std::string text = json::write(plan_of({}, 2));
   REQUIRE(ncast_plan_read(text.data(), text.size(), &plan) == NCAST_OK);
   REQUIRE(ncast_plan_lower(plan, &lowered) == NCAST_OK);
   ncast_plan_info info = {};
@@ -69,10 +74,8 @@ TEST_CASE("the C function lowers a plan") {
 }
 
 TEST_CASE("a replicated step of several chunks becomes steps of one, and others wait for the last one") {
-  const Plan plan = plan_of(R"([{"steps": [
-      {"step": "copy", "count": 3, "from": [{"buffer": "input", "chunk": 1}], "to": [{"channel": 1}]}]},
-    {"steps": [{"step": "sync", "after": [[0, 0]]}]}])",
-                            R"("instances": 2, )");
+  const Plan plan =
+      plan_of({{after(copy(input(1), {message(to_peer)}, 3), {{1, 0}})}, {sync(), after(sync(), {{0, 0}})}}, 2);
   Plan replicated;
   REQUIRE(replicate(plan, &replicated) == NCAST_OK);
   const std::vector<Step>& steps = replicated.ranks[0].groups[1].steps;
@@ -80,12 +83,13 @@ TEST_CASE("a replicated step of several chunks becomes steps of one, and others 
   for (uint32_t i = 0; i < 3; ++i) {
     CHECK(steps[i].count == 1);
     CHECK(steps[i].from[0].chunk == 2 * (1 + i) + 1);
+    CHECK(steps[i].after == (i == 0 ? std::vector<StepId>{{3, 0}} : std::vector<StepId>{}));
   }
-  CHECK(replicated.ranks[0].groups[3].steps[0].after[0] == StepId{1, 2});
+  CHECK(replicated.ranks[0].groups[3].steps[1].after[0] == StepId{1, 2});
 }
 
 TEST_CASE("a plan that becomes too large is an error") {
-  Plan plan = plan_of(R"([{"steps": [{"step": "sync"}]}, {"steps": []}])");
+  Plan plan = plan_of({{sync()}, {}});
   Plan replicated;
   plan.instances = max_steps + 1;
   CHECK(replicate(plan, &replicated) == NCAST_UNSUPPORTED);
@@ -97,84 +101,75 @@ TEST_CASE("a plan that becomes too large is an error") {
 }
 
 TEST_CASE("a forwarding copy becomes a destination of the step that received the values") {
-  const Plan fused = fuse(plan_of(R"([{"steps": [
-      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 1}]},
-      {"step": "copy", "from": [{"buffer": "output", "chunk": 1}], "to": [{"channel": 1, "codec": "window"}]},
-      {"step": "copy", "from": [{"buffer": "output", "chunk": 1}], "to": [{"buffer": "output", "chunk": 1, "channel": 3}]}]},
-    {"steps": [{"step": "sync", "after": [[0, 1]]}]}])"));
-  check_same(fused, plan_of(R"([{"steps": [
-      {"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 1},
-        {"channel": 1, "codec": "window"}, {"buffer": "output", "chunk": 1, "channel": 3}]}]},
-    {"steps": [{"step": "sync", "after": [[0, 0]]}]}])"));
+  const Operand encoded = message(to_peer, NCAST_CODEC_WINDOW), at_peer = remote(output(1), peer_memory);
+  const Plan fused =
+      fuse(plan_of({{copy(message(from_peer), {output(1)}), copy(output(1), {encoded}), copy(output(1), {at_peer})},
+                    {after(sync(), {{0, 1}})}}));
+  check_same(fused, plan_of({{copy(message(from_peer), {output(1), encoded, at_peer})}, {after(sync(), {{0, 0}})}}));
 }
 
-TEST_CASE("reductions into one place become one reduction") {
-  const std::string reduce = R"({"step": "reduce", "from": [{"buffer": "output", "chunk": 1}, )";
-  const std::string into = R"(], "to": [{"buffer": "output", "chunk": 1}]})";
-  const std::string two = "[{\"steps\": [" + reduce + R"({"channel": 0})" + into + ", " + reduce +
-                          R"({"buffer": "scratch", "chunk": 2})" + into + "]}";
-  const Plan fused = fuse(plan_of(two + R"(, {"steps": []}])"));
-  check_same(fused, plan_of("[{\"steps\": [" + reduce + R"({"channel": 0}, {"buffer": "scratch", "chunk": 2})" + into +
-                            R"(]}, {"steps": []}])"));
-
-  SUBCASE("unless another group waits for the first sum") {
-    const Plan plan = plan_of(two + R"(, {"steps": [{"step": "sync", "after": [[0, 0]]}]}])");
-    check_same(fuse(plan), plan);
-  }
+TEST_CASE("reductions into one place become one reduction, unless another group waits for the first sum") {
+  const std::vector<Step> two = {reduce({output(1), message(from_peer)}, {output(1)}),
+                                 reduce({output(1), scratch(2)}, {output(1), scratch(2)})};
+  check_same(fuse(plan_of({two, {}})),
+             plan_of({{reduce({output(1), message(from_peer), scratch(2)}, {output(1), scratch(2)})}, {}}));
+  const Plan awaited = plan_of({two, {after(sync(), {{0, 0}})}});
+  check_same(fuse(awaited), awaited);
 }
 
 TEST_CASE("steps are not fused if that could change what they do") {
-  const std::string receive = R"({"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 1}]})";
-  for (const char* second : {
-           // other values, another number of chunks, packets
-           R"({"step": "copy", "from": [{"buffer": "output", "chunk": 2}], "to": [{"channel": 1}]})",
-           R"({"step": "copy", "count": 2, "from": [{"buffer": "output", "chunk": 1}], "to": [{"channel": 1}]})",
-           R"({"step": "copy", "from": [{"buffer": "output", "chunk": 1, "packets": true}], "to": [{"channel": 1}]})",
-           // input and output can be the same memory
-           R"({"step": "copy", "from": [{"buffer": "output", "chunk": 1}], "to": [{"buffer": "input", "chunk": 0}]})",
-           // it waits for another group
-           R"({"step": "copy", "from": [{"buffer": "output", "chunk": 1}], "to": [{"channel": 1}], "after": [[1, 0]]})",
-           // memory of this rank, through a channel
-           R"({"step": "copy", "from": [{"buffer": "output", "chunk": 1}],
-               "to": [{"buffer": "output", "chunk": 1, "channel": 2}]})",
-       }) {
-    CAPTURE(second);
-    const Plan plan = plan_of("[{\"steps\": [" + receive + ", " + second + R"(]}, {"steps": [{"step": "sync"}]}])");
+  const Step receive = copy(message(from_peer), {output(1)});
+  const Step sum = reduce({output(1), message(from_peer)}, {output(1)});
+  const Step copy_two = copy(scratch(1), {output(0)}, 2);
+  const std::pair<Step, Step> pairs[] = {
+      // other values, another number of chunks, packets
+      {receive, copy(output(2), {message(to_peer)})},
+      {receive, copy(output(1), {message(to_peer)}, 2)},
+      {receive, copy(packets(output(1)), {message(to_peer)})},
+      // input and output can be the same memory
+      {receive, copy(output(1), {input(0)})},
+      {sum, reduce({output(1), input(1)}, {output(1)})},
+      // it waits for another group
+      {receive, after(copy(output(1), {message(to_peer)}), {{1, 0}})},
+      // memory of this rank, through a channel
+      {receive, copy(output(1), {remote(output(1), semaphore)})},
+      // two messages on one ring
+      {copy(input(1), {output(1), message(to_peer)}), copy(output(1), {message(to_peer)})},
+      // the destination overlaps what the first step reads
+      {copy_two, copy(output(0), {scratch(0)}, 2)},
+      {copy_two, copy(output(0), {scratch(2)}, 2)},
+      {reduce({output(1), scratch(2)}, {output(1)}), reduce({output(1), scratch(1)}, {output(1), scratch(2)})},
+  };
+  for (size_t i = 0; i < std::size(pairs); ++i) {
+    CAPTURE(i);
+    const Plan plan = plan_of({{pairs[i].first, pairs[i].second}, {sync()}});
     check_same(fuse(plan), plan);
   }
+  CHECK(fuse(plan_of({{copy_two, copy(output(0), {scratch(3)}, 2)}})).ranks[0].groups[0].steps.size() ==
+        1);  // beside it
 }
 
 TEST_CASE("steps are not fused if the fused plan deadlocks") {
   // Every rank passes a value on around a ring of two, through rings of one message.
-  std::string ranks;
-  for (const char* rank : {"0", "1"}) {
-    const std::string from = rank[0] == '0' ? "1" : "0";
-    ranks +=
-        (ranks.empty() ? "" : ", ") + std::string(R"({"scratch_chunks": 2, "groups": [{"steps": [)") +
-        R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" + rank + "}]}, " +
-        R"({"step": "copy", "from": [{"channel": )" + from + R"(}], "to": [{"buffer": "scratch", "chunk": 0}]}, )" +
-        R"({"step": "copy", "from": [{"buffer": "scratch", "chunk": 0}], "to": [{"channel": )" + rank + "}]}, " +
-        R"({"step": "copy", "from": [{"channel": )" + from + R"(}], "to": [{"buffer": "output", "chunk": )" + rank +
-        R"(}]}, {"step": "copy", "from": [{"buffer": "scratch", "chunk": 0}], "to": [{"buffer": "output", "chunk": )" +
-        from + "}]}]}]}";
+  Plan plan = empty_plan(Operation::all_gather, 2);
+  for (const uint32_t rank : {0u, 1u}) {
+    const uint32_t next = add_ring(plan, static_cast<int>(rank), static_cast<int>(1 - rank), 1), before = 1 - next;
+    plan.ranks[rank].scratch_chunks = 1;
+    plan.ranks[rank].groups[0].steps = {copy(input(0), {message(next)}), copy(message(before), {scratch(0)}),
+                                        copy(scratch(0), {message(next)}), copy(message(before), {output(rank)}),
+                                        copy(scratch(0), {output(1 - rank)})};
   }
-  const std::string text = R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [
-      {"kind": "ring", "from": 0, "to": 1, "depth": 1}, {"kind": "ring", "from": 1, "to": 0, "depth": 1}],
-      "ranks": [)" + ranks +
-                           "]}";
-  Plan plan;
-  REQUIRE(json::read(text, &plan) == NCAST_OK);
   REQUIRE(verify::verify(plan).verdict == verify::Verdict::proved);
   REQUIRE(verify::verify(fuse(plan)).finding.property == verify::Property::deadlock);
   Plan lowered;
-  REQUIRE(lower(plan, &lowered) == NCAST_OK);
+  verify::Report report;
+  REQUIRE(lower(plan, &lowered, &report) == NCAST_OK);
   check_same(lowered, plan);
+  CHECK(report.verdict == verify::Verdict::proved);
 }
 
 TEST_CASE("indices that point to nothing stay so") {
-  Plan plan = plan_of(R"([{"steps": [{"step": "sync", "after": [[1, 9], [7, 0]]},
-      {"step": "barrier", "barrier": 5}, {"step": "signal", "channels": [99]}]}, {"steps": []}])",
-                      R"("instances": 3, )");
+  const Plan plan = plan_of({{after(sync(), {{1, 9}, {7, 0}}), barrier(5), signal({99})}, {}}, 3);
   Plan lowered;
   REQUIRE(lower(plan, &lowered) == NCAST_OK);
   const std::vector<Step>& steps = lowered.ranks[0].groups[0].steps;
