@@ -6,7 +6,7 @@ namespace {
 
 using namespace testing;
 
-TEST_CASE("structure: indices, channels and operands are checked") {
+TEST_CASE("indices, channels and operands are checked") {
   check_proved(broadcast());
   const auto changed = [](auto change, const std::string& text) {
     Plan plan = broadcast();
@@ -33,7 +33,7 @@ TEST_CASE("structure: indices, channels and operands are checked") {
   changed([](Plan& plan) { plan.operation = Operation::send; }, "no plans for this operation");
 }
 
-TEST_CASE("structure: what a ring carries matches at both ends") {
+TEST_CASE("both ends of a ring agree on its messages") {
   Plan plan = broadcast();
   step_of(plan, 1, 0, 0).from[0].codec = step_of(plan, 0, 0, 0).to[1].codec = NCAST_CODEC_WINDOW;
   check_proved(plan);
@@ -55,7 +55,7 @@ TEST_CASE("structure: what a ring carries matches at both ends") {
   check_refuted(plan, Property::structure, "the sender sends 2 chunks, the receiver expects 1 chunk");
 }
 
-TEST_CASE("structure: a step of several chunks has no two messages on one ring") {
+TEST_CASE("a step of several chunks has at most one message on a ring") {
   const auto sums = [](uint32_t chunks, bool in_loop) {
     Plan plan = empty_plan(Operation::reduce, 2, chunks);
     plan.root = 1;
@@ -82,7 +82,7 @@ TEST_CASE("structure: a step of several chunks has no two messages on one ring")
   check_refuted(plan, Property::structure, "sent and");
 }
 
-TEST_CASE("structure: a ring has one sending group") {
+TEST_CASE("a ring has one sending group") {
   Plan plan = empty_plan(Operation::broadcast, 2, 1, 2);
   const uint32_t ring = add_ring(plan, 0, 1);
   add(plan, 0, copy(input(0), {output(0), message(ring)}), 0);
@@ -92,14 +92,14 @@ TEST_CASE("structure: a ring has one sending group") {
   check_refuted(plan, Property::structure, "a second group sends to ring 0");
 }
 
-TEST_CASE("structure: a semaphore that grows with every call is refuted") {
+TEST_CASE("a call sends as many signals as it waits for") {
   Plan plan = memory_all_gather(2);
   check_proved(plan);
   add(plan, 0, signal({0}));
   check_refuted(plan, Property::structure, "from rank 0 to rank 1: 3 signals and 2 waits");
 }
 
-TEST_CASE("bounds: operands lie within their buffers") {
+TEST_CASE("operands lie within their buffers") {
   Plan plan = ring_all_gather(2);
   check_proved(plan);
   step_of(plan, 1, 0, 0).to[0].chunk = 2;
@@ -109,7 +109,7 @@ TEST_CASE("bounds: operands lie within their buffers") {
   check_refuted(plan, Property::bounds, "has 2 chunks");
 }
 
-TEST_CASE("undefined: a chunk that nobody has written is not read") {
+TEST_CASE("a chunk is written before it is read") {
   Plan plan = ring_all_gather(2);
   plan.ranks[0].scratch_chunks = 1;
   add(plan, 0, copy(output(1), {scratch(0)}));
@@ -119,7 +119,7 @@ TEST_CASE("undefined: a chunk that nobody has written is not read") {
   check_refuted(plan, Property::undefined, "reads scratch chunk 0, which no step writes");
 }
 
-TEST_CASE("undefined: scratch of an earlier call does not count") {
+TEST_CASE("scratch does not keep its values between calls") {
   Plan plan = ring_all_gather(2);
   plan.ranks[0].scratch_chunks = 1;
   add(plan, 0, copy(scratch(0), {output(0)}));
@@ -128,7 +128,7 @@ TEST_CASE("undefined: scratch of an earlier call does not count") {
   CHECK(finding.trace.size() == 2);
 }
 
-TEST_CASE("undefined: of several chunks, the one that has not been written is named") {
+TEST_CASE("the report names the chunk that was not written") {
   Plan plan = empty_plan(Operation::broadcast, 1, 3);
   plan.ranks[0].scratch_chunks = 4;
   add(plan, 0, copy(input(0), {scratch(1)}));
@@ -136,7 +136,7 @@ TEST_CASE("undefined: of several chunks, the one that has not been written is na
   check_refuted(plan, Property::undefined, "reads scratch chunk 2, which no step writes");
 }
 
-TEST_CASE("deadlock: the cycle of waits is shown") {
+TEST_CASE("a deadlock is reported with its cycle of waits") {
   Plan plan = empty_plan(Operation::all_gather, 2);
   const uint32_t there = add_ring(plan, 0, 1), back = add_ring(plan, 1, 0);
   for (const int rank : {0, 1}) {
@@ -153,7 +153,7 @@ TEST_CASE("deadlock: the cycle of waits is shown") {
   CHECK(verify(plan).least_depth == 0);
 }
 
-TEST_CASE("deadlock: messages that are split can need more depth") {
+TEST_CASE("split messages can need a deeper ring") {
   Plan plan = empty_plan(Operation::all_gather, 2, 4);
   const uint32_t there = add_ring(plan, 0, 1, 2), back = add_ring(plan, 1, 0, 2);
   for (const int rank : {0, 1}) {
@@ -170,7 +170,7 @@ TEST_CASE("deadlock: messages that are split can need more depth") {
   CHECK(verify(plan, {.depth = 4}).split_ok);
 }
 
-TEST_CASE("deadlock: a wait without a signal, and packets that nobody writes") {
+TEST_CASE("waits for signals or packets that are never sent are deadlocks") {
   Plan plan = memory_all_gather(2);
   step_of(plan, 0, 0, 3) = sync();
   check_refuted(plan, Property::deadlock, "1 signal and 2 waits");
@@ -184,14 +184,50 @@ TEST_CASE("deadlock: a wait without a signal, and packets that nobody writes") {
   check_refuted(plan, Property::deadlock, "waits for packets that no step writes");
 }
 
-TEST_CASE("deadlock: barriers are visited equally often") {
+TEST_CASE("the groups of a barrier visit it equally often") {
   Plan plan = barrier_all_gather(2);
   check_proved(plan);
   add(plan, 0, barrier(0), 0);
   check_refuted(plan, Property::deadlock, "visits barrier 0");
 }
 
-TEST_CASE("deadlock: which of several waiting groups goes on can be undecided") {
+TEST_CASE("a step that names a channel twice needs two signals, two messages, or room for two") {
+  Plan plan = memory_all_gather(2);
+  const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);
+  add(plan, 0, signal({there}));
+  add(plan, 0, signal({there}));
+  add(plan, 0, wait({back}));
+  add(plan, 1, wait({there, there}));
+  add(plan, 1, signal({back}));
+  check_proved(plan);
+  std::vector<Step>& steps = plan.ranks[0].groups[0].steps;
+  std::swap(steps[steps.size() - 2], steps[steps.size() - 1]);
+  check_refuted(plan, Property::deadlock, "2 groups wait for each other");
+
+  // Rank 1 adds its values, and those of rank 2, which rank 0 passes on.
+  plan = empty_plan(Operation::reduce, 3);
+  plan.root = 1;
+  const uint32_t ring = add_ring(plan, 0, 1), first = add_ring(plan, 2, 0), reply = add_ring(plan, 1, 2);
+  add(plan, 0, copy(input(0), {message(ring)}));
+  add(plan, 0, copy(message(first), {message(ring)}));
+  add(plan, 1, reduce({message(ring), input(0), message(ring)}, {output(0)}));
+  add(plan, 1, copy(input(0), {message(reply)}));
+  add(plan, 2, copy(input(0), {message(first)}));
+  plan.ranks[2].scratch_chunks = 1;
+  add(plan, 2, copy(message(reply), {scratch(0)}));
+  check_proved(plan);
+  std::swap(step_of(plan, 2, 0, 0), step_of(plan, 2, 0, 1));
+  check_refuted(plan, Property::deadlock, "3 groups wait for each other");
+
+  plan = empty_plan(Operation::broadcast, 2);
+  add_ring(plan, 0, 1, 2);
+  add(plan, 0, copy(input(0), {output(0), message(0), message(0)}));
+  for (int i = 0; i < 2; ++i) add(plan, 1, copy(message(0), {output(0)}));
+  check_proved(plan);
+  CHECK(verify(plan).least_depth == 2);
+}
+
+TEST_CASE("a plan is unsupported if it may deadlock depending on which group a signal wakes") {
   // Both groups of rank 1 wait for one signal; the second signal only comes if group 0 got the first.
   Plan plan = empty_plan(Operation::broadcast, 2, 1, 2);
   const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0), data = add_ring(plan, 0, 1);
@@ -209,7 +245,7 @@ TEST_CASE("deadlock: which of several waiting groups goes on can be undecided") 
   check_proved(plan);
 }
 
-TEST_CASE("undefined: packets are not read as values") {
+TEST_CASE("packets are not read as plain values") {
   Plan plan = packet_all_reduce(2);
   plan.threads = Threads::synchronized;
   add(plan, 0, copy(scratch(1), {output(0)}));

@@ -6,7 +6,7 @@ namespace {
 
 using namespace testing;
 
-TEST_CASE("race: both accesses are shown, and what is known to precede") {
+TEST_CASE("a race is reported with both accesses and with what is known to precede") {
   Plan plan = grouped_reduce_scatter(2);
   check_proved(plan);
   step_of(plan, 0, 2, 0).after.pop_back();
@@ -16,14 +16,47 @@ TEST_CASE("race: both accesses are shown, and what is known to precede") {
   CHECK(mentions(finding, "known to precede"));
 }
 
-TEST_CASE("race: a peer can be a call ahead") {
+TEST_CASE("packets are not overwritten by a peer that is a call ahead") {
   Plan plan = packet_all_reduce(2);
   check_proved(plan);
   plan.scratch_copies = 1;
   check_refuted(plan, Property::race, "of an earlier call, which reads it");
 }
 
-TEST_CASE("race: the user of a peer reads and writes between calls") {
+TEST_CASE("with two copies of the scratch, packets are not overwritten by a peer that is two calls ahead") {
+  Plan plan = empty_plan(Operation::broadcast, 2);
+  plan.scratch_copies = 2;
+  plan.ranks[1].scratch_chunks = 1;
+  const uint32_t data = add_memory(plan, 0, 1), received = add_memory(plan, 1, 0);
+  add(plan, 0, copy(input(0), {output(0), packets(remote(scratch(0), data))}));
+  add(plan, 1, copy(packets(scratch(0)), {output(0)}));
+  check_refuted(plan, Property::race, "of an earlier call, which reads it");
+  add(plan, 0, relaxed_wait({received}));
+  add(plan, 1, relaxed_signal({received}));
+  check_proved(plan);
+}
+
+TEST_CASE("parts of a message that is split do not race with the sender's later parts") {
+  // Rank 1 stores what it receives two chunks behind, or one chunk behind, the chunks that rank 0 sends.
+  const auto sending_back = [](uint32_t chunk) {
+    Plan plan = empty_plan(Operation::broadcast, 2, 2);
+    plan.ranks[0].scratch_chunks = 4;
+    const uint32_t ring = add_ring(plan, 0, 1), back = add_memory(plan, 1, 0);
+    add(plan, 0, copy(input(0), {output(0), scratch(0)}, 2));
+    add(plan, 0, copy(scratch(0), {message(ring)}, 2));
+    add(plan, 0, wait({back}));
+    add(plan, 1, copy(message(ring), {output(0), remote(scratch(chunk), back)}, 2));
+    add(plan, 1, signal({back}));
+    return plan;
+  };
+  check_proved(sending_back(2));
+  const Report report = verify(sending_back(1));
+  CHECK(report.verdict == Verdict::proved);
+  CHECK_FALSE(report.split_ok);
+  CHECK(report.split_finding.property == Property::race);
+}
+
+TEST_CASE("a peer's input and output are accessed only during its call") {
   Plan plan = memory_all_gather(2);
   check_proved(plan);
   // Without the first two steps, rank 1 can still be before the call.
@@ -41,7 +74,7 @@ TEST_CASE("race: the user of a peer reads and writes between calls") {
   check_refuted(plan, Property::race, "whose call may have completed before");
 }
 
-TEST_CASE("race: a relaxed signal orders reads, but no writes") {
+TEST_CASE("a relaxed signal orders reads, but not writes") {
   Plan plan = memory_all_reduce(2);
   for (Rank& rank : plan.ranks) rank.groups[0].steps[2].to.pop_back();  // does not put
   plan.operation = Operation::reduce_scatter;
@@ -54,7 +87,7 @@ TEST_CASE("race: a relaxed signal orders reads, but no writes") {
   check_refuted(plan, Property::race, "whose call may have completed before");
 }
 
-TEST_CASE("race: independent threads need a sync after a wait and before a signal") {
+TEST_CASE("independent threads need a sync after a wait and before a signal") {
   Plan plan = memory_all_reduce(2, Threads::independent);
   check_proved(plan);
   for (const size_t step : {2u, 4u}) {
@@ -66,7 +99,7 @@ TEST_CASE("race: independent threads need a sync after a wait and before a signa
   }
 }
 
-TEST_CASE("race: independent threads see other parts only after a sync") {
+TEST_CASE("independent threads see each other's parts only after a sync") {
   Plan plan = ring_all_gather(2, 2);
   plan.threads = Threads::independent;
   for (Rank& rank : plan.ranks) rank.scratch_chunks = 2;
@@ -82,7 +115,7 @@ TEST_CASE("race: independent threads see other parts only after a sync") {
   CHECK(mentions(check_refuted(plan, Property::race, "reads scratch chunks 0 to 1"), "there is no sync between"));
 }
 
-TEST_CASE("race: a copy engine still reads until the flush") {
+TEST_CASE("a copy engine may read its source until the flush") {
   Plan plan = port_all_to_all(2);
   check_proved(plan);
   std::vector<Step>& steps = plan.ranks[0].groups[0].steps;
@@ -91,7 +124,7 @@ TEST_CASE("race: a copy engine still reads until the flush") {
   CHECK(mentions(check_refuted(plan, Property::race, "reads input chunk 1 of rank 0"), "copy engine"));
 }
 
-TEST_CASE("race: packets carry only themselves") {
+TEST_CASE("receiving packets does not order plain values next to them") {
   Plan plan = empty_plan(Operation::broadcast, 2);
   const uint32_t channel = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0), entry = add_memory(plan, 1, 0);
   plan.ranks[1].scratch_chunks = 2;
@@ -111,13 +144,13 @@ TEST_CASE("race: packets carry only themselves") {
   check_refuted(plan, Property::race, "reads scratch chunk 1");
 }
 
-TEST_CASE("race: packets are written once in a call") {
+TEST_CASE("packets are written at most once in a call") {
   Plan plan = packet_all_reduce(2);
   add(plan, 0, copy(input(0), {packets(remote(scratch(0), 0))}));
   check_refuted(plan, Property::race, "in the same call");
 }
 
-TEST_CASE("plans that share scratch are ordered too") {
+TEST_CASE("accesses of several plans to the same scratch are ordered") {
   const Plan packet = packet_all_reduce(2, 2), two_shot = packet_two_shot_all_reduce(2),
              rings = all_pairs_all_gather(2);
   const auto together = [](const Plan& a, const Plan& b) {
