@@ -125,6 +125,7 @@ TEST_CASE("plans are measured for one operation, number of ranks and link") {
                             Link link = Link::shared_memory) {
     return model.measured(operation, name, 2000, ranks, link).value_or(0);
   };
+  CHECK(describe_mismatch(model) == "the cost model does not say which kernels it was measured on");
   CHECK(measured("frames:raw") == 14);
   CHECK(measured("plan:ring") == 10);
   CHECK(measured("plan:mine@12.x-y:window") == doctest::Approx(6));

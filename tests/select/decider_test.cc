@@ -1,22 +1,22 @@
 // The cache of decisions. No GPU is needed.
 #include "select/decider.h"
 
+#include <tuple>
+
 #include "doctest/doctest.h"
 
 namespace narrowcast::select {
 namespace {
 
 bool equal(const Decision& a, const Decision& b) {
-  const auto same_blocks = [](const BlockShape& x, const BlockShape& y) {
-    return x.rings == y.rings && x.ctas == y.ctas && x.warps == y.warps && x.block_bytes == y.block_bytes;
-  };
-  const auto same_packets = [](const PacketShape& x, const PacketShape& y) {
-    return x.two_shot == y.two_shot && x.ctas == y.ctas && x.warps == y.warps && x.lines == y.lines;
+  const auto shape_of = [](const Decision& one) {
+    const BlockShape blocks = one.blocks.value_or(BlockShape{});
+    const PacketShape packets = one.packets.value_or(PacketShape{});
+    return std::tuple(blocks.rings, blocks.ctas, blocks.warps, packets.two_shot, packets.ctas, packets.lines);
   };
   return a.candidate == b.candidate && a.codec == b.codec && a.codec_reason == b.codec_reason &&
          a.transport_reason == b.transport_reason && a.predicted.typical == b.predicted.typical &&
-         a.blocks.has_value() == b.blocks.has_value() && (!a.blocks || same_blocks(*a.blocks, *b.blocks)) &&
-         a.packets.has_value() == b.packets.has_value() && (!a.packets || same_packets(*a.packets, *b.packets));
+         shape_of(a) == shape_of(b);
 }
 
 TEST_CASE("a cached decision is the one that would be made") {

@@ -1,6 +1,5 @@
 // Times that a cost model derives from other measurements. No GPU is needed.
 #include <string>
-#include <utility>
 
 #include "doctest/doctest.h"
 #include "models.h"
@@ -64,26 +63,20 @@ TEST_CASE("the curve of the nearest number of ranks is used, or of the larger if
   CHECK(of_ranks("3", 2) == 30);
 }
 
-TEST_CASE("each link between GPUs has its own curves") {
-  CostModel model;
-  REQUIRE(CostModel::parse("narrowcast-costs 2 a machine\nall_gather 2 pcie blocks:raw 1:7\n"
-                           "all_gather 2 pcie blocks:window 1:7\nall_gather 2 nvlink blocks:raw 1:3\n"
-                           "all_gather 2 nvlink blocks:window 1:3\n",
-                           "the test", &model) == NCAST_OK);
-  CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::pcie) == 7);
-  CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::nvlink) == 3);
-  CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::host) == std::nullopt);
-}
-
-TEST_CASE("NVLink and PCIe use each other's curves if only one was measured") {
-  for (const auto& [measured, asked] : {std::pair{Link::nvlink, Link::pcie}, {Link::pcie, Link::nvlink}}) {
-    const std::string line = std::string("all_gather 2 ") + name_of(measured) + " blocks:";
-    CostModel model;
-    REQUIRE(CostModel::parse("narrowcast-costs 2 a machine\n" + line + "raw 1:7\n" + line + "window 1:5\n", "the test",
-                             &model) == NCAST_OK);
-    CHECK(model.predict(Operation::all_gather, raw, 1, 2, asked) == 7);
+TEST_CASE("NVLink and PCIe have their own curves, or use each other's if only one was measured") {
+  const auto lines = [](const std::string& link, const std::string& time) {
+    const std::string line = "all_gather 2 " + link + " blocks:";
+    return line + "raw 1:" + time + "\n" + line + "window 1:" + time + "\n";
+  };
+  const auto check_times = [](const std::string& curves, int nvlink, int pcie) {
+    const CostModel model = parsed("narrowcast-costs 2 a machine\n" + curves);
+    CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::nvlink) == nvlink);
+    CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::pcie) == pcie);
     CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::host) == std::nullopt);
-  }
+  };
+  check_times(lines("pcie", "7") + lines("nvlink", "3"), 3, 7);
+  check_times(lines("pcie", "7"), 7, 7);
+  check_times(lines("nvlink", "3"), 3, 3);
 }
 
 TEST_CASE("two shots that are derived from one shot take two messages, which are shorter") {

@@ -6,6 +6,7 @@
 
 #include "doctest/doctest.h"
 #include "plan/budget.h"
+#include "plan/simulate/batches.h"
 #include "predictions.h"
 
 namespace narrowcast::plan::simulate {

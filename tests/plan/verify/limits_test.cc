@@ -2,6 +2,8 @@
 #include "plan/limits.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
@@ -9,74 +11,64 @@
 #include "plan/json/json.h"
 #include "plan/lower/lower.h"
 #include "plan/verify/verify.h"
+#include "support/plans.h"
 #include "support/processor_seconds.h"
 
 namespace narrowcast::plan::verify {
 namespace {
 
-std::string times(int count, const std::string& text) {
-  std::string all = text;
-  for (int i = 1; i < count; ++i) all += "," + text;
-  return all;
-}
+using namespace testing;
 
-// A plan of one rank.
-Plan plan_of(const std::string& groups, const std::string& keys, const std::string& rank_keys = "") {
-  const std::string text = R"({"narrowcast_plan": 1, "operation": "all_reduce", "channels": [
-      {"kind": "memory", "from": 0, "to": 0}], )" +
-                           keys + R"("ranks": [{)" + rank_keys + R"("groups": [)" + groups + "]}]}";
-  REQUIRE(text.size() < 8 << 10);
-  Plan plan;
-  REQUIRE_MESSAGE(json::read(text, &plan) == NCAST_OK, ncast_last_error());
+// A plan of one rank, whose text is short.
+Plan plan_of(std::vector<std::vector<Step>> groups, uint32_t instances = 1, uint32_t chunks = 1) {
+  Plan plan = empty_plan(Operation::all_reduce, 1, chunks, 0);
+  plan.instances = instances;
+  add_memory(plan, 0, 0);
+  for (std::vector<Step>& steps : groups) plan.ranks[0].groups.push_back({std::move(steps)});
+  REQUIRE(json::write(plan).size() < 8 << 10);
+  return plan;
+}
+Plan with_scratch(uint32_t chunks, Plan plan) {
+  plan.ranks[0].scratch_chunks = chunks;
   return plan;
 }
 
-std::string group(const std::string& steps) { return R"({"steps": [)" + steps + "]}"; }
-std::string copy_step(const std::string& from, const std::string& to, uint32_t count = 1) {
-  return R"({"step":"copy","count":)" + std::to_string(count) + R"(,"from":[)" + from + R"(],"to":[)" + to + "]}";
-}
-std::string at(const char* buffer, int chunk) {
-  return R"({"buffer":")" + std::string(buffer) + R"(","chunk":)" + std::to_string(chunk) + "}";
-}
-
 // The plan is not even replicated.
-void check_too_many(const Plan& plan, const std::string& message) {
+void check_too_many(const Plan& plan, const std::string& what, const std::string& number, const std::string& most) {
   Plan lowered;
   CHECK(lower::lower(plan, &lowered) == NCAST_UNSUPPORTED);
-  CHECK(std::string(ncast_last_error()) == "the plan is too large: " + message);
+  CHECK(std::string(ncast_last_error()) == "the plan is too large: " + std::to_string(plan.instances) + " instances, " +
+                                               what + " " + number + "; at most " + most + " are supported");
   CHECK(lowered.ranks.empty());
 }
 
 TEST_CASE("whatever instances multiply is counted before the plan is replicated") {
-  const std::string in_all = " instances, operands, dependences, channels and groups in all: ";
-  const std::string input = at("input", 0), output = at("output", 0), sync = R"({"step":"sync"})";
-  check_too_many(plan_of(group(copy_step(input, output)), R"("instances": 4000000000, )"),
-                 "4000000000 instances, steps in all: 4000000000; at most 4000000 are supported");
-  check_too_many(plan_of(group(copy_step(input, output, 5000)), R"("instances": 1000, "chunks": 5000, )"),
-                 "1000 instances, steps in all: 5000000; at most 4000000 are supported");
-  check_too_many(plan_of(group(copy_step(input, output, 4000000000) + "," + copy_step(input, output, 4000000000)),
-                         R"("instances": 4000000000, )"),
-                 "4000000000 instances, steps in all: 8000000000; at most 4000000 are supported");
-  check_too_many(plan_of(times(100, group("")), R"("instances": 1000000, )"),
-                 "1000000" + in_all + "101000000; at most 10000000 are supported");
-  check_too_many(plan_of(group(copy_step(input, times(50, output))), R"("instances": 1000000, )"),
-                 "1000000" + in_all + "53000000; at most 10000000 are supported");
-  check_too_many(
-      plan_of(group(R"({"step":"signal","channels":[)" + times(100, "0") + "]}"), R"("instances": 1000000, )"),
-      "1000000" + in_all + "102000000; at most 10000000 are supported");
-  check_too_many(plan_of(group(sync) + "," + group(R"({"step":"sync","after":[)" + times(98, "[0,0]") + "]}"),
-                         R"("instances": 1000000, )"),
-                 "1000000" + in_all + "101000000; at most 10000000 are supported");
-  check_too_many(plan_of(group(""), R"("instances": 1000000, )", R"("barriers": [)" + times(49, "[0]") + "], "),
-                 "1000000" + in_all + "100000000; at most 10000000 are supported");
-  const auto highest = [](const std::string& number) {
-    return "1000 instances, the highest number of a chunk or channel is " + number +
-           "; at most 4294967295 are supported";
+  const auto check_steps = [](const Plan& plan, const std::string& number) {
+    check_too_many(plan, "steps in all:", number, "4000000");
   };
-  check_too_many(plan_of(group(""), R"("instances": 1000, "chunks": 4294968, )"), highest("4294968000"));
-  check_too_many(plan_of(group(""), R"("instances": 1000, )", R"("scratch_chunks": 4294968, )"), highest("4294968000"));
-  check_too_many(plan_of(group(copy_step(input, at("output", 4294967))), R"("instances": 1000, )"),
-                 highest("4294968000"));
+  const Step wide = copy(input(0), {output(0)}, 4'000'000'000);
+  check_steps(plan_of({{copy(input(0), {output(0)})}}, 4'000'000'000), "4000000000");
+  check_steps(plan_of({{copy(input(0), {output(0)}, 5000)}}, 1000, 5000), "5000000");
+  check_steps(plan_of({{wide, wide}}, 4'000'000'000), "8000000000");
+
+  const auto check_listed = [](const std::vector<std::vector<Step>>& groups, const std::string& number,
+                               size_t barriers = 0) {
+    Plan plan = plan_of(groups, 1'000'000);
+    plan.ranks[0].barriers.assign(barriers, {0});
+    check_too_many(plan, "operands, dependences, channels and groups in all:", number, "10000000");
+  };
+  check_listed(std::vector<std::vector<Step>>(100), "101000000");
+  check_listed({{copy(input(0), std::vector<Operand>(50, output(0)))}}, "53000000");
+  check_listed({{signal(std::vector<uint32_t>(100, 0))}}, "102000000");
+  check_listed({{sync()}, {after(sync(), std::vector<StepId>(98, {0, 0}))}}, "101000000");
+  check_listed({{}}, "100000000", 49);
+
+  const auto check_highest = [](const Plan& plan) {
+    check_too_many(plan, "the highest number of a chunk or channel is", "4294968000", "4294967295");
+  };
+  check_highest(plan_of({}, 1000, 4'294'968));
+  check_highest(with_scratch(4'294'968, plan_of({}, 1000)));
+  check_highest(plan_of({{copy(input(0), {output(4'294'967)})}}, 1000));
 }
 
 void check_unsupported(const Plan& plan, const std::string& message, double most_seconds) {
@@ -91,30 +83,26 @@ void check_unsupported(const Plan& plan, const std::string& message, double most
 }
 
 TEST_CASE("iterations and chunks are counted before the plan is proved") {
-  check_unsupported(plan_of(group(R"({"step":"loop","unit_bytes":16,"steps":[)" +
-                                  copy_step(at("input", 0), at("output", 0), 1000000) + "]}"),
-                            R"("chunks": 1000000, )"),
+  check_unsupported(plan_of({{loop({copy(input(0), {output(0)}, 1'000'000)})}}, 1, 1'000'000),
                     "steps, with loops unrolled and messages split: 4000001; at most 4000000 are supported", 0.1);
-  check_unsupported(plan_of(group(copy_step(at("input", 0), at("output", 0), 10000000)), R"("chunks": 10000000, )"),
+  check_unsupported(plan_of({{copy(input(0), {output(0)}, 10'000'000)}}, 1, 10'000'000),
                     "chunks of buffers: 20000000; at most 16000000 are supported", 0.1);
-  check_unsupported(plan_of(group(""), R"("chunks": 4000000000, )"),
-                    "chunks of a buffer: 4000000000; at most 16000000 are supported", 0.1);
-  check_unsupported(plan_of(group(""), "", R"("scratch_chunks": 4294967295, )"),
+  check_unsupported(plan_of({}, 1, 4'000'000'000), "chunks of a buffer: 4000000000; at most 16000000 are supported",
+                    0.1);
+  check_unsupported(with_scratch(UINT32_MAX, plan_of({})),
                     "chunks of buffers: 4294967297; at most 16000000 are supported", 0.1);
   // They do not count for the next proof.
-  CHECK(verify(plan_of(group(copy_step(at("input", 0), at("output", 0))), "")).verdict == Verdict::proved);
+  CHECK(verify(plan_of({{copy(input(0), {output(0)})}})).verdict == Verdict::proved);
 }
 
 // Each round shifts the sums by a chunk and adds the input, so that values have more and more contributions.
-Plan with_growing_sums(int chunks, int rounds) {
-  std::string steps = copy_step(at("input", 0), at("scratch", 0), chunks);
-  for (int round = 1; round <= rounds; ++round) {
-    steps += "," + copy_step(at("scratch", 0), at("scratch", chunks + 1), chunks) + R"(,{"step":"reduce","count":)" +
-             std::to_string(chunks - round) + R"(,"from":[)" + at("scratch", chunks + 1) + "," + at("input", round) +
-             R"(],"to":[)" + at("scratch", 0) + "]}";
+Plan with_growing_sums(uint32_t chunks, uint32_t rounds) {
+  std::vector<Step> steps = {copy(input(0), {scratch(0)}, chunks)};
+  for (uint32_t round = 1; round <= rounds; ++round) {
+    steps.push_back(copy(scratch(0), {scratch(chunks + 1)}, chunks));
+    steps.push_back(reduce({scratch(chunks + 1), input(round)}, {scratch(0)}, chunks - round));
   }
-  return plan_of(group(steps), R"("chunks": )" + std::to_string(chunks) + ", ",
-                 R"("scratch_chunks": )" + std::to_string(2 * chunks + 2) + ", ");
+  return with_scratch(2 * chunks + 2, plan_of({steps}, 1, chunks));
 }
 
 TEST_CASE("a proof ends when it has taken so many operations, or so much memory") {

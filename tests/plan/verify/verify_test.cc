@@ -1,32 +1,20 @@
-#include "plan/verify/verify.h"
-
-#include <string>
-
-#include "doctest/doctest.h"
-#include "support/plans.h"
+#include "plan/verify/expect.h"
 
 namespace narrowcast::plan::verify {
 namespace {
 
 using namespace testing;
 
-std::string text_of(const Finding& finding) {
-  std::string text = std::string(name_of(finding.property)) + " at " + describe(finding.where) + ": " + finding.message;
-  for (const TraceStep& step : finding.trace) text += "\n    " + describe(step.where) + ": " + step.text;
-  return text;
-}
-
 TEST_CASE("correct plans are proved, whole and with messages split") {
   for (const Plan& plan : correct_plans()) {
-    const Report report = verify(plan);
-    CHECK_MESSAGE(report.verdict == Verdict::proved, plan.name, ": ", text_of(report.finding));
-    CHECK_MESSAGE(report.split_ok, plan.name, ": ", text_of(report.split_finding));
+    CAPTURE(plan.name);
+    check_proved(plan);
   }
 }
 
 // A reduction to rank 0 whose step `sum` combines the values of all ranks in chunk 0, and not yet those of rank 2 in
 // chunk 1.
-Report report_of_sums(bool in_loop, bool all_at_once) {
+Plan sums(bool in_loop, bool all_at_once) {
   Plan plan = empty_plan(Operation::reduce, 3, 2);
   const uint32_t from_1 = add_ring(plan, 1, 0, 2), from_2 = add_ring(plan, 2, 0, 2);
   plan.ranks[0].scratch_chunks = 2;
@@ -42,18 +30,17 @@ Report report_of_sums(bool in_loop, bool all_at_once) {
   const Step sum = reduce({input(0), scratch(0)}, {output(0)}, 2);
   add(plan, 0, in_loop ? loop({sum}) : sum);
   if (!all_at_once) add(plan, 0, reduce({output(1), message(from_2)}, {output(1)}));
-  return verify(plan);
+  return plan;
 }
 
 TEST_CASE("a plan can average if each of its steps completes all of its chunks or none") {
   for (const bool in_loop : {false, true}) {
-    const Report all = report_of_sums(in_loop, true);
-    CHECK_MESSAGE(all.verdict == Verdict::proved, text_of(all.finding));
+    check_proved(sums(in_loop, true));
+    const Report all = verify(sums(in_loop, true));
     CHECK(all.can_average);
     CHECK(!all.completing.empty());
-    const Report some = report_of_sums(in_loop, false);
-    CHECK_MESSAGE(some.verdict == Verdict::proved, text_of(some.finding));
-    CHECK(!some.can_average);
+    check_proved(sums(in_loop, false));
+    CHECK(!verify(sums(in_loop, false)).can_average);
   }
 }
 
