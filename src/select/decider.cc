@@ -7,7 +7,7 @@ namespace narrowcast::select {
 
 Decider::Decider(const CommTraits& traits, CostModel costs) : traits_(traits), costs_(std::move(costs)) {
   auto plans = std::make_shared<Plans>();
-  if (traits_.link == Link::shared_memory && traits_.ranks > 1) plans->list = builder_candidates();
+  if (traits_.link == Link::shared_memory) plans->list = builder_candidates();
   replace(std::move(plans));
 }
 

@@ -83,7 +83,8 @@ TEST_CASE("the plans of all-reduce, broadcast and reduce depend on how they run"
   check_shots(64 << 10, ForcedTransport::one_shot, 4, "one_shot", forced);
   check_shots(1 << 20, ForcedTransport::one_shot, 2, "one_shot", forced);
   check_shots(64 << 10, ForcedTransport::two_shot, 2, "two_shot", forced);
-  check_shots(1024, ForcedTransport::two_shot, 4, "one_shot", "the values are too few for two shots");
+  check_shots(16 << 10, ForcedTransport::two_shot, 4, "two_shot", forced);
+  check_shots((16 << 10) - 1, ForcedTransport::two_shot, 4, "one_shot", "the values are too few for two shots");
   CHECK(plan_of(Operation::all_gather, 1024, ForcedTransport::two_shot, 4) == "all_pairs");
   CHECK(plan_of(Operation::all_reduce, 1 << 20, ForcedTransport::blocks, 4) == "all_pairs");
   CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 4) == "relay");

@@ -45,6 +45,15 @@ TEST_CASE("a call that fits the packet buffers has a possible shape, with lines 
   }
 }
 
+TEST_CASE("pieces of 64 KiB or more use packets of 128 bytes, where the link delivers them") {
+  const auto has_lines = [](uint64_t bytes, bool may_be_lines) {
+    return choose_packet_shape(Operation::all_gather, bytes, 2, may_be_lines, 0).lines;
+  };
+  CHECK(has_lines(64 << 10, true));
+  CHECK_FALSE(has_lines((64 << 10) - 1, true));
+  CHECK_FALSE(has_lines(64 << 10, false));
+}
+
 TEST_CASE("two ranks take two shots where a warp would reduce several rows in one") {
   constexpr uint64_t one_turn = uint64_t{channel::LinePacket::row_bytes} * channel::max_packet_ctas * 16;
   CHECK(most_one_shot_bytes(2) == one_turn);
