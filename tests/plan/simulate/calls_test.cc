@@ -48,9 +48,9 @@ TEST_CASE("ranks that only send use the receiver's link while others begin a cal
     return predict(plan, {.piece_bytes = million, .max_batches = 1, .repeats = true}, one_host()).repeated_us;
   };
   // In step they would take 20 us to send, 2 for the flight and 1 to begin the next call.
-  CHECK(repeated_us(reduction()) == doctest::Approx(20 + 2 + 1 - 1).epsilon(0.001));
+  CHECK(repeated_us(reduction()) == about(20 + 2 + 1 - 1));
   // A single sender cannot.
-  CHECK(repeated_us(relay({0, 1})) == doctest::Approx(10 + 2 + 1).epsilon(0.001));
+  CHECK(repeated_us(relay({0, 1})) == about(10 + 2 + 1));
 }
 
 }  // namespace

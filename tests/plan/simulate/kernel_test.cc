@@ -39,7 +39,7 @@ TEST_CASE("kernels that reduce send a turn ahead, and receive results a turn lat
     CHECK(begins[1][batch + 1] <= begins[2][batch]);
   }
   // Otherwise every turn takes two flights.
-  const double after_each_other = predict(reduction_in_turns(2), options, machine).microseconds;
+  const double after_each_other = microseconds_of(reduction_in_turns(2), options, machine);
   CHECK(after_each_other == doctest::Approx(1 + 10 * 2 * 2).epsilon(0.01));
   CHECK(ahead.microseconds < 0.5 * after_each_other);
 }
@@ -57,17 +57,17 @@ TEST_CASE("while a warp handles a payload it loads the next one, if that is ther
                                         {"\"step_us\": 0", "\"step_us\": 3"},
                                         {"\"link_gbps\": 100", "\"link_gbps\": 1e9"}});
   const auto us = [&](uint32_t batches) {
-    return predict(plan, {.piece_bytes = 3 * 4096, .max_batches = batches}, machine).microseconds;
+    return microseconds_of(plan, {.piece_bytes = 3 * 4096, .max_batches = batches}, machine);
   };
-  CHECK(us(2) == doctest::Approx(1 + (7 + 3) + 2 + (7 + 3) + 2 * 3).epsilon(0.001));
-  CHECK(us(1) == doctest::Approx(1 + (7 + 3) + 2 + 3 * (7 + 3)).epsilon(0.001));
+  CHECK(us(2) == about(1 + (7 + 3) + 2 + (7 + 3) + 2 * 3));
+  CHECK(us(1) == about(1 + (7 + 3) + 2 + 3 * (7 + 3)));
 }
 
 TEST_CASE("kernels whose warps have fixed blocks use links less well, except in clusters") {
   const Plan all_reduce = reduction_in_turns(4);
   const auto us = [](const Plan& plan, uint64_t bytes, const std::string& keys) {
     const Machine machine = one_host({{"\"ctas\": 10", "\"ctas\": 10" + keys}});
-    return predict(plan, {.piece_bytes = bytes, .extrapolates = true}, machine).microseconds;
+    return microseconds_of(plan, {.piece_bytes = bytes, .extrapolates = true}, machine);
   };
   const uint64_t shorter = uint64_t{30} << 20, longer = uint64_t{32} << 20;  // of two chunks
   const std::string slow = R"(, "slow_sm_share": 0.5)", clusters = R"(, "clustered_ctas": 10)";
@@ -88,13 +88,13 @@ TEST_CASE("kernels whose warps have fixed blocks use links less well, except in 
 TEST_CASE("the first blocks of warps that reduce share a link, unless they are encoded") {
   const Machine machine = one_host();
   const auto us = [&](const Plan& plan, uint32_t turns) {
-    return predict(plan, {.piece_bytes = 2 * turns * 150 * 4096}, machine).microseconds;  // 150 warps
+    return microseconds_of(plan, {.piece_bytes = 2 * turns * 150 * 4096}, machine);  // 150 warps
   };
   const Plan raw = reduction_in_turns(4), encoded = encoding(raw);
   // One turn of eight workers: every first result follows the last part, or the first one.
   const double turn_us = 150 * 4096 / 1e5;
-  CHECK(us(raw, 1) == doctest::Approx(1 + 2 * (turn_us + 2)).epsilon(0.001));
-  CHECK(us(encoded, 1) == doctest::Approx(1 + 2 * turn_us + 2).epsilon(0.001));
+  CHECK(us(raw, 1) == about(1 + 2 * (turn_us + 2)));
+  CHECK(us(encoded, 1) == about(1 + 2 * turn_us + 2));
   // Only first blocks do.
   CHECK(us(raw, 10) - us(encoded, 10) < us(raw, 1) - us(encoded, 1) + turn_us);
 }
@@ -105,20 +105,20 @@ TEST_CASE("generated kernels that reduce have their own rate of codecs, hand-wri
   // Rank 2 decodes what two ranks send; in a second plan it reduces twice.
   const Options options{.piece_bytes = 32 << 20, .ratio = 1e-6};
   Plan plan = reduction();
-  const double once = predict(plan, options, machine).microseconds;
+  const double once = microseconds_of(plan, options, machine);
   std::vector<Step>& steps = plan.ranks[2].groups[0].steps;
   Step second = steps[0];
   second.from = {steps[0].from[0], steps[0].from[2]};
   std::erase_if(steps[0].from, [&](const Operand& one) { return one == second.from[0]; });
   steps.push_back(second);
-  CHECK(predict(plan, options, machine).microseconds == doctest::Approx(2 * once).epsilon(0.02));
+  CHECK(microseconds_of(plan, options, machine) == doctest::Approx(2 * once).epsilon(0.02));
 }
 
 TEST_CASE("in clusters a call has fewer CTAs") {
   const auto us = [](const std::string& keys) {
     const Machine machine =
         machine_with({{"\"ctas\": 10", "\"ctas\": 10" + keys}, {"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 1.0"}});
-    return predict(reduction_in_turns(4), {.piece_bytes = 32 << 20, .extrapolates = true}, machine).microseconds;
+    return microseconds_of(reduction_in_turns(4), {.piece_bytes = 32 << 20, .extrapolates = true}, machine);
   };
   CHECK(us(R"(, "clustered_ctas": 5)") == doctest::Approx(2 * us("")).epsilon(0.02));
   CHECK(us(R"(, "clustered_ctas": 20)") == us(""));

@@ -37,13 +37,6 @@ inline Machine machine_with(std::initializer_list<std::pair<std::string, std::st
   return machine_of(text);
 }
 
-inline Prediction predict(const Plan& plan, const Options& options, const Machine& machine = machine_of(machine_text)) {
-  Prediction prediction;
-  const ncast_status status = simulate(plan, machine, options, &prediction);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  return prediction;
-}
-
 // The same with four GPUs in one host.
 inline Machine one_host(std::initializer_list<std::pair<std::string, std::string>> changes = {}) {
   Machine machine = machine_with(changes);
@@ -51,6 +44,19 @@ inline Machine one_host(std::initializer_list<std::pair<std::string, std::string
   machine.gpus_per_host = 4;
   return machine;
 }
+
+inline Prediction predict(const Plan& plan, const Options& options, const Machine& machine = machine_of(machine_text)) {
+  Prediction prediction;
+  const ncast_status status = simulate(plan, machine, options, &prediction);
+  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
+  return prediction;
+}
+
+inline double microseconds_of(const Plan& plan, const Options& options,
+                              const Machine& machine = machine_of(machine_text)) {
+  return predict(plan, options, machine).microseconds;
+}
+inline doctest::Approx about(double microseconds) { return doctest::Approx(microseconds).epsilon(0.001); }
 
 // A broadcast from rank 0 along `path`, for example {0, 1, 2}.
 inline Plan relay(const std::vector<int>& path, bool as_packets = false, ncast_codec codec = NCAST_CODEC_RAW) {

@@ -14,35 +14,33 @@ namespace {
 
 TEST_CASE("a message takes its bytes over the link's rate, a flight and the launch") {
   const Prediction prediction = predict(relay({0, 1}), {.piece_bytes = million, .max_batches = 1});
-  CHECK(prediction.microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
+  CHECK(prediction.microseconds == about(10 + 2 + 1));
   CHECK(prediction.sent_bytes == std::vector<double>{double{million}, 0});
 }
 
 TEST_CASE("encoded messages send fewer bytes, and packets use the link less well") {
   const Options options{.piece_bytes = million, .ratio = 0.5, .max_batches = 1};
-  CHECK(predict(relay({0, 1}, false, NCAST_CODEC_WINDOW), options).microseconds ==
-        doctest::Approx(5 + 2 + 1).epsilon(0.001));
-  CHECK(predict(relay({0, 1}, true), options).microseconds == doctest::Approx(20 + 2 + 1).epsilon(0.001));
+  CHECK(microseconds_of(relay({0, 1}, false, NCAST_CODEC_WINDOW), options) == about(5 + 2 + 1));
+  CHECK(microseconds_of(relay({0, 1}, true), options) == about(20 + 2 + 1));
 }
 
 TEST_CASE("packets can have a latency of their own") {
   const Machine machine =
       machine_with({{"\"link_latency_us\": 2", "\"link_latency_us\": 2, \"link_packets_latency_us\": 1"}});
   const Options options{.piece_bytes = million, .max_batches = 1};
-  CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
-  CHECK(predict(relay({0, 1}, true), options, machine).microseconds == doctest::Approx(20 + 1 + 1).epsilon(0.001));
+  CHECK(microseconds_of(relay({0, 1}), options, machine) == about(10 + 2 + 1));
+  CHECK(microseconds_of(relay({0, 1}, true), options, machine) == about(20 + 1 + 1));
 }
 
 TEST_CASE("ranks of different hosts use the network") {
-  CHECK(predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1}).microseconds ==
-        doctest::Approx(2 * (100 + 5) + 1).epsilon(0.001));
+  CHECK(microseconds_of(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1}) == about(2 * (100 + 5) + 1));
 }
 
 TEST_CASE("micro-batches make a pipeline of the hops") {
   const Prediction whole = predict(relay({0, 2, 1}), {.piece_bytes = 10 * million, .max_batches = 1});
   const Prediction pipelined = predict(relay({0, 2, 1}), {.piece_bytes = 10 * million, .max_batches = 10});
   CHECK(pipelined.batches == 10);
-  CHECK(whole.microseconds == doctest::Approx(2011).epsilon(0.001));
+  CHECK(whole.microseconds == about(2011));
   // 10 parts of 100 us over the first hop, and the last part over the second one.
   CHECK(pipelined.microseconds == doctest::Approx(1000 + 5 + 100 + 5 + 1).epsilon(0.01));
 }
@@ -99,16 +97,15 @@ TEST_CASE("what the warps of a group send follows each other on a link as they s
   const Plan plan = reduction_in_turns(2, true);
   const Machine machine = one_host({{"\"ctas\": 10", "\"ctas\": 64"}});
   for (const uint32_t batches : {4u, 8u, 16u, 32u})
-    CHECK(predict(plan, {.piece_bytes = million / 2, .max_batches = batches}, machine).microseconds ==
-          doctest::Approx(10 + 2 + 1).epsilon(0.001));
+    CHECK(microseconds_of(plan, {.piece_bytes = million / 2, .max_batches = batches}, machine) == about(10 + 2 + 1));
 }
 
 TEST_CASE("every micro-batch ends after the latencies of its operands, and others do not wait for it") {
   const Machine machine = machine_with({{"\"slot_latency_us\": 0", "\"slot_latency_us\": 7"}});
   for (const uint32_t batches : {1u, 4u, 10u}) {
     const Options options{.piece_bytes = 10 * million, .max_batches = batches};
-    CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(100 + 7 + 2 + 7 + 1).epsilon(0.001));
-    CHECK(predict(relay({0, 1}, true), options, machine).microseconds == doctest::Approx(200 + 2 + 1).epsilon(0.001));
+    CHECK(microseconds_of(relay({0, 1}), options, machine) == about(100 + 7 + 2 + 7 + 1));
+    CHECK(microseconds_of(relay({0, 1}, true), options, machine) == about(200 + 2 + 1));
   }
 }
 
@@ -119,29 +116,29 @@ TEST_CASE("the other micro-batches of a long call take as long as those that are
     const Prediction all = predict(relay(path), {.piece_bytes = bytes, .max_batches = 610});
     CHECK(some.batches == 32);
     CHECK(all.batches == 610);
-    CHECK(some.microseconds == doctest::Approx(all.microseconds).epsilon(0.001));
+    CHECK(some.microseconds == about(all.microseconds));
     CHECK(some.sent_bytes == all.sent_bytes);
   }
 }
 
 TEST_CASE("in a row of calls, a rank begins the next one when it has ended its part") {
   const Prediction prediction = predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1, .repeats = true});
-  CHECK(prediction.microseconds == doctest::Approx(2 * (100 + 5) + 1).epsilon(0.001));
-  CHECK(prediction.repeated_us == doctest::Approx(100 + 5 + 1).epsilon(0.001));  // rank 0, and every other one
+  CHECK(prediction.microseconds == about(2 * (100 + 5) + 1));
+  CHECK(prediction.repeated_us == about(100 + 5 + 1));  // rank 0, and every other one
 }
 
 TEST_CASE("responses use the other direction of a link") {
   const Machine machine =
       machine_with({{"\"link_packets_gbps\"", "\"link_response_share\": 0.25, \"link_packets_gbps\""}});
   const Options options{.piece_bytes = million, .max_batches = 1};
-  CHECK(predict(relay({0, 1}), options, machine).microseconds == doctest::Approx(10 + 2 + 1).epsilon(0.001));
+  CHECK(microseconds_of(relay({0, 1}), options, machine) == about(10 + 2 + 1));
   Plan exchange = empty_plan(Operation::all_gather, 2, 1, 2);
   for (const int rank : {0, 1}) {
     const uint32_t ring = add_ring(exchange, rank, 1 - rank, 1);
     add(exchange, rank, copy(input(0), {message(ring)}), 0);
     add(exchange, 1 - rank, copy(message(ring), {output(ring)}), 1);
   }
-  CHECK(predict(exchange, options, machine).microseconds == doctest::Approx(12.5 + 2 + 1).epsilon(0.001));
+  CHECK(microseconds_of(exchange, options, machine) == about(12.5 + 2 + 1));
 }
 
 TEST_CASE("messages that a group sends in a row use all links alike if there are many micro-batches") {
@@ -153,8 +150,7 @@ TEST_CASE("messages that a group sends in a row use all links alike if there are
       add(plan, from, copy(input(0), {message(ring)}));
       add(plan, to, copy(message(ring), {output(static_cast<uint32_t>(from))}));
     }
-  CHECK(predict(plan, {.piece_bytes = 10 * million}, one_host()).microseconds ==
-        doctest::Approx(200 + 2 + 1).epsilon(0.001));
+  CHECK(microseconds_of(plan, {.piece_bytes = 10 * million}, one_host()) == about(200 + 2 + 1));
 }
 
 TEST_CASE("a group goes on while its stores are on their way, but not in a single micro-batch") {
@@ -166,36 +162,33 @@ TEST_CASE("a group goes on while its stores are on their way, but not in a singl
   // The CTAs take 10 us for each step, and the link as long.
   const Machine machine = machine_with({{"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 20.0"}});
   const auto us = [&](uint32_t batches) {
-    return predict(plan, {.piece_bytes = million, .max_batches = batches}, machine).microseconds;
+    return microseconds_of(plan, {.piece_bytes = million, .max_batches = batches}, machine);
   };
-  CHECK(us(1) == doctest::Approx(1 + 10 + 10 + 3 * 10).epsilon(0.001));
-  CHECK(us(2) == doctest::Approx(1 + 10 + 3 * 10).epsilon(0.001));
+  CHECK(us(1) == about(1 + 10 + 10 + 3 * 10));
+  CHECK(us(2) == about(1 + 10 + 3 * 10));
 }
 
 TEST_CASE("payloads that are passed on are not encoded again") {
   const Machine machine = machine_with({{"\"coded_latency_us\": 0", "\"coded_latency_us\": 7"}});
   const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
   // The root encodes, and the others decode.
-  CHECK(predict(relay({0, 1}, false, NCAST_CODEC_WINDOW), options, machine).microseconds ==
-        doctest::Approx(7 + 2 + 7 + 1).epsilon(0.001));
-  CHECK(predict(relay({0, 2, 1}, false, NCAST_CODEC_WINDOW), options, machine).microseconds ==
-        doctest::Approx(7 + 5 + 7 + 5 + 7 + 1).epsilon(0.001));
+  CHECK(microseconds_of(relay({0, 1}, false, NCAST_CODEC_WINDOW), options, machine) == about(7 + 2 + 7 + 1));
+  CHECK(microseconds_of(relay({0, 2, 1}, false, NCAST_CODEC_WINDOW), options, machine) == about(7 + 5 + 7 + 5 + 7 + 1));
 }
 
 TEST_CASE("plans with reductions have their own rates of codecs, and latencies for every source") {
   const Plan plan = reduction();
   const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
   const auto us = [&](const std::string& old, const std::string& by) {
-    return predict(plan, options, one_host({{old, by}})).microseconds;
+    return microseconds_of(plan, options, one_host({{old, by}}));
   };
-  CHECK(us("\"ctas\": 10", "\"ctas\": 10") == doctest::Approx(2 + 1).epsilon(0.001));
-  CHECK(us("\"coded_latency_us\": 0", "\"coded_latency_us\": 7") == doctest::Approx(3 * 7 + 2 + 1).epsilon(0.001));
-  CHECK(us("\"slot_latency_us\": 0", "\"slot_latency_us\": 7") == doctest::Approx(3 * 7 + 2 + 1).epsilon(0.001));
-  CHECK(us("\"step_us\": 0", "\"step_us\": 0, \"reduce_latency_us\": 7") == doctest::Approx(7 + 2 + 1).epsilon(0.001));
-  CHECK(us("\"step_us\": 0", "\"step_us\": 0, \"slots_launch_us\": 7") == doctest::Approx(7 + 2 + 1).epsilon(0.001));
+  CHECK(us("\"ctas\": 10", "\"ctas\": 10") == about(2 + 1));
+  CHECK(us("\"coded_latency_us\": 0", "\"coded_latency_us\": 7") == about(3 * 7 + 2 + 1));
+  CHECK(us("\"slot_latency_us\": 0", "\"slot_latency_us\": 7") == about(3 * 7 + 2 + 1));
+  CHECK(us("\"step_us\": 0", "\"step_us\": 0, \"reduce_latency_us\": 7") == about(7 + 2 + 1));
+  CHECK(us("\"step_us\": 0", "\"step_us\": 0, \"slots_launch_us\": 7") == about(7 + 2 + 1));
   // 1 MB / (10 CTAs * half of 2 GB/s)
-  CHECK(us("\"cta_encode_gbps\": 1e9", "\"reducing_codec_share\": 0.5, \"cta_encode_gbps\": 2") ==
-        doctest::Approx(100 + 2 + 1).epsilon(0.001));
+  CHECK(us("\"cta_encode_gbps\": 1e9", "\"reducing_codec_share\": 0.5, \"cta_encode_gbps\": 2") == about(100 + 2 + 1));
 }
 
 TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
@@ -208,9 +201,9 @@ TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
     add(plan, 1, copy(message(ring), {output(0)}));
   }
   const Prediction prediction = predict(plan, {.piece_bytes = million, .max_batches = 1, .records_timeline = true});
-  CHECK(prediction.microseconds == doctest::Approx(20 + 2 + 1).epsilon(0.001));
+  CHECK(prediction.microseconds == about(20 + 2 + 1));
   REQUIRE(prediction.groups.size() == 3);
-  CHECK(prediction.groups[0].busy_us == doctest::Approx(20).epsilon(0.001));
+  CHECK(prediction.groups[0].busy_us == about(20));
   CHECK(prediction.timeline.size() == 4);
 }
 
@@ -229,18 +222,17 @@ TEST_CASE("links are shared in the same way whatever the numbers of ranks are") 
     send(one, 1, 4);
     Machine machine = one_host();
     machine.gpus_per_host = 5;
-    CHECK(predict(plan, {.piece_bytes = 4 * million, .max_batches = 1}, machine).microseconds ==
-          doctest::Approx(30 + 20 + 2 + 1).epsilon(0.001));
+    CHECK(microseconds_of(plan, {.piece_bytes = 4 * million, .max_batches = 1}, machine) == about(30 + 20 + 2 + 1));
   }
 }
 
 TEST_CASE("the CTAs of a group limit its rate, before it transfers") {
   const Machine machine = machine_with({{"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 2.0"}});
   // A load and two stores for the sender, a load and a store for the receiver: 1 MB / (10 CTAs * 2 GB/s) for each.
-  CHECK(predict(relay({0, 1}), {.piece_bytes = million, .max_batches = 1}, machine).microseconds ==
-        doctest::Approx(150 + 10 + 2 + 100 + 1).epsilon(0.001));
-  CHECK(predict(relay({0, 1}), {.piece_bytes = million, .max_batches = 1, .ctas_per_group = 5}, machine).microseconds ==
-        doctest::Approx(300 + 10 + 2 + 200 + 1).epsilon(0.001));
+  CHECK(microseconds_of(relay({0, 1}), {.piece_bytes = million, .max_batches = 1}, machine) ==
+        about(150 + 10 + 2 + 100 + 1));
+  CHECK(microseconds_of(relay({0, 1}), {.piece_bytes = million, .max_batches = 1, .ctas_per_group = 5}, machine) ==
+        about(300 + 10 + 2 + 200 + 1));
 }
 
 TEST_CASE("semaphores, barriers and dependences are waited for") {
@@ -254,8 +246,7 @@ TEST_CASE("semaphores, barriers and dependences are waited for") {
   add(plan, 1, wait({channel}), 0);
   add(plan, 1, after(sync(), {{0, 0}}), 1);
   for (const uint32_t batches : {1u, 2u})  // signals also wait for stores that are on their way
-    CHECK(predict(plan, {.piece_bytes = million, .max_batches = batches}).microseconds ==
-          doctest::Approx(10 + 2 + 1).epsilon(0.001));
+    CHECK(microseconds_of(plan, {.piece_bytes = million, .max_batches = batches}) == about(10 + 2 + 1));
 }
 
 TEST_CASE("a plan that cannot run is an error") {

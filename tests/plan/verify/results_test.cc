@@ -1,4 +1,5 @@
 // Results, rounding and limits: what reports say.
+#include "narrowcast/codec.h"
 #include "plan/verify/expect.h"
 
 namespace narrowcast::plan::verify {
@@ -77,6 +78,25 @@ TEST_CASE("the report counts roundings and says whether results are in rank orde
   CHECK_FALSE(verify(plan).rank_order);
   CHECK(verify(plan).same_everywhere);  // the order of two summands does not matter
   CHECK(verify(ring_all_gather(3)).roundings == 0);
+}
+
+TEST_CASE("a sum is as often rounded and encoded as its parts, and in rank order if these are") {
+  ncast_codec uniform = 0;
+  REQUIRE(ncast_codec_parse("uniform:bits=6", &uniform) == NCAST_OK);
+  const auto report_of = [&](bool in_order) {
+    Plan plan = empty_plan(Operation::reduce, 3);
+    plan.ranks[0].scratch_chunks = 1;
+    for (const int rank : {1, 2}) add(plan, rank, copy(input(0), {message(add_ring(plan, rank, 0), uniform)}));
+    std::vector<Operand> others = {message(0, uniform), message(1, uniform)};
+    if (!in_order) std::swap(others[0], others[1]);
+    add(plan, 0, reduce(others, {scratch(0)}));
+    add(plan, 0, reduce({input(0), scratch(0)}, {output(0)}));
+    return verify(plan);
+  };
+  CHECK(report_of(true).roundings == 2);
+  CHECK(report_of(true).inexact_encodings == 1);
+  CHECK(report_of(true).rank_order);
+  CHECK_FALSE(report_of(false).rank_order);
 }
 
 TEST_CASE("a loop deadlocks if its credits are not returned") {
