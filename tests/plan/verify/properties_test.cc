@@ -30,6 +30,17 @@ TEST_CASE("indices, channels and operands are checked") {
   changed([](Plan& plan) { add(plan, 0, copy(input(0), {packets(output(0))})); },
           "packets are only possible in scratch");
   changed([](Plan& plan) { step_of(plan, 0, 0, 0).to.push_back(output(0)); }, "twice");
+  const auto moved = [&](std::vector<Operand> to, const std::string& text) {
+    changed(
+        [&](Plan& plan) {
+          plan.ranks[0].scratch_chunks = 4;
+          add(plan, 0, copy(scratch(1), std::move(to), 2));
+        },
+        text);
+  };
+  moved({scratch(2)}, "writes scratch chunks 2 to 3 while it reads scratch chunks 1 to 2");
+  moved({scratch(0)}, "writes scratch chunks 0 to 1 while it reads scratch chunks 1 to 2");
+  moved({scratch(1), scratch(2)}, "while it reads");
   changed([](Plan& plan) { plan.operation = Operation::send; }, "no plans for this operation");
 }
 

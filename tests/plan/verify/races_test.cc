@@ -150,6 +150,24 @@ TEST_CASE("packets are written at most once in a call") {
   check_refuted(plan, Property::race, "in the same call");
 }
 
+TEST_CASE("a wait for one of several groups' signals does not order what only one of them signals") {
+  Plan plan = empty_plan(Operation::broadcast, 2, 1, 2);
+  const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);
+  plan.ranks[1].scratch_chunks = 1;
+  add(plan, 0, copy(input(0), {output(0), remote(scratch(0), there)}), 0);
+  add(plan, 0, signal({there}), 0);
+  add(plan, 0, signal({there}), 0);
+  add(plan, 0, wait({back}), 0);
+  add(plan, 0, signal({there}), 1);
+  add(plan, 1, wait({there, there, there}));
+  add(plan, 1, copy(scratch(0), {output(0)}));
+  add(plan, 1, signal({back}));
+  check_proved(plan);
+  step_of(plan, 1, 0, 0) = wait({there});
+  add(plan, 1, wait({there, there}));
+  check_refuted(plan, Property::race, "reads scratch chunk 0");
+}
+
 TEST_CASE("accesses of several plans to the same scratch are ordered") {
   const Plan packet = packet_all_reduce(2, 2), two_shot = packet_two_shot_all_reduce(2),
              rings = all_pairs_all_gather(2);
@@ -165,6 +183,18 @@ TEST_CASE("accesses of several plans to the same scratch are ordered") {
   CHECK(report.verdict == Verdict::refuted);
   CHECK(report.finding.property == Property::race);
   CHECK(report.finding.message.find("of plan 0") != std::string::npos);
+
+  // Rank 0 stores in the scratch that rank 1 may still use alone, in a call before.
+  Plan alone = broadcast(), stored = empty_plan(Operation::broadcast, 2);
+  alone.ranks[1].scratch_chunks = stored.ranks[1].scratch_chunks = 1;
+  alone.ranks[1].groups[0].steps = {copy(message(0), {scratch(0)}), copy(scratch(0), {output(0)})};
+  const uint32_t there = add_memory(stored, 0, 1), back = add_memory(stored, 1, 0);
+  stored.ranks[0].groups[0].steps = {copy(input(0), {output(0), remote(scratch(0), there)}), signal({there}),
+                                     wait({back})};
+  stored.ranks[1].groups[0].steps = {wait({there}), copy(scratch(0), {output(0)}), signal({back})};
+  check_proved(alone);
+  check_proved(stored);
+  CHECK(together(alone, stored).finding.property == Property::race);
 }
 
 }  // namespace

@@ -7,6 +7,12 @@ namespace {
 
 using namespace testing;
 
+ncast_codec bounded_codec() {
+  ncast_codec codec = 0;
+  REQUIRE(ncast_codec_parse("uniform:bits=6", &codec) == NCAST_OK);
+  return codec;
+}
+
 TEST_CASE("a wrong result is reported with what is missing, added twice or misplaced") {
   Plan changed = memory_all_reduce(3);
   std::vector<Step>& steps = changed.ranks[1].groups[0].steps;
@@ -80,9 +86,16 @@ TEST_CASE("the report counts roundings and says whether results are in rank orde
   CHECK(verify(ring_all_gather(3)).roundings == 0);
 }
 
+TEST_CASE("encoded results are the same everywhere if the root keeps what the others receive") {
+  Plan plan = broadcast();
+  step_of(plan, 0, 0, 0).to[1].codec = step_of(plan, 1, 0, 0).from[0].codec = bounded_codec();
+  CHECK_FALSE(verify(plan).same_everywhere);
+  step_of(plan, 0, 0, 0).to[0].codec = bounded_codec();
+  CHECK(verify(plan).same_everywhere);
+}
+
 TEST_CASE("a sum is as often rounded and encoded as its parts, and in rank order if these are") {
-  ncast_codec uniform = 0;
-  REQUIRE(ncast_codec_parse("uniform:bits=6", &uniform) == NCAST_OK);
+  const ncast_codec uniform = bounded_codec();
   const auto report_of = [&](bool in_order) {
     Plan plan = empty_plan(Operation::reduce, 3);
     plan.ranks[0].scratch_chunks = 1;
@@ -114,6 +127,16 @@ TEST_CASE("a loop deadlocks if its credits are not returned") {
   credits.ranks[1].groups[0].steps[0].body.pop_back();
   add(credits, 1, loop({signal({credit})}));
   check_refuted(credits, Property::deadlock, "wait for each other");
+  // A ring fills up if its messages are received only afterwards, however deep it is.
+  Plan ring = empty_plan(Operation::broadcast, 2);
+  const uint32_t messages = add_ring(ring, 0, 1, 4), sent = add_memory(ring, 0, 1);
+  add(ring, 0, loop({copy(input(0), {output(0), message(messages)})}));
+  add(ring, 0, signal({sent}));
+  add(ring, 1, loop({copy(message(messages), {output(0)})}));
+  add(ring, 1, wait({sent}));
+  check_proved(ring);
+  std::swap(step_of(ring, 1, 0, 0), step_of(ring, 1, 0, 1));
+  check_refuted(ring, Property::deadlock, "wait for each other");
 }
 
 TEST_CASE("a plan for 1024 ranks is proved") {
