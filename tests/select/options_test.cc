@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -84,51 +85,33 @@ double microseconds_of(const ncast_comm_config* config) {
   return compared.microseconds;
 }
 
-TEST_CASE("without settings every option has its default") {
-  const Options options = options_of(open_config());
-  CHECK(options.max_ctas == 64);
-  CHECK_FALSE(options.over_host);
-  CHECK(options.transport == ForcedTransport::none);
-  CHECK(options.cost_model.empty());
-}
-
-TEST_CASE("a configuration overrides the environment") {
+TEST_CASE("a variable sets the option that a configuration leaves open") {
+  const auto check = [](const char* name, const auto& values, auto member) {
+    for (const auto& [text, value] : values) {
+      const Environment set(name, text);
+      CHECK(options_of(open_config()).*member == value);
+    }
+  };
+  check("NARROWCAST_MAX_CTAS", std::map<std::string, uint32_t>{{"1", 1}, {"64", 64}, {"", 64}}, &Options::max_ctas);
+  check("NARROWCAST_P2P", std::map<std::string, bool>{{"0", true}, {"1", false}, {"", false}}, &Options::over_host);
+  check("NARROWCAST_PATH",
+        std::map<std::string, ForcedTransport>{{"", ForcedTransport::none},
+                                               {"packets", ForcedTransport::packets},
+                                               {"packets:one_shot", ForcedTransport::one_shot},
+                                               {"packets:two_shot", ForcedTransport::two_shot},
+                                               {"blocks", ForcedTransport::blocks}},
+        &Options::transport);
   const Environment ctas("NARROWCAST_MAX_CTAS", "7");
   const Environment p2p("NARROWCAST_P2P", "0");
-  const Environment model("NARROWCAST_COST_MODEL", "/of/the/environment");
-  const Environment path("NARROWCAST_PATH", "blocks");
-  const Options open = options_of(open_config());
-  CHECK(open.max_ctas == 7);
-  CHECK(open.over_host);
-  CHECK(open.transport == ForcedTransport::blocks);
-  CHECK(open.cost_model == "/of/the/environment");
   ncast_comm_config config = open_config();
   config.max_ctas = 9;
   config.p2p = 1;
-  config.cost_model = "";
-  const Options given = options_of(config);
-  CHECK(given.max_ctas == 9);
-  CHECK_FALSE(given.over_host);
-  CHECK(given.cost_model.empty());
-}
-
-TEST_CASE("the values of variables") {
-  for (const auto& [text, ctas] : {std::pair{"1", 1u}, {"64", 64u}, {"", 64u}}) {
-    const Environment set("NARROWCAST_MAX_CTAS", text);
-    CHECK(options_of(open_config()).max_ctas == ctas);
-  }
-  for (const auto& [text, over_host] : {std::pair{"0", true}, {"1", false}, {"", false}}) {
-    const Environment set("NARROWCAST_P2P", text);
-    CHECK(options_of(open_config()).over_host == over_host);
-  }
-  for (const auto& [text, transport] : {std::pair{"", ForcedTransport::none},
-                                        {"packets", ForcedTransport::packets},
-                                        {"packets:one_shot", ForcedTransport::one_shot},
-                                        {"packets:two_shot", ForcedTransport::two_shot},
-                                        {"blocks", ForcedTransport::blocks}}) {
-    const Environment set("NARROWCAST_PATH", text);
-    CHECK(options_of(open_config()).transport == transport);
-  }
+  CHECK(options_of(config).max_ctas == 9);
+  CHECK_FALSE(options_of(config).over_host);
+  const Environment path("NARROWCAST_PATH", "blocks");
+  ncast_decision said = {};
+  CHECK(explain(NCAST_OP_ALL_REDUCE, nullptr, NCAST_INT8, 1, NCAST_CODEC_AUTO, &said) == NCAST_OK);
+  CHECK(std::string(said.candidate) == "blocks:raw");
 }
 
 TEST_CASE("invalid options are rejected") {
@@ -182,6 +165,7 @@ TEST_CASE("invalid options are rejected") {
 
 TEST_CASE("calls are predicted by the cost model of the options") {
   const ModelFile of_environment("options_test.environment."), given("options_test.given.");
+  CHECK(options_of(open_config()).cost_model.empty());
   const double built_in = microseconds_of(nullptr);
   CHECK(built_in > 0);
   of_environment.write_times(1000);
@@ -216,13 +200,6 @@ TEST_CASE("the error for a model that cannot be loaded names the setting") {
   REQUIRE(unlink(path.c_str()) == 0);
   file.write("nonsense\n");
   CHECK(error(nullptr) == "ncast_explain: " + path + ", line 2: 'nonsense' is not an operation that is measured");
-}
-
-TEST_CASE("a forced transport is used") {
-  const Environment set("NARROWCAST_PATH", "blocks");
-  ncast_decision said = {};
-  CHECK(explain(NCAST_OP_ALL_REDUCE, nullptr, NCAST_INT8, 1, NCAST_CODEC_AUTO, &said) == NCAST_OK);
-  CHECK(std::string(said.candidate) == "blocks:raw");
 }
 
 }  // namespace
