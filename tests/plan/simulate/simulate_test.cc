@@ -86,7 +86,17 @@ TEST_CASE("sends that wait for another group do not hold back what its peer wait
   CHECK(prediction.batches == 32);
 }
 
-TEST_CASE("a micro-batch is what some warps of each CTA have in flight") {
+TEST_CASE("a micro-batch is what some warps of each CTA have in flight, but plans of many steps have longer ones") {
+  Plan two_groups = empty_plan(Operation::broadcast, 3);
+  two_groups.ranks[0].groups.resize(2);
+  for (const int to : {1, 2}) {
+    const uint32_t ring = add_ring(two_groups, 0, to);
+    add(two_groups, 0, copy(input(0), {message(ring)}), ring);
+    add(two_groups, to, copy(message(ring), {output(0)}));
+  }
+  CHECK(predict(two_groups, {.piece_bytes = million}).batches == 12);  // each has half of the warps
+  two_groups.ranks[0].groups[0].steps.resize(25'000, copy(input(0), {output(0)}));
+  CHECK(batches_of(two_groups, machine_of(machine_text), {.piece_bytes = 100 * million}).count == 9);
   CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 6);           // 16 KiB of each of 10 CTAs
   CHECK(predict(relay({0, 1}, true), {.piece_bytes = 10 * 8192}).batches == 10);  // at least 8 KiB
   CHECK(predict(relay({0, 1}, true), {.piece_bytes = million}).batches == 32);

@@ -110,6 +110,23 @@ TEST_CASE("a call sends as many signals as it waits for") {
   check_refuted(plan, Property::structure, "from rank 0 to rank 1: 3 signals and 2 waits");
 }
 
+TEST_CASE("loops that send and receive, or signal and wait, have the same number of iterations") {
+  const auto loops = [](uint64_t unit_bytes, uint32_t count) {
+    Plan plan = empty_plan(Operation::broadcast, 2, 2);
+    const uint32_t ring = add_ring(plan, 0, 1, 16), channel = add_memory(plan, 0, 1);
+    add(plan, 0, copy(input(0), {output(0)}, 2));
+    add(plan, 0, loop({copy(input(0), {message(ring)}, 2)}));
+    add(plan, 0, loop({signal({channel}), copy(input(0), {output(0)}, 2)}));
+    add(plan, 1, loop({copy(message(ring), {output(0)}, 2)}, unit_bytes));
+    plan.ranks[1].scratch_chunks = 2;
+    add(plan, 1, loop({wait({channel}), copy(output(0), {scratch(0)}, count)}));
+    return plan;
+  };
+  check_proved(loops(4096, 2));
+  check_refuted(loops(8192, 2), Property::structure, "it is sent and received by loops that differ in unit_bytes");
+  check_refuted(loops(4096, 1), Property::deadlock, "0 signals and 16 waits in a call, in loops of this unit");
+}
+
 TEST_CASE("operands lie within their buffers") {
   Plan plan = ring_all_gather(2);
   check_proved(plan);

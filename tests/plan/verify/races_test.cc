@@ -168,6 +168,21 @@ TEST_CASE("a wait for one of several groups' signals does not order what only on
   check_refuted(plan, Property::race, "reads scratch chunk 0");
 }
 
+TEST_CASE("a wait of one of several groups may end with a signal that another one could have had") {
+  const auto waiting_after = [](uint32_t step) {
+    Plan plan = empty_plan(Operation::broadcast, 2, 1, 2);
+    const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);
+    plan.ranks[1].scratch_chunks = 1;
+    plan.ranks[0].groups[0].steps = {signal({there}), copy(input(0), {output(0), remote(scratch(0), there)}),
+                                     signal({there}), wait({back})};
+    plan.ranks[1].groups[0].steps = {sync(), wait({there})};
+    plan.ranks[1].groups[1].steps = {after(wait({there}), {{0, step}}), copy(scratch(0), {output(0)}), signal({back})};
+    return plan;
+  };
+  check_proved(waiting_after(1));
+  check_refuted(waiting_after(0), Property::race, "reads scratch chunk 0");
+}
+
 TEST_CASE("accesses of several plans to the same scratch are ordered") {
   const Plan packet = packet_all_reduce(2, 2), two_shot = packet_two_shot_all_reduce(2),
              rings = all_pairs_all_gather(2);

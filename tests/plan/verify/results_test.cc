@@ -84,6 +84,9 @@ TEST_CASE("the report counts roundings and says whether results are in rank orde
   CHECK_FALSE(verify(plan).rank_order);
   CHECK(verify(plan).same_everywhere);  // the order of two summands does not matter
   CHECK(verify(ring_all_gather(3)).roundings == 0);
+  const Plan first = ring_all_reduce(4), second = all_pairs_all_reduce(4);
+  const Plan* const together[] = {&first, &second};
+  CHECK_FALSE(verify(std::span<const Plan* const>(together)).rank_order);
 }
 
 TEST_CASE("encoded results are the same everywhere if the root keeps what the others receive") {

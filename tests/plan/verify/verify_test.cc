@@ -40,7 +40,10 @@ TEST_CASE("a plan can average if each of its steps completes all of its chunks o
     CHECK(all.can_average);
     CHECK(!all.completing.empty());
     check_proved(sums(in_loop, false));
-    CHECK(!verify(sums(in_loop, false)).can_average);
+    const Plan some = sums(in_loop, false), whole = sums(in_loop, true);
+    CHECK(!verify(some).can_average);
+    const Plan* const together[] = {&some, &whole};
+    CHECK(!verify(std::span<const Plan* const>(together)).can_average);
   }
 }
 
