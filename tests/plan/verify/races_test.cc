@@ -115,6 +115,29 @@ TEST_CASE("independent threads see each other's parts only after a sync") {
   CHECK(mentions(check_refuted(plan, Property::race, "reads scratch chunks 0 to 1"), "there is no sync between"));
 }
 
+TEST_CASE("independent threads that received packets know their writer, for steps of as many chunks") {
+  const auto returning = [](bool at_once) {
+    Plan plan = empty_plan(Operation::all_gather, 2, 2);
+    plan.threads = Threads::independent;
+    plan.in_place = InPlace::no;
+    plan.ranks[1].scratch_chunks = 2;
+    const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);
+    add(plan, 0, copy(input(0), {output(0)}, 2));
+    for (const uint32_t chunk : {0, 1}) {
+      add(plan, 0, copy(input(chunk), {packets(remote(scratch(chunk), there))}));
+      add(plan, 1, copy(packets(scratch(chunk)), {output(chunk)}));
+    }
+    const auto put = [&](uint32_t chunk) { return std::vector{output(2 + chunk), remote(output(2 + chunk), back)}; };
+    if (at_once) add(plan, 1, copy(input(0), put(0), 2));
+    for (uint32_t chunk = 0; chunk < 2 && !at_once; ++chunk) add(plan, 1, copy(input(chunk), put(chunk)));
+    for (const Step& step : {sync(), signal({back})}) add(plan, 1, step);
+    for (const Step& step : {wait({back}), sync()}) add(plan, 0, step);
+    return plan;
+  };
+  check_proved(returning(false));
+  check_refuted(returning(true), Property::race, "not ordered after the user of rank 0");
+}
+
 TEST_CASE("a copy engine may read its source until the flush") {
   Plan plan = port_all_to_all(2);
   check_proved(plan);
@@ -151,21 +174,19 @@ TEST_CASE("packets are written at most once in a call") {
 }
 
 TEST_CASE("a wait for one of several groups' signals does not order what only one of them signals") {
-  Plan plan = empty_plan(Operation::broadcast, 2, 1, 2);
-  const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);
-  plan.ranks[1].scratch_chunks = 1;
-  add(plan, 0, copy(input(0), {output(0), remote(scratch(0), there)}), 0);
-  add(plan, 0, signal({there}), 0);
-  add(plan, 0, signal({there}), 0);
-  add(plan, 0, wait({back}), 0);
-  add(plan, 0, signal({there}), 1);
-  add(plan, 1, wait({there, there, there}));
-  add(plan, 1, copy(scratch(0), {output(0)}));
-  add(plan, 1, signal({back}));
-  check_proved(plan);
-  step_of(plan, 1, 0, 0) = wait({there});
-  add(plan, 1, wait({there, there}));
-  check_refuted(plan, Property::race, "reads scratch chunk 0");
+  const auto waiting_for = [](const std::vector<uint32_t>& before, const std::vector<uint32_t>& later) {
+    Plan plan = empty_plan(Operation::broadcast, 2, 1, 3);
+    const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);
+    plan.ranks[1].scratch_chunks = 1;
+    plan.ranks[0].groups[0].steps = {copy(input(0), {output(0), remote(scratch(0), there)}), signal({there}),
+                                     wait({back})};
+    plan.ranks[0].groups[1].steps = {after(signal({there}), {{0, 1}})};
+    plan.ranks[0].groups[2].steps = {signal({there})};
+    plan.ranks[1].groups[0].steps = {wait(before), copy(scratch(0), {output(0)}), wait(later), signal({back})};
+    return plan;
+  };
+  check_proved(waiting_for({0, 0}, {0}));
+  check_refuted(waiting_for({0}, {0, 0}), Property::race, "reads scratch chunk 0");
 }
 
 TEST_CASE("a wait of one of several groups may end with a signal that another one could have had") {

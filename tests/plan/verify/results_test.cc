@@ -18,6 +18,9 @@ TEST_CASE("a wrong result is reported with what is missing, added twice or mispl
   std::vector<Step>& steps = changed.ranks[1].groups[0].steps;
   std::ranges::find(steps, StepKind::reduce, &Step::kind)->from.pop_back();
   check_refuted(changed, Property::result, "output chunk 1 lacks input chunk 1 of rank 2");
+  const Plan correct = memory_all_reduce(3);
+  const Plan* const together[] = {&correct, &changed};
+  CHECK(verify(std::span<const Plan* const>(together)).finding.where.plan == 1);
 
   changed = ring_all_reduce(3);
   std::swap(step_of(changed, 0, 0, 1).from[1].chunk, step_of(changed, 0, 0, 0).from[0].chunk);
