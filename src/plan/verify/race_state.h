@@ -79,8 +79,8 @@ struct GroupState {
 
 struct EngineState {
   Clock seen;
-  uint32_t issued = 0;          // the group's epoch when it started the last one
-  std::vector<uint32_t> steps;  // flat steps that it has executed: the i-th has the epochs 2 i + 1 and 2 i + 2
+  // Flat steps that it has executed, twice if they name its port twice: the i-th has the epochs 2 i + 1 and 2 i + 2.
+  std::vector<uint32_t> steps;
 };
 
 struct Semaphore {

@@ -230,11 +230,8 @@ void RaceSearch::start_engines(uint32_t flat, const FlatStep& step) {
       if (operand.place != Place::remote) continue;
       const uint32_t engine = actors_.engine(plan_, step.group, operand.channel);
       if (engine == none) continue;
-      EngineState& state = engines_[engine];
-      const uint32_t issued = epoch_before(step.group) + 1;
-      if (std::exchange(state.issued, issued) == issued) continue;  // the step names the port twice
-      join(state.seen, release(step.group));
-      state.steps.push_back(flat);
+      join(engines_[engine].seen, release(step.group));
+      engines_[engine].steps.push_back(flat);
     }
 }
 
