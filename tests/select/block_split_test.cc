@@ -1,6 +1,8 @@
 // Pieces, rings and CTAs of calls by blocks. No GPU is needed.
 #include "select/block_split.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"

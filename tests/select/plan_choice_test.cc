@@ -1,6 +1,8 @@
 // The choice between plans. No GPU is needed.
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "models.h"

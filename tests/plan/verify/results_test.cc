@@ -1,4 +1,8 @@
 // Results, rounding and limits: what reports say.
+#include <span>
+#include <utility>
+#include <vector>
+
 #include "narrowcast/codec.h"
 #include "plan/verify/expect.h"
 

@@ -1,3 +1,5 @@
+#include <span>
+
 #include "plan/verify/expect.h"
 
 namespace narrowcast::plan::verify {
@@ -14,7 +16,7 @@ TEST_CASE("correct plans are proved, whole and with messages split") {
 
 // A reduction to rank 0 whose step `sum` combines the values of all ranks in chunk 0, and not yet those of rank 2 in
 // chunk 1.
-Plan sums(bool in_loop, bool all_at_once) {
+Plan partly_summed(bool in_loop, bool all_at_once) {
   Plan plan = empty_plan(Operation::reduce, 3, 2);
   const uint32_t from_1 = add_ring(plan, 1, 0, 2), from_2 = add_ring(plan, 2, 0, 2);
   plan.ranks[0].scratch_chunks = 2;
@@ -35,12 +37,12 @@ Plan sums(bool in_loop, bool all_at_once) {
 
 TEST_CASE("a plan can average if each of its steps completes all of its chunks or none") {
   for (const bool in_loop : {false, true}) {
-    check_proved(sums(in_loop, true));
-    const Report all = verify(sums(in_loop, true));
+    check_proved(partly_summed(in_loop, true));
+    const Report all = verify(partly_summed(in_loop, true));
     CHECK(all.can_average);
     CHECK(!all.completing.empty());
-    check_proved(sums(in_loop, false));
-    const Plan some = sums(in_loop, false), whole = sums(in_loop, true);
+    check_proved(partly_summed(in_loop, false));
+    const Plan some = partly_summed(in_loop, false), whole = partly_summed(in_loop, true);
     CHECK(!verify(some).can_average);
     const Plan* const together[] = {&some, &whole};
     CHECK(!verify(std::span<const Plan* const>(together)).can_average);
