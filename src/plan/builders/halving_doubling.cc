@@ -1,5 +1,6 @@
 // halving_doubling: log2(ranks) exchanges with ranks at distances that are powers of two. All-gathers double the number
-// of pieces that a rank has, reduce-scatters halve the number that it still reduces, all-reduces do both.
+// of pieces that a rank has, reduce-scatters halve the number that it still reduces, all-reduces do both. Two ranks
+// combine their values in rank order.
 #include "plan/builders/writer.h"
 
 namespace narrowcast::plan::builders {
@@ -34,7 +35,9 @@ class HalvingDoubling {
       const auto source = [&](uint32_t piece) { return is_first ? input(piece) : sums(piece); };
       writer_->copy(rank_, source(block(peer, distance)), {to(peer)}, distance);
       const uint32_t own = block(self_, distance);
-      writer_->reduce(rank_, {source(own), from(peer)}, {distance == 1 ? result : sums(own)}, distance);
+      std::vector<Operand> sources = {source(own), from(peer)};
+      if (peer < self_) std::swap(sources[0], sources[1]);
+      writer_->reduce(rank_, sources, {distance == 1 ? result : sums(own)}, distance);
       is_first = false;
     }
   }

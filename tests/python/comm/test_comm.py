@@ -9,7 +9,10 @@ from pathlib import Path
 import narrowcast
 import numpy as np
 import pytest
+from codec_names import EXACT
 from narrowcast._bench.launch import run_ranks
+from narrowcast._bench.operations import describe, names
+from narrowcast.types import VALUE_TYPES
 
 SECONDS = 60
 
