@@ -11,7 +11,7 @@ namespace narrowcast::testing {
 namespace {
 
 template <typename T>
-T reduce(ncast_dtype dtype, ncast_redop op, const std::vector<T>& numbers) {
+T reduce_numbers(ncast_dtype dtype, ncast_redop op, const std::vector<T>& numbers) {
   alignas(8) unsigned char accumulator[8];
   T result;
   for (size_t rank = 0; rank < numbers.size(); ++rank) {
@@ -26,31 +26,31 @@ T reduce(ncast_dtype dtype, ncast_redop op, const std::vector<T>& numbers) {
 }
 
 TEST_CASE("integers wrap around") {
-  CHECK(reduce<int8_t>(NCAST_INT8, NCAST_SUM, {127, 1}) == -128);
-  CHECK(reduce<uint8_t>(NCAST_UINT8, NCAST_PROD, {200, 200}) == static_cast<uint8_t>(40000));
-  CHECK(reduce<int32_t>(NCAST_INT32, NCAST_SUM, {std::numeric_limits<int32_t>::max(), 1}) ==
+  CHECK(reduce_numbers<int8_t>(NCAST_INT8, NCAST_SUM, {127, 1}) == -128);
+  CHECK(reduce_numbers<uint8_t>(NCAST_UINT8, NCAST_PROD, {200, 200}) == static_cast<uint8_t>(40000));
+  CHECK(reduce_numbers<int32_t>(NCAST_INT32, NCAST_SUM, {std::numeric_limits<int32_t>::max(), 1}) ==
         std::numeric_limits<int32_t>::min());
-  CHECK(reduce<int64_t>(NCAST_INT64, NCAST_PROD, {int64_t{1} << 62, 2}) == std::numeric_limits<int64_t>::min());
+  CHECK(reduce_numbers<int64_t>(NCAST_INT64, NCAST_PROD, {int64_t{1} << 62, 2}) == std::numeric_limits<int64_t>::min());
 }
 
 TEST_CASE("the average of integers is truncated toward zero") {
-  CHECK(reduce<int32_t>(NCAST_INT32, NCAST_AVG, {-3, -4}) == -3);
-  CHECK(reduce<int32_t>(NCAST_INT32, NCAST_AVG, {3, 4}) == 3);
-  CHECK(reduce<uint8_t>(NCAST_UINT8, NCAST_AVG, {1, 2, 3, 5}) == 2);
+  CHECK(reduce_numbers<int32_t>(NCAST_INT32, NCAST_AVG, {-3, -4}) == -3);
+  CHECK(reduce_numbers<int32_t>(NCAST_INT32, NCAST_AVG, {3, 4}) == 3);
+  CHECK(reduce_numbers<uint8_t>(NCAST_UINT8, NCAST_AVG, {1, 2, 3, 5}) == 2);
 }
 
 TEST_CASE("sums are computed in rank order and rounded once") {
   // 256 + 1 + 1 in bfloat16: if each step were rounded, the sum would remain 256.
-  CHECK(reduce<uint16_t>(NCAST_BFLOAT16, NCAST_SUM, {0x4380, 0x3f80, 0x3f80}) == 0x4381);
-  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1e30f, -1e30f, 1.0f}) == 1.0f);
-  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1.0f, 1e30f, -1e30f}) == 0.0f);
+  CHECK(reduce_numbers<uint16_t>(NCAST_BFLOAT16, NCAST_SUM, {0x4380, 0x3f80, 0x3f80}) == 0x4381);
+  CHECK(reduce_numbers<float>(NCAST_FLOAT32, NCAST_SUM, {1e30f, -1e30f, 1.0f}) == 1.0f);
+  CHECK(reduce_numbers<float>(NCAST_FLOAT32, NCAST_SUM, {1.0f, 1e30f, -1e30f}) == 0.0f);
 }
 
 TEST_CASE("minimum and maximum ignore NaN unless all values are NaN") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {nan, 1, nan}) == 1);
-  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_MIN, {2, nan, 3}) == 2);
-  CHECK(std::isnan(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {nan, nan})));
+  CHECK(reduce_numbers<float>(NCAST_FLOAT32, NCAST_MAX, {nan, 1, nan}) == 1);
+  CHECK(reduce_numbers<float>(NCAST_FLOAT32, NCAST_MIN, {2, nan, 3}) == 2);
+  CHECK(std::isnan(reduce_numbers<float>(NCAST_FLOAT32, NCAST_MAX, {nan, nan})));
 }
 
 template <typename Bits>
@@ -59,11 +59,11 @@ void check_zeros(ncast_dtype dtype) {
   const Bits minus_zero = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
   CAPTURE(ncast_dtype_name(dtype));
   for (const auto& [a, b] : {std::pair{zero, minus_zero}, {minus_zero, zero}}) {
-    CHECK(reduce<Bits>(dtype, NCAST_MAX, {a, b}) == zero);
-    CHECK(reduce<Bits>(dtype, NCAST_MIN, {a, b}) == minus_zero);
+    CHECK(reduce_numbers<Bits>(dtype, NCAST_MAX, {a, b}) == zero);
+    CHECK(reduce_numbers<Bits>(dtype, NCAST_MIN, {a, b}) == minus_zero);
   }
-  CHECK(reduce<Bits>(dtype, NCAST_MAX, {minus_zero, minus_zero}) == minus_zero);
-  CHECK(reduce<Bits>(dtype, NCAST_MIN, {zero, zero}) == zero);
+  CHECK(reduce_numbers<Bits>(dtype, NCAST_MAX, {minus_zero, minus_zero}) == minus_zero);
+  CHECK(reduce_numbers<Bits>(dtype, NCAST_MIN, {zero, zero}) == zero);
 }
 
 TEST_CASE("-0 is smaller than +0") {
@@ -77,8 +77,8 @@ TEST_CASE("-0 is smaller than +0") {
 
 TEST_CASE("minimum and maximum of equal integers are that integer") {
   for (const ncast_redop op : {NCAST_MIN, NCAST_MAX}) {
-    CHECK(reduce<int8_t>(NCAST_INT8, op, {-1, -1}) == -1);
-    CHECK(reduce<uint64_t>(NCAST_UINT64, op, {7, 7}) == 7);
+    CHECK(reduce_numbers<int8_t>(NCAST_INT8, op, {-1, -1}) == -1);
+    CHECK(reduce_numbers<uint64_t>(NCAST_UINT64, op, {7, 7}) == 7);
   }
 }
 
