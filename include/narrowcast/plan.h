@@ -56,7 +56,7 @@ typedef struct {
                             // ncast_plan_schedule
   uint32_t max_groups;      // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
   int timeline;             // ncast_plan_simulate: 1: the report has the steps of all micro-batches
-  uint32_t max_instances;   // ncast_plan_schedule: that the plan is replicated into; default 16
+  uint32_t max_instances;   // ncast_plan_schedule: that the plan may be replicated into: 1, 2, 4 and so on; default 2
   int any_executor;         // ncast_plan_schedule: 1: the merged plan may exceed the limits of generated kernels
 } ncast_plan_simulation;
 
@@ -75,13 +75,12 @@ NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char
                                            const ncast_plan_simulation* simulation, ncast_text** report);
 
 // Merges groups of a lowered plan that do not need CTAs of their own, so that the plan takes no longer on the machine.
-// If groups remain idle for more than 22% of the time, and the plan only uses rings, the merged plan can have several
-// instances of it, with as many times the rings and chunks, each for a part of every chunk. If kernels can be generated
-// for the given plan, they can be for the merged one, too.
+// If the plan only uses rings, the merged plan can have several instances of it, with as many times the rings and
+// chunks, each for a part of every chunk. If kernels can be generated for the given plan, they can be for the merged
+// one, too.
 //   scheduled: the merged plan; destroy it with ncast_plan_destroy.
-//   report: a JSON object with before and after: {groups, microseconds, most_idle, least_idle}, of all ranks.
-//           most_idle is the largest share of the time, 0 to 1, in which a group does not work, and least_idle what it
-//           would be at least if every rank had one group, in the same time. Destroy it with ncast_text_destroy.
+//   report: a JSON object with before and after: {groups, microseconds, most_idle}, of all ranks. most_idle is the
+//           largest share of the time, 0 to 1, in which a group does not work. Destroy it with ncast_text_destroy.
 // Errors: as above; UNSUPPORTED if max_groups cannot be met.
 NCAST_API ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
                                            const ncast_plan_simulation* simulation, ncast_plan** scheduled,

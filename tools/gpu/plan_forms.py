@@ -15,7 +15,7 @@ from typing import Any
 from sample_plans import PLANS
 
 #: Instances that the scheduler may make, by form.
-FORMS = {"merged": 1, "replicated": 16}
+FORMS = {"merged": 1, "replicated": 2}
 #: Of the larger buffer of the calls for which plans are scheduled.
 SCHEDULED_BYTES = 16 << 20
 

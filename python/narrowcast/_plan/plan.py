@@ -130,8 +130,8 @@ class Plan:
 
         nbytes, machine, ratio: as for `simulate`.
         max_groups: of each rank, even if calls then take longer; 0: no limit.
-        max_instances: how often a plan of rings may be replicated, to divide its work more evenly; 1: not at all;
-            0: up to 16 times.
+        max_instances: how often a plan of rings may be replicated, to divide its work more evenly (1, 2, 4 and so on
+            are tried); 0: two times.
         any_executor: whether the plan may exceed the limits of generated kernels, for example to export it.
 
         Raises the errors of `simulate`, and UnsupportedError if there cannot be so few groups.
@@ -206,7 +206,6 @@ class ScheduleCost:
     groups: int  #: of all ranks: thread blocks, or sets of them
     microseconds: float  #: of a call
     most_idle: float  #: the largest share of the time, 0 to 1, in which a group does not work
-    least_idle: float  #: what it would be at least if every rank had one group, in the same time
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/budget.h"
 #include "plan/handle.h"
-#include "plan/schedule/best.h"
+#include "plan/schedule/candidates.h"
 #include "status/sized_struct.h"
 
 using namespace narrowcast;
@@ -77,10 +77,8 @@ std::string report_of(const plan::simulate::Prediction& prediction, bool with_ti
 }
 
 Json json_of(const plan::schedule::Side& side) {
-  return {{"groups", side.groups},
-          {"microseconds", rounded(side.microseconds)},
-          {"most_idle", rounded(side.most_idle)},
-          {"least_idle", rounded(side.least_idle)}};
+  return {
+      {"groups", side.groups}, {"microseconds", rounded(side.microseconds)}, {"most_idle", rounded(side.most_idle)}};
 }
 
 }  // namespace

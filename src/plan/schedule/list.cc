@@ -1,215 +1,202 @@
 #include "plan/schedule/list.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <queue>
+#include <ranges>
 #include <set>
 #include <span>
 #include <utility>
 
 #include "plan/schedule/merged_groups.h"
-#include "plan/simulate/agenda.h"
-#include "plan/simulate/run.h"
-#include "plan/simulate/sharing.h"
+#include "plan/simulate/batches.h"
+#include "plan/simulate/program.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
 
-// Simulates the steps, and decides at every event which of them begin.
+// The longest of some loads.
+double microseconds_of(std::span<const simulate::Load> loads, const simulate::Programs& programs) {
+  double longest = 0;
+  for (const simulate::Load& load : loads)
+    longest = std::max(longest, load.times * load.amount / programs.capacities[load.resource]);
+  return longest;
+}
+
+}  // namespace
+
+StepGraph::StepGraph(const Plan& parts, const simulate::Machine& machine, const simulate::Options& simulation) {
+  const simulate::Programs programs(parts, machine, simulation, simulate::batches_of(parts, machine, simulation));
+  links_ = programs.capacities.size();
+  for (uint32_t rank = 0; rank < parts.ranks.size(); ++rank) {
+    first_.emplace_back();
+    for (uint32_t group = 0; group < parts.ranks[rank].groups.size(); ++group) {
+      first_[rank].push_back(static_cast<uint32_t>(nodes_.size()));
+      const std::vector<simulate::Task>& tasks = programs.all[programs.program_of()[rank][group]].tasks;
+      for (uint32_t step = 0; step < parts.ranks[rank].groups[group].steps.size(); ++step) {
+        const std::span<const simulate::Load> transfer = programs.transfer_of(tasks[step]);
+        Node& node = nodes_.emplace_back(rank, group, step);
+        node.duration = microseconds_of(programs.work_of(tasks[step]), programs) + microseconds_of(transfer, programs) +
+                        tasks[step].fixed_us;
+        for (const simulate::Load& load : transfer)
+          if (const double microseconds = microseconds_of({&load, 1}, programs); microseconds > 0)
+            node.links.push_back({load.resource, microseconds / node.duration});
+      }
+    }
+  }
+  add_order(parts);
+  sort();
+  set_tails();
+}
+
+std::vector<double> StepGraph::work_us() const {
+  std::vector<double> work_us(first_.size());
+  for (const Node& node : nodes_) work_us[node.rank] += node.duration;
+  return work_us;
+}
+
+void StepGraph::add_order(const Plan& parts) {
+  std::vector<std::vector<uint32_t>> sends(parts.channels.size()), receives(parts.channels.size());
+  const auto ranks = static_cast<uint32_t>(parts.ranks.size());
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    const Step& step = parts.ranks[node.rank].groups[node.group].steps[node.step];
+    if (node.step != 0) order(i - 1, i);
+    for (const StepId& id : step.after) order(first_[node.rank][id.group] + id.step, i);
+    for (const Operand& operand : step.to)
+      if (operand.place == Place::message) {
+        sends[operand.channel].push_back(i);
+        node.distance = (static_cast<uint32_t>(parts.channels[operand.channel].to) + ranks - node.rank) % ranks;
+      }
+    for (const Operand& operand : step.from)
+      if (operand.place == Place::message) receives[operand.channel].push_back(i);
+  }
+  for (uint32_t channel = 0; channel < parts.channels.size(); ++channel)
+    for (size_t i = 0; i < sends[channel].size(); ++i) {
+      order(sends[channel][i], receives[channel][i]);
+      const size_t next = i + parts.channels[channel].depth;
+      if (next < sends[channel].size()) order(receives[channel][i], sends[channel][next]);
+    }
+}
+
+void StepGraph::sort() {
+  std::vector<uint32_t> before;
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    before.push_back(nodes_[i].before);
+    if (before[i] == 0) sorted_.push_back(i);
+  }
+  for (size_t next = 0; next < sorted_.size(); ++next)
+    for (uint32_t later : nodes_[sorted_[next]].after)
+      if (--before[later] == 0) sorted_.push_back(later);
+}
+
+void StepGraph::set_tails() {
+  for (uint32_t i : std::views::reverse(sorted_)) {
+    Node& node = nodes_[i];
+    for (uint32_t later : node.after) node.tail = std::max(node.tail, nodes_[later].tail);
+    node.tail += node.duration;
+  }
+}
+
 class ListScheduler {
  public:
-  ListScheduler(const ListedSteps& steps, const std::vector<uint32_t>& groups, const StepGraph::Rules& rules,
-                double interval_us)
-      : nodes_(steps.nodes),
-        programs_(steps.programs),
-        rules_(rules),
-        replicas_(steps.replicas),
-        interval_us_(interval_us),
-        states_(nodes_.size()),
-        runs_(programs_.all.size()),
-        link_use_(programs_.capacities.size()),
-        events_(programs_.all.size()),
-        sharing_(programs_, runs_, events_) {
-    for (uint32_t program = 0; program < runs_.size(); ++program) {
-      const auto [rank, group] = std::pair(programs_.all[program].rank, programs_.all[program].group);
-      runs_[program].program = runs_[program].owner = program;
-      first_.push_back(steps.first[rank][group]);
-    }
+  ListScheduler(const StepGraph& graph, const std::vector<uint32_t>& groups, bool divides_evenly)
+      : nodes_(graph.nodes_), link_use_(graph.links_) {
     std::vector<std::vector<MergedGroups::Work>> work;
-    for (const std::vector<uint32_t>& rank : steps.first) {
+    for (const std::vector<uint32_t>& rank : graph.first_) {
       work.emplace_back(rank.size());
       result_.order.emplace_back(rank.size());
     }
-    for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      const Node& node = nodes_[i];
+    for (const Node& node : nodes_) {
       work[node.rank][node.group].load_us += node.duration;
       ++work[node.rank][node.group].steps;
       result_.order[node.rank][node.group].begin.push_back(0);
       longest_ = std::max(longest_, node.tail);
-      states_[i].before = node.before;
-      if (node.before == 0) events_.set(steps.launch_us, node.program);
+      before_.push_back(node.before);
     }
     for (size_t rank = 0; rank < work.size(); ++rank) {
-      const uint32_t count = std::max<uint32_t>(1, groups[rank]);
-      MergedGroups& merged = ranks_.emplace_back(std::move(work[rank]), count);
-      if (!rules.assignments.empty())
-        merged.assign(rules.assignments[rank]);
-      else if (rules.divides_evenly)
-        merged.divide_evenly();
-      result_.busy_us.emplace_back(count);
+      ranks_.emplace_back(std::move(work[rank]), groups[rank]);
+      if (divides_evenly) ranks_.back().divide_evenly();
     }
-    result_.durations.resize(nodes_.size());
   }
 
   StepGraph::Schedule run() {
-    while (!events_.empty()) {
-      const double now = events_.first_time();
+    for (uint32_t i = 0; i < nodes_.size(); ++i)
+      if (before_[i] == 0) ranks_[nodes_[i].rank].add(ready_step(i));
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) begin_steps(rank, 0);
+    while (!ends_.empty()) {
+      const double now = ends_.top().first;
       std::set<uint32_t> changed;  // ranks
-      while (!events_.empty() && events_.first_time() == now) {
-        const uint32_t program = events_.next().run;
-        if (handle_event(program, now)) changed.insert(programs_.all[program].rank);
-      }
+      for (; !ends_.empty() && ends_.top().first == now; ends_.pop()) end_step(ends_.top().second, &changed);
       for (uint32_t rank : changed) begin_steps(rank, now);
-      sharing_.share(now);
-      result_.microseconds = now;
     }
     for (const MergedGroups& rank : ranks_) result_.assignments.push_back(rank.assignment());
     return std::move(result_);
   }
 
  private:
-  using Phase = simulate::Phase;
-  struct State {                // of a node
-    uint32_t before = 0;        // steps for which it still waits
-    double earliest_begin = 0;  // that the others allow
-  };
+  using Node = StepGraph::Node;
 
   // The place of a step among those that could begin. If several are about equal, the one that sends to the nearest
   // rank comes first, so that the ranks do not all send to the same one.
   ReadyStep ready_step(uint32_t index) const {
     constexpr double classes = 256;  // of paths: two in the same one are about equal
     const Node& node = nodes_[index];
-    const auto class_of = [&](double us) { return longest_ > 0 ? static_cast<int64_t>(us / longest_ * classes) : 0; };
-    const double added = rules_.lengthening.empty() ? 0 : rules_.lengthening[node.rank][node.group];
-    const double tail_us = node.tail + added * longest_;
-    const int64_t tail = class_of(tail_us);
-    switch (rules_.priority) {
-      case StepGraph::Priority::shortest_path: return {tail, node.turn, node.distance, index, node.group};
-      case StepGraph::Priority::earliest_chunk: return {node.chunk, 0, node.distance, index, node.group};
-      case StepGraph::Priority::staggered: {
-        // Replicas have parts of each chunk, one after another.
-        const double begin_us = node.chunk % replicas_ * interval_us_;
-        return {class_of(begin_us - tail_us), 0, node.distance, index, node.group};
-      }
-      case StepGraph::Priority::longest_path: break;
-    }
-    return {-tail, 0, node.distance, index, node.group};
+    const auto tail = static_cast<int64_t>(longest_ > 0 ? node.tail / longest_ * classes : 0);
+    return {-tail, node.distance, index, node.group};
   }
 
-  uint32_t node_of(uint32_t program) const { return first_[program] + static_cast<uint32_t>(runs_[program].task); }
-
-  // A step of the program could begin, or has ended a phase. Returns whether steps of the rank could begin now.
-  bool handle_event(uint32_t program, double now) {
-    switch (runs_[program].phase) {
-      case Phase::starting: {
-        const uint32_t index = node_of(program);
-        ranks_[nodes_[index].rank].add(ready_step(index));
-        return true;
-      }
-      case Phase::working:
-      case Phase::transferring:
-        sharing_.end(program);
-        end_phase(program, now);
-        return false;
-      case Phase::ending: complete(program, now); return true;
-      case Phase::done: break;  // not used here
-    }
-    return false;
-  }
-
-  void begin_phase(uint32_t program, Phase phase, double now) {
-    runs_[program].phase = phase;
-    if (simulate::loads_of(programs_, runs_[program]).empty()) return end_phase(program, now);
-    sharing_.begin(program, now);
-  }
-  void end_phase(uint32_t program, double now) {
-    if (runs_[program].phase == Phase::working) return begin_phase(program, Phase::transferring, now);
-    runs_[program].phase = Phase::ending;
-    events_.set(now + nodes_[node_of(program)].fixed_us, program);
-  }
-  void complete(uint32_t program, double now) {
-    simulate::Run& run = runs_[program];
-    const uint32_t index = node_of(program);
-    const Node& node = nodes_[index];
-    MergedGroups& groups = ranks_[node.rank];
-    groups.end(node.group);
-    add_link_use(node, -1);
-    result_.busy_us[node.rank][groups.assignment()[node.group]] += now - run.begin - node.fixed_us;
-    result_.durations[index] = now - run.begin;
-    ++run.task;
-    run.phase = Phase::starting;
-    for (const auto& [later, delay] : node.after) {
-      State& state = states_[later];
-      state.earliest_begin = std::max(state.earliest_begin, now + delay);
-      if (--state.before == 0) events_.set(state.earliest_begin, nodes_[later].program);
-    }
-  }
-
-  std::span<const simulate::Load> transfer_of(const Node& node) const {
-    return programs_.transfer_of(programs_.all[node.program].tasks[node.step]);
-  }
-  // Adds what a step uses of links, on average while it runs, as a share of their rates. factor: 1, or -1 at its end.
-  void add_link_use(const Node& node, double factor) {
-    for (const simulate::Load& load : transfer_of(node)) {
-      const double alone_us = load.times * load.amount / programs_.capacities[load.resource];
-      link_use_[load.resource] += factor * alone_us / node.alone_us;
-    }
-  }
-  bool needs_full_link(const Node& node) const {
-    return std::ranges::any_of(
-        transfer_of(node), [&](const simulate::Load& load) { return link_use_[load.resource] >= rules_.full_link; });
-  }
-
-  // Begins steps until no free merged group has one that could begin. If several transfers share a link, each takes
-  // longer and keeps its group busy. So steps that need no full link come first, whatever their priority.
+  // Begins steps until no free merged group has one that could begin. Transfers that share a full link take longer and
+  // keep their groups busy, so steps that need none come first, whatever their priority.
   void begin_steps(uint32_t rank, double now) {
-    const auto spares_links = [&](const ReadyStep& step) { return !needs_full_link(nodes_[step.node]); };
+    constexpr double full = 0.999;
+    const auto spares_links = [&](const ReadyStep& step) {
+      return std::ranges::all_of(nodes_[step.node].links,
+                                 [&](const StepGraph::LinkUse& use) { return link_use_[use.link] < full; });
+    };
     const auto is_any = [](const ReadyStep&) { return true; };
     MergedGroups& groups = ranks_[rank];
-    if (rules_.full_link > 0)
-      while (const std::optional<uint32_t> index = groups.begin_first(spares_links)) begin_step(*index, now);
+    while (const std::optional<uint32_t> index = groups.begin_first(spares_links)) begin_step(*index, now);
     while (const std::optional<uint32_t> index = groups.begin_first(is_any)) begin_step(*index, now);
   }
 
   void begin_step(uint32_t index, double now) {
     const Node& node = nodes_[index];
-    result_.order[node.rank][node.group].begin[node.step] = begun_++;
-    runs_[node.program].begin = now;
     add_link_use(node, 1);
-    begin_phase(node.program, Phase::working, now);
+    result_.order[node.rank][node.group].begin[node.step] = begun_++;
+    ends_.emplace(now + node.duration, index);
+  }
+
+  void add_link_use(const Node& node, double factor) {
+    for (const StepGraph::LinkUse& use : node.links) link_use_[use.link] += factor * use.share;
+  }
+
+  void end_step(uint32_t index, std::set<uint32_t>* changed) {
+    const Node& node = nodes_[index];
+    ranks_[node.rank].end(node.group);
+    add_link_use(node, -1);
+    changed->insert(node.rank);
+    for (uint32_t later : node.after) {
+      if (--before_[later] != 0) continue;
+      ranks_[nodes_[later].rank].add(ready_step(later));
+      changed->insert(nodes_[later].rank);
+    }
   }
 
   const std::vector<Node>& nodes_;
-  const simulate::Programs& programs_;
-  const StepGraph::Rules& rules_;
-  const uint32_t replicas_;
-  const double interval_us_;         // between their first steps
-  double longest_ = 0;               // path
-  std::vector<State> states_;        // by node
-  std::vector<simulate::Run> runs_;  // by program
-  std::vector<uint32_t> first_;      // by program, its first node
+  double longest_ = 0;            // path
+  std::vector<uint32_t> before_;  // by node, the steps for which it still waits
   std::vector<MergedGroups> ranks_;
-  std::vector<double> link_use_;  // by resource, of the steps that run
-  simulate::Agenda events_;
-  simulate::Sharing sharing_;
+  std::vector<double> link_use_;            // by link, of the steps that run
+  using End = std::pair<double, uint32_t>;  // of a step: its time and node
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
   uint32_t begun_ = 0;  // steps
   StepGraph::Schedule result_;
 };
 
-}  // namespace
-
-StepGraph::Schedule schedule_list(const ListedSteps& steps, const std::vector<uint32_t>& groups,
-                                  const StepGraph::Rules& rules, double interval_us) {
-  return ListScheduler(steps, groups, rules, interval_us).run();
+StepGraph::Schedule StepGraph::schedule(const std::vector<uint32_t>& groups, bool divides_evenly) const {
+  return ListScheduler(*this, groups, divides_evenly).run();
 }
 
 }  // namespace narrowcast::plan::schedule

@@ -1,5 +1,7 @@
 #include "plan/schedule/merged_groups.h"
 
+#include <algorithm>
+
 namespace narrowcast::plan::schedule {
 
 void MergedGroups::divide_evenly() {

@@ -16,8 +16,8 @@ namespace narrowcast::plan::schedule {
 
 // A step that could begin if a merged group is free. The least one begins first.
 struct ReadyStep {
-  int64_t priority;  // by Rules::priority
-  uint32_t turn, distance, node;
+  int64_t priority;  // longer paths after it come first
+  uint32_t distance, node;
   uint32_t group;  // of the plan; never decides, as nodes differ
   auto operator<=>(const ReadyStep&) const = default;
 };
@@ -34,9 +34,7 @@ class MergedGroups {
   MergedGroups(std::vector<Work> work, uint32_t count)
       : work_(std::move(work)), assignment_(work_.size(), none), merged_(count) {}
 
-  // Before any step: which merged group each group gets.
-  void assign(const Assignment& assignment) { assignment_ = assignment; }
-  // The same, so that the groups of several steps are divided evenly. The others can go anywhere later.
+  // Before any step: divides the groups of several steps evenly. The others can go anywhere later.
   void divide_evenly();
 
   const Assignment& assignment() const { return assignment_; }

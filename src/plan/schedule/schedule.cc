@@ -1,56 +1,57 @@
 #include "plan/schedule/schedule.h"
 
 #include <algorithm>
-#include <memory>
+#include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "plan/lower/lower.h"
-#include "plan/schedule/best.h"
-#include "plan/schedule/counts.h"
-#include "plan/schedule/divided.h"
-#include "plan/schedule/improve.h"
-#include "plan/schedule/search.h"
+#include "plan/schedule/candidates.h"
+#include "plan/schedule/list.h"
+#include "plan/schedule/merge.h"
 #include "plan/schedule/split.h"
 #include "plan/schedule/whole_groups.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
 
-// Of plans whose steps are divided or replicated. To lower, simulate and verify so many takes seconds, each time.
-constexpr uint64_t max_steps = 65'536;
-// With so few steps, of the ranks that are scheduled, a trial takes about a second, and the search goes on for fewer
-// groups even if none is idle for long.
-constexpr uint64_t few_steps = 4096;
+// Larger plans are not replicated: that would take seconds.
+constexpr uint64_t most_replicated_steps = 16'384;
 
-simulate::Options with_timeline(simulate::Options simulation) {
-  simulation.records_timeline = true;
-  return simulation;
+// Adds a schedule with so many groups of each rank if one is found that does not take too long.
+bool add_list(const Plan& parts, const StepGraph& graph, const std::vector<uint32_t>& groups, Candidates* candidates) {
+  for (const bool divides_evenly : {false, true}) {
+    const StepGraph::Schedule schedule = graph.schedule(groups, divides_evenly);
+    if (candidates->add(merge(parts, schedule.order, schedule.assignments))) return true;
+  }
+  return false;
 }
 
-// Searches list schedules of a plan that consists of so many replicas of the given one. Returns how many steps are
-// scheduled; 0: the plan cannot be divided or simulated. few: gets the search if it is one of a few replicas.
-uint64_t search_lists(const Plan& plan, uint32_t replicas, const simulate::Prediction& prediction, CountSearch* counts,
-                      Nearest* nearest, std::vector<ListSearch>* few, Best* best) {
-  std::optional<Plan> parts = split(plan, prediction, false);
-  if (!parts) return 0;
-  const auto divided =
-      std::make_shared<const Divided>(std::move(*parts), best->machine(), best->simulation(), replicas);
-  ListSearch search(divided, prediction, replicas, counts, nearest, best);
-  if (replicas == 1 && best->is_one_batch()) best->set_least_groups(divided->least_groups(best->side().microseconds));
-  if (replicas <= few_instances) search.bisect();
-  search.vary();
-  if (replicas <= few_instances) few->push_back(std::move(search));
-  return steps_of(divided->simulated());
+// Tries numbers of groups, from few to many, until a schedule does not take too long. Each rank has as few groups as
+// its steps need if the groups work for some share of the time.
+void add_lists(const Plan& parts, Candidates* candidates) {
+  const StepGraph graph(parts, candidates->machine(), candidates->simulation());
+  const std::vector<double> work_us = graph.work_us();
+  std::vector<uint32_t> groups(work_us.size()), last;
+  constexpr double least_share = 0.1, ratio = 1.1;
+  for (double share = 1; share > least_share; share /= ratio) {
+    for (size_t rank = 0; rank < groups.size(); ++rank) {
+      const double needed = std::ceil(work_us[rank] / (candidates->limit_us() * share));
+      groups[rank] = static_cast<uint32_t>(std::clamp<double>(needed, 1, candidates->max_groups()));
+    }
+    if (std::accumulate(groups.begin(), groups.end(), 0u) >= candidates->fewest_groups()) return;
+    if (groups != last && add_list(parts, graph, groups, candidates)) return;
+    last = groups;
+  }
 }
 
-// The plan with a step for each chunk of its steps, in as many groups as possible.
-std::optional<Plan> divided_by_chunk(const Plan& plan, const Best& best) {
-  simulate::Options simulation = with_timeline(best.simulation());
-  simulation.max_batches = 1;
-  simulate::Prediction prediction;
-  if (!can_split(plan) || simulate::simulate(plan, best.machine(), simulation, &prediction)) return std::nullopt;
-  return split(plan, prediction, true);
+// Adds schedules of a plan's parts. Returns false if it cannot be divided.
+bool add_parts(const Plan& plan, const simulate::Prediction& prediction, Candidates* candidates) {
+  const std::optional<Plan> parts = split(plan, prediction);
+  if (parts) add_lists(*parts, candidates);
+  return parts.has_value();
 }
 
 }  // namespace
@@ -58,41 +59,24 @@ std::optional<Plan> divided_by_chunk(const Plan& plan, const Best& best) {
 ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, const Options& given, Result* result) {
   Options options = given;
   if (options.simulation.ctas_per_group == 0) options.simulation.ctas_per_group = 1;
-  const simulate::Options simulation = with_timeline(options.simulation);
+  options.simulation.records_timeline = true;
   simulate::Prediction prediction;
-  if (ncast_status status = simulate::simulate(lowered, machine, simulation, &prediction)) return status;
-  Best best(lowered, prediction, machine, options, result);
+  if (ncast_status status = simulate::simulate(lowered, machine, options.simulation, &prediction)) return status;
+  Candidates candidates(lowered, prediction, machine, options);
   const PlanTimes times = times_of(lowered, prediction);
-  if (options.max_groups != 0) {
-    if (ncast_status status = limit_groups(lowered, times, options.max_groups, &best)) return status;
-  }
-  CountSearch counts(best.limit_us(), best.max_groups());
-  Nearest nearest;
-  std::vector<ListSearch> few;
-  uint64_t scheduled_steps = search_lists(lowered, 1, prediction, &counts, &nearest, &few, &best);
-  if (scheduled_steps == 0) {
-    merge_whole_groups(lowered, times, &best);
-    return NCAST_OK;
-  }
-  const std::optional<Plan> parts = divided_by_chunk(lowered, best);
-  if (!parts) return NCAST_OK;
-  const uint32_t first = steps_of(*parts) == steps_of(lowered) ? 2 : 1;  // steps of one chunk have been searched
-  for (uint32_t instances = first; instances <= options.max_instances;
-       instances += instances < few_instances ? 1 : instances) {
-    if (!best.is_open()) break;
-    if (!is_idle(best.side()) && (instances > few_instances || scheduled_steps > few_steps)) break;
-    if (!best.is_one_batch() && instances > few_instances) break;
-    Plan replicated = *parts;
+  if (options.max_groups != 0)
+    if (ncast_status status = limit_groups(lowered, times, options.max_groups, &candidates)) return status;
+  if (!add_parts(lowered, prediction, &candidates)) merge_whole_groups(lowered, times, &candidates);
+  for (uint32_t instances = 2; instances <= options.max_instances; instances *= 2) {
+    Plan replicated = lowered;
     replicated.instances = instances;
-    if (lower::lower(replicated, &replicated) != NCAST_OK || steps_of(replicated) > max_steps) break;
-    if (!best.has_few_rings(replicated)) break;
-    if (simulate::simulate(replicated, machine, simulation, &prediction) != NCAST_OK) break;
-    scheduled_steps = search_lists(replicated, instances, prediction, &counts, &nearest, &few, &best);
+    if (steps_of(lowered) * instances > most_replicated_steps || lower::lower(replicated, &replicated) != NCAST_OK ||
+        !candidates.has_few_rings(replicated) ||
+        simulate::simulate(replicated, machine, options.simulation, &prediction) != NCAST_OK ||
+        !add_parts(replicated, prediction, &candidates))
+      break;
   }
-  if (const std::optional<Trial>& closest = few.front().closest(); closest && is_idle(best.side()))
-    few.front().climb(*closest);
-  if (is_idle(best.side())) improve(nearest, &best);
-  if (is_idle(best.side())) few.back().even();
+  *result = std::move(candidates).best();
   return NCAST_OK;
 }
 

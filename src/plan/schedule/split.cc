@@ -28,14 +28,8 @@ struct Cell {
 class RankSplit {
  public:
   // order: the steps that move something. Each comes later than what it has to wait for.
-  RankSplit(const Rank& rank, const std::vector<StepId>& order, bool by_chunk) {
-    for (const StepId& id : order) {
-      const Step& step = rank.groups[id.group].steps[id.step];
-      if (by_chunk)
-        for (uint32_t chunk = 0; chunk < step.count; ++chunk) steps_.push_back(part_of(step, chunk));
-      else
-        steps_.push_back(step);
-    }
+  RankSplit(const Rank& rank, const std::vector<StepId>& order) {
+    for (const StepId& id : order) steps_.push_back(rank.groups[id.group].steps[id.step]);
     awaited_.resize(steps_.size());
   }
 
@@ -88,19 +82,9 @@ class RankSplit {
   }
 
  private:
-  static Step part_of(Step step, uint32_t chunk) {
-    step.count = 1;
-    for (std::vector<Operand>* operands : {&step.from, &step.to})
-      for (Operand& operand : *operands)
-        if (operand.has_location()) operand.chunk += chunk;
-    return step;
-  }
-
   std::vector<Step> steps_;
   std::vector<std::vector<uint32_t>> awaited_;
 };
-
-}  // namespace
 
 bool can_split(const Plan& plan) {
   const auto is_simple = [](const Operand& operand) {
@@ -116,7 +100,9 @@ bool can_split(const Plan& plan) {
          });
 }
 
-std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction, bool by_chunk) {
+}  // namespace
+
+std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction) {
   if (!can_split(plan)) return std::nullopt;
   // A step begins when what it waits for has ended, so that it also ends later in the simulation.
   std::vector<std::vector<StepId>> orders(plan.ranks.size());
@@ -126,7 +112,7 @@ std::optional<Plan> split(const Plan& plan, const simulate::Prediction& predicti
   const std::vector<verify::MemoryMap> maps = verify::memory_maps(plan, 1);
   Plan result = plan;
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    RankSplit divided(plan.ranks[rank], orders[rank], by_chunk);
+    RankSplit divided(plan.ranks[rank], orders[rank]);
     for (const verify::MemoryMap& map : maps) divided.add_conflicts(static_cast<int>(rank), map);
     result.ranks[rank].groups = divided.groups();
     result.ranks[rank].barriers.clear();

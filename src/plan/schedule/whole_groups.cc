@@ -26,26 +26,26 @@ Plan merged_into(const Plan& plan, const PlanTimes& times, uint32_t groups) {
 
 }  // namespace
 
-ncast_status limit_groups(const Plan& plan, const PlanTimes& times, uint32_t max_groups, Best* best) {
+ncast_status limit_groups(const Plan& plan, const PlanTimes& times, uint32_t max_groups, Candidates* candidates) {
   if (most_groups(plan) <= max_groups) return NCAST_OK;
   // With barriers, which groups of their own have, a smaller number can be necessary.
   for (uint32_t groups = max_groups; groups > 0; --groups) {
     Plan found = merged_into(plan, times, groups);
     if (most_groups(found) > max_groups) continue;
-    const std::optional<Side> side = best->predict(found, std::numeric_limits<double>::infinity());
-    if (!side || !best->is_valid(found)) continue;
-    best->begin_with(std::move(found), *side);
+    const std::optional<Side> side = candidates->predict(found, std::numeric_limits<double>::infinity());
+    if (!side || !candidates->is_valid(found)) continue;
+    candidates->begin_with(std::move(found), *side);
     return NCAST_OK;
   }
   return fail(NCAST_UNSUPPORTED, "plan: its groups cannot be merged into %u on every rank", max_groups);
 }
 
-void merge_whole_groups(const Plan& plan, const PlanTimes& times, Best* best) {
-  best->consider(merged(plan, times, assign_apart));
-  uint32_t least = 1, most = std::min(most_groups(plan), best->max_groups());
+void merge_whole_groups(const Plan& plan, const PlanTimes& times, Candidates* candidates) {
+  candidates->add(merged(plan, times, assign_apart));
+  uint32_t least = 1, most = std::min(most_groups(plan), candidates->max_groups());
   while (least < most) {
     const uint32_t middle = least + (most - least) / 2;
-    if (best->consider(merged_into(plan, times, middle)))
+    if (candidates->add(merged_into(plan, times, middle)))
       most = middle;
     else
       least = middle + 1;

@@ -72,9 +72,8 @@ double full_batches_of(const Plan& plan, const Machine& machine, const Options& 
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options) {
   constexpr uint64_t most_tasks = 250'000;  // about a second
   uint64_t steps = 1;
-  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
-    for (const Group& group : plan.ranks[options.orbits != nullptr ? options.orbits->ranks[rank] : rank].groups)
-      steps += group.steps.size();
+  for (const Rank& rank : plan.ranks)
+    for (const Group& group : rank.groups) steps += group.steps.size();
   const auto by_size = static_cast<uint64_t>(full_batches_of(plan, machine, options));
   const uint64_t most = std::max<uint64_t>(1, std::min<uint64_t>(options.max_batches, most_tasks / steps));
   const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(by_size, 1, most));

@@ -68,7 +68,6 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
   }
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
     std::vector<uint32_t>& numbers = program_of_.emplace_back();
-    if (rank_for(rank) != rank) continue;
     const double group_ctas = options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas;
     const auto working =
         std::ranges::count_if(plan.ranks[rank].groups, [](const Group& group) { return !group.steps.empty(); });
@@ -87,7 +86,7 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
 }
 
 void Programs::divide_into_stages() {
-  const Stages found = stages_of(plan_, options_.orbits);
+  const Stages found = stages_of(plan_);
   if (found.empty()) return;
   for (Program& program : all) {
     for (Task& task : program.tasks) {
@@ -108,7 +107,7 @@ void Programs::count_transfers(uint32_t batches) {
     leave_for_values(first + link_in, first + link_out);
   }
   for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) {
-    const size_t first = size_t{rank_for(rank)} * ports;
+    const size_t first = rank * ports;
     sent_bytes.push_back((bytes_[first + link_out] + bytes_[first + network_out]) * batches);
   }
 }
@@ -144,7 +143,7 @@ void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool pac
   const Port out = within ? link_out : network_out, in = within ? link_in : network_in;
   const double responses =
       !within ? 0 : bytes * (packets ? machine_.link_packets_response_share : machine_.link_response_share);
-  for (const uint32_t resource : {rank_for(from) * ports + out, rank_for(to) * ports + in}) {
+  for (const uint32_t resource : {from * ports + out, to * ports + in}) {
     transfer->push_back({resource, 1, bytes});
     bytes_[resource] += bytes;
     response_bytes_[resource] += responses;
@@ -192,7 +191,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
       const bool packets = operand.packets || channel.packets;
       gets |= is_source && operand.place == Place::remote;
       task.puts |= !is_source && operand.place == Place::remote && !packets;
-      if (operand.place == Place::message && !is_source) task.sends.push_back(channel_for(operand.channel));
+      if (operand.place == Place::message && !is_source) task.sends.push_back(operand.channel);
       if (operand.place == Place::message && !packets) {
         if (is_source)
           ++received_slots;

@@ -53,7 +53,7 @@ class Programs {
   // Whether the first micro-batches of a program's workers share links instead of following each other: warps that
   // reduce begin together. Encoding spreads what they send.
   const bool first_blocks_share_links;
-  std::vector<Program> all;        // of the groups that have steps, on the simulated ranks
+  std::vector<Program> all;        // of the groups that have steps
   std::vector<double> capacities;  // by resource: what loads can use of it in a microsecond
   std::vector<double> latencies;   // by channel, of a flight
   std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
@@ -61,13 +61,6 @@ class Programs {
   std::span<const Load> work_of(const Task& task) const { return {loads_.data() + task.first_load, task.work_loads}; }
   std::span<const Load> transfer_of(const Task& task) const {
     return {loads_.data() + task.first_load + task.work_loads, task.transfer_loads};
-  }
-  // Ranks and channels that stand for others are simulated for these (Options::orbits).
-  uint32_t rank_for(size_t rank) const {
-    return options_.orbits != nullptr ? options_.orbits->ranks[rank] : static_cast<uint32_t>(rank);
-  }
-  uint32_t channel_for(uint32_t channel) const {
-    return options_.orbits != nullptr ? options_.orbits->channels[channel] : channel;
   }
   const std::vector<std::vector<uint32_t>>& program_of() const { return program_of_; }  // by rank and group; or none
 

@@ -19,7 +19,6 @@
 
 #include "plan/ir.h"
 #include "plan/simulate/machine.h"
-#include "plan/simulate/orbits.h"
 
 namespace narrowcast::plan::simulate {
 
@@ -36,8 +35,6 @@ struct Options {
   bool repeats = false;  // also predicts the time of calls in a row
   // After this time of the first call the simulation ends, and fails.
   double most_us = std::numeric_limits<double>::infinity();
-  // Optional: ranks that do the same. The plan then needs groups on the simulated ranks only. Not with a timeline.
-  const Orbits* orbits = nullptr;
   bool records_timeline = false;
 };
 

@@ -67,7 +67,7 @@ class Simulation {
     prediction->sent_bytes = programs_.sent_bytes;
     prediction->timeline = std::move(timeline_);
     for (uint32_t rank = 0; rank < plan_.ranks.size(); ++rank) {
-      const std::vector<uint32_t>& programs = programs_.program_of()[programs_.rank_for(rank)];
+      const std::vector<uint32_t>& programs = programs_.program_of()[rank];
       for (uint32_t group = 0; group < programs.size(); ++group)
         if (const uint32_t program = programs[group]; program != Programs::none)
           prediction->groups.push_back({rank, group, busy_[program].total / static_cast<double>(calls_.count())});
@@ -104,7 +104,6 @@ class Simulation {
   };
 
   const Program& program(const Run& run) const { return programs_.all[run.program]; }
-  uint32_t ring(const Operand& operand) const { return programs_.channel_for(operand.channel); }
   const Task& task(const Run& run) const { return program(run).tasks[run.task]; }
   State& state(const Run& run) { return states_[run.worker]; }
 
@@ -133,11 +132,11 @@ class Simulation {
     double time = now_;
     if (run.puts != 0 && orders_puts(step)) return never;  // woken when they have arrived
     for (const Operand& operand : step.from)
-      if (operand.place == Place::message) time = std::max(time, arrival(own.messages[ring(operand)], index));
+      if (operand.place == Place::message) time = std::max(time, arrival(own.messages[operand.channel], index));
     for (const Operand& operand : step.to) {
-      if (operand.place != Place::message || own.in_flight[ring(operand)] < plan_.channels[operand.channel].depth)
+      if (operand.place != Place::message || own.in_flight[operand.channel] < plan_.channels[operand.channel].depth)
         continue;
-      own.credits[ring(operand)].waiting.push_back(index);
+      own.credits[operand.channel].waiting.push_back(index);
       time = never;
     }
     if (step.kind == StepKind::wait)
@@ -164,11 +163,11 @@ class Simulation {
     State& own = state(run);
     load(&run);
     for (const Operand& operand : step.from)
-      if (operand.place == Place::message) own.messages[ring(operand)].arrivals.pop_front();
+      if (operand.place == Place::message) own.messages[operand.channel].arrivals.pop_front();
     if (step.kind == StepKind::wait)
       for (uint32_t channel : step.channels) own.messages[channel].arrivals.pop_front();
     for (const Operand& operand : step.to)
-      if (operand.place == Place::message) ++own.in_flight[ring(operand)];
+      if (operand.place == Place::message) ++own.in_flight[operand.channel];
     run.begin = now_;
     run.at_barrier = false;
     begin_loads(index, Phase::working);
@@ -177,7 +176,7 @@ class Simulation {
   // While a warp handles a payload it loads the next one, if that has arrived.
   void load(Run* run) {
     const double load_us = task(*run).load_us;
-    const auto arrived = [&] { return state(*run).messages[ring(task(*run).step->from[0])].arrivals[0]; };
+    const auto arrived = [&] { return state(*run).messages[task(*run).step->from[0].channel].arrivals[0]; };
     run->loads_ahead = load_us > 0 && arrived() <= run->loaded;
     run->loaded = load_us == 0 ? -1 : now_ + (run->loads_ahead ? 0 : load_us);
   }
@@ -256,8 +255,8 @@ class Simulation {
     State& own = state(run);
     for (const Operand& operand : step.from) {
       if (operand.place != Place::message) continue;
-      --own.in_flight[ring(operand)];
-      wake(own.credits[ring(operand)], now_);
+      --own.in_flight[operand.channel];
+      wake(own.credits[operand.channel], now_);
     }
     if (step.kind == StepKind::signal)
       for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + programs_.latencies[channel]);

@@ -24,8 +24,8 @@ bool can_have_stages(const Plan& plan) {
 // visited is the last one that is executed.
 class StageSearch {
  public:
-  StageSearch(const Plan& plan, const Orbits* orbits)
-      : plan_(plan), orbits_(orbits), sent_in_(plan.channels.size()), received_(plan.channels.size()) {
+  explicit StageSearch(const Plan& plan)
+      : plan_(plan), sent_in_(plan.channels.size()), received_(plan.channels.size()) {
     for (const Rank& rank : plan.ranks) {
       written_in_.emplace_back();
       synchronized_.emplace_back(rank.groups.size());
@@ -60,7 +60,7 @@ class StageSearch {
     std::map<uint32_t, size_t> wanted;  // messages, by ring
     for (const Operand& operand : step.from) {
       if (operand.place != Place::message) continue;
-      const uint32_t ring = ring_of(operand);
+      const uint32_t ring = operand.channel;
       if (received_[ring] + ++wanted[ring] > sent_in_[ring].size()) return false;
     }
     return true;
@@ -78,7 +78,7 @@ class StageSearch {
 
   uint32_t least_stage(size_t rank, const Operand& source, uint32_t count) {
     if (source.place == Place::message) {
-      const uint32_t ring = ring_of(source);
+      const uint32_t ring = source.channel;
       return sent_in_[ring][received_[ring]++] + 1;
     }
     uint32_t stage = 0;
@@ -91,19 +91,14 @@ class StageSearch {
 
   void write(size_t rank, const Operand& destination, uint32_t count, uint32_t stage) {
     if (destination.place == Place::message) {
-      sent_in_[ring_of(destination)].push_back(stage);
+      sent_in_[destination.channel].push_back(stage);
       return;
     }
     for (uint32_t chunk = destination.chunk; chunk < destination.chunk + count; ++chunk)
       written_in_[rank][{destination.buffer, chunk}] = stage;
   }
 
-  uint32_t ring_of(const Operand& operand) const {
-    return orbits_ != nullptr ? orbits_->channels[operand.channel] : operand.channel;
-  }
-
   const Plan& plan_;
-  const Orbits* orbits_;
   Stages stages_;                                    // of the steps that have been visited
   std::vector<std::vector<uint32_t>> synchronized_;  // by rank and group, the stage of the last sync
   std::vector<std::vector<uint32_t>> sent_in_;       // by channel and message, the stage of its sender
@@ -114,9 +109,9 @@ class StageSearch {
 
 }  // namespace
 
-Stages stages_of(const Plan& plan, const Orbits* orbits) {
+Stages stages_of(const Plan& plan) {
   if (!can_have_stages(plan)) return {};
-  return StageSearch(plan, orbits).run();
+  return StageSearch(plan).run();
 }
 
 }  // namespace narrowcast::plan::simulate

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "plan/simulate/orbits.h"
 
 namespace narrowcast::plan::simulate {
 
@@ -16,7 +15,6 @@ using Stages = std::vector<std::vector<std::vector<uint32_t>>>;
 // execute the steps of stage s for their micro-batch t - s: a message has had a turn to arrive when it is received.
 // Empty if the plan has other steps than copies and reductions, or other channels than rings: it has one stage. Empty
 // also if steps wait for each other.
-// orbits: NULL, or the ranks that are simulated.
-Stages stages_of(const Plan& plan, const Orbits* orbits);
+Stages stages_of(const Plan& plan);
 
 }  // namespace narrowcast::plan::simulate

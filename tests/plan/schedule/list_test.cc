@@ -1,109 +1,77 @@
-#include <algorithm>
+#include "plan/schedule/list.h"
+
 #include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "doctest/doctest.h"
 #include "plan/builders/builders.h"
 #include "plan/json/json.h"
-#include "plan/lower/lower.h"
-#include "plan/schedule/divided.h"
 #include "plan/schedule/split.h"
-#include "plan/schedule/step_graph.h"
+#include "plan/verify/verify.h"
 #include "schedules.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
 
-using Priority = StepGraph::Priority;
-
-Plan plan_of(const char* name, uint32_t instances) {
-  Plan plan;
-  REQUIRE(builders::build(name, {.operation = Operation::all_reduce, .ranks = 4}, &plan) == NCAST_OK);
-  plan.instances = instances;
-  REQUIRE(lower::lower(plan, &plan) == NCAST_OK);
-  return plan;
-}
-
-const simulate::Options simulated{.piece_bytes = 100'000'000, .max_batches = 1, .ctas_per_group = 1};
-
-Divided parts_of(const Plan& plan, const simulate::Machine& machine, uint32_t replicas) {
-  simulate::Options options = simulated;
-  options.records_timeline = true;
-  simulate::Prediction prediction;
-  REQUIRE(simulate::simulate(plan, machine, options, &prediction) == NCAST_OK);
-  std::optional<Plan> parts = split(plan, prediction, true);
+Plan parts_of(const Plan& plan, const Options& options) {
+  std::optional<Plan> parts = split(plan, predict(plan, test_machine(), options));
   REQUIRE(parts);
-  return {std::move(*parts), machine, simulated, replicas};
+  return *parts;
 }
 
-TEST_CASE("list schedules take exactly as long as the simulation of their plans") {
-  constexpr uint32_t replicas = 3;
-  const simulate::Machine machine = test_machine();
+TEST_CASE("list schedules use no more merged groups than they may, and their plans are proved") {
+  const Options options = options_of(100'000'000);
   for (const char* name : {"tree", "ring", "all_pairs"}) {
-    const Plan plan = plan_of(name, replicas);
-    const Divided parts = parts_of(plan, machine, replicas);
-    if (parts.is_symmetric()) continue;  // ranks are exactly alike only in the simulation of one of them
-    for (const Priority priority :
-         {Priority::longest_path, Priority::shortest_path, Priority::earliest_chunk, Priority::staggered})
-      for (const double full_link : {0, 1})
-        for (const uint32_t each : {1, 2, 4}) {
-          const std::vector<uint32_t> groups(plan.ranks.size(), each);
-          const StepGraph::Schedule schedule = parts.graph().schedule(groups, {priority, false, 0.3, full_link});
-          const Trial trial = parts.trial_of(groups, schedule);
-          simulate::Prediction prediction;
-          REQUIRE(simulate::simulate(parts.merged(schedule), machine, simulated, &prediction) == NCAST_OK);
-          double most_idle = 0;
-          for (const simulate::Activity& activity : prediction.groups)
-            most_idle = std::max(most_idle, 1 - activity.busy_us / prediction.microseconds);
-          CHECK(trial.microseconds == doctest::Approx(prediction.microseconds).epsilon(1e-9));
-          CHECK(trial.most_idle == doctest::Approx(most_idle).epsilon(1e-6));
-          CHECK(trial.used == prediction.groups.size());
-        }
+    Plan plan;
+    REQUIRE(builders::build(name, {.operation = Operation::all_reduce, .ranks = 4}, &plan) == NCAST_OK);
+    const Plan parts = parts_of(plan, options);
+    const StepGraph graph(parts, test_machine(), options.simulation);
+    for (const bool divides_evenly : {false, true})
+      for (const uint32_t each : {1, 2, 4}) {
+        const StepGraph::Schedule schedule = graph.schedule(std::vector<uint32_t>(4, each), divides_evenly);
+        const Plan merged = merge(parts, schedule.order, schedule.assignments);
+        for (const Rank& rank : merged.ranks) CHECK(rank.groups.size() <= each);
+        const verify::Report report = verify::verify(merged);
+        CHECK_MESSAGE(report.verdict == verify::Verdict::proved, report.finding.message);
+      }
   }
 }
 
-// A broadcast whose root sends two chunks on rings of their own, and copies both to its output.
-Plan broadcast_of_two_chunks() {
+// A broadcast whose root sends three chunks on rings of their own, and copies them to its output.
+Plan broadcast_of_three_chunks() {
+  std::string channels, sends, copies, receives;
+  for (int chunk = 0; chunk < 3; ++chunk) {
+    const std::string comma = chunk == 0 ? "" : ", ", number = std::to_string(chunk);
+    const std::string output = "\"to\": [{\"buffer\": \"output\", \"chunk\": " + number + "}]}]}";
+    const std::string input = R"({"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": )" + number + "}], ";
+    channels += comma + R"({"kind": "ring", "from": 0, "to": 1, "depth": 1})";
+    sends += comma + input + "\"to\": [{\"channel\": " + number + "}]}]}";
+    copies += ", " + input + output;
+    receives += comma + R"({"steps": [{"step": "copy", "from": [{"channel": )" + number + "}], " + output;
+  }
   Plan plan;
-  REQUIRE(json::read(R"({"narrowcast_plan": 1, "operation": "broadcast", "in_place": "no", "chunks": 2,
-    "channels": [{"kind": "ring", "from": 0, "to": 1, "depth": 1}, {"kind": "ring", "from": 0, "to": 1, "depth": 1}],
-    "ranks": [
-    {"groups": [
-     {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]}]},
-     {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 1}], "to": [{"channel": 1}]}]},
-     {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"buffer": "output", "chunk": 0}]}]},
-     {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 1}], "to": [{"buffer": "output", "chunk": 1}]}]}]},
-    {"groups": [
-     {"steps": [{"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]}]},
-     {"steps": [{"step": "copy", "from": [{"channel": 1}], "to": [{"buffer": "output", "chunk": 1}]}]}]}]})",
-                     &plan) == NCAST_OK);
+  const ncast_status status = json::read(
+      R"({"narrowcast_plan": 1, "operation": "broadcast", "in_place": "no", "chunks": 3, "channels": [)" + channels +
+          R"(], "ranks": [{"groups": [)" + sends + copies + R"(]}, {"groups": [)" + receives + "]}]}",
+      &plan);
+  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
   return plan;
 }
 
-TEST_CASE("a step that would share a full link lets others begin first") {
-  const simulate::Machine machine = test_machine();
-  const Divided parts = parts_of(broadcast_of_two_chunks(), machine, 1);
-  const auto busy_us = [&](double full_link) {
-    const StepGraph::Schedule schedule =
-        parts.graph().schedule({2, 2}, {.priority = Priority::longest_path, .full_link = full_link});
-    return schedule.busy_us[0][0] + schedule.busy_us[0][1];
-  };
-  // Sends have the longest paths, so both begin first, and each gets half of the link.
-  CHECK(busy_us(0.5) < 0.9 * busy_us(0));
-}
-
-TEST_CASE("steps whose paths count as longer begin earlier") {
-  const simulate::Machine machine = test_machine();
-  const Divided parts = parts_of(broadcast_of_two_chunks(), machine, 1);
-  for (const Priority priority : {Priority::longest_path, Priority::staggered})
-    for (const size_t first : {0, 1, 2, 3}) {
-      StepGraph::Rules rules{.priority = priority, .lengthening = {{0, 0, 0, 0}, {0, 0}}};
-      rules.lengthening[0][first] = 1;
-      const StepGraph::Schedule schedule = parts.graph().schedule({1, 1}, rules);
-      for (size_t group = 0; group < 4; ++group)
-        CHECK((schedule.order[0][group].begin[0] > schedule.order[0][first].begin[0]) == (group != first));
-    }
+TEST_CASE("steps that need a full link begin after those that do not") {
+  const Options options = options_of(100'000'000);
+  const Plan plan = broadcast_of_three_chunks();
+  const Plan parts = parts_of(plan, options);
+  const StepGraph::Schedule schedule = StepGraph(parts, test_machine(), options.simulation).schedule({3, 3}, false);
+  // Sends have the longest paths. Two of them use the whole link, so that a copy begins before the third.
+  const std::vector<GroupTimes>& order = schedule.order[0];
+  int sends_first = 0;
+  for (size_t group = 0; group < order.size(); ++group) {
+    const bool sends = parts.ranks[0].groups[group].steps[0].to[0].place == Place::message;
+    if (sends && order[group].begin[0] < 3) ++sends_first;
+  }
+  CHECK(sends_first == 2);
 }
 
 }  // namespace

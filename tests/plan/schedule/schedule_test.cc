@@ -7,6 +7,7 @@
 
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
+#include "plan/builders/builders.h"
 #include "plan/json/json.h"
 #include "plan/schedule/split.h"
 #include "plan/verify/verify.h"
@@ -55,30 +56,6 @@ TEST_CASE("groups that are never busy together are merged, in the order of their
   }
 }
 
-TEST_CASE("plans whose groups remain idle are replicated, so that their work can be divided more evenly") {
-  // While a rank forwards one part of the chunk it receives the next one.
-  const Plan plan = chain();
-  const Result once = schedule_of(plan, 0, 1), replicated = schedule_of(plan);
-  CHECK(once.plan.chunks == 1);
-  CHECK(once.plan.channels.size() == 3);
-  CHECK(replicated.plan.chunks > 1);
-  CHECK(replicated.plan.chunks <= 16);
-  CHECK(replicated.plan.channels.size() == 3 * replicated.plan.chunks);
-  CHECK(replicated.plan.instances == 1);
-  CHECK(replicated.before.microseconds == once.before.microseconds);
-  CHECK(replicated.after.groups == once.after.groups);
-  CHECK(replicated.after.microseconds < once.after.microseconds);
-  CHECK(replicated.after.most_idle < once.after.most_idle);
-}
-
-TEST_CASE("no number of groups keeps a rank busy that has little to do") {
-  // Rank 3 only receives; ranks 1 and 2 also send.
-  const Result result = schedule_of(chain());
-  CHECK(result.after.least_idle > 0.5);
-  CHECK(result.after.least_idle <= result.after.most_idle);
-  CHECK(result.before.least_idle <= result.before.most_idle);
-}
-
 // An all-gather of three ranks. Each sends to both others, and the groups that send also copy one of the two chunks to
 // the rank's own output.
 Plan gather_with_copies() {
@@ -119,6 +96,19 @@ TEST_CASE("steps of one group can go to different merged groups") {
   CHECK(result.after.microseconds <= result.before.microseconds * (1 + 1e-9));
 }
 
+TEST_CASE("plans whose connections cannot be divided evenly are replicated") {
+  Plan plan;
+  REQUIRE(builders::build("all_pairs", {.operation = Operation::reduce_scatter, .ranks = 4}, &plan) == NCAST_OK);
+  const Result once = schedule_of(plan, 0, 1), replicated = schedule_of(plan, 0, 2);
+  CHECK(once.plan.chunks == plan.chunks);
+  CHECK(replicated.plan.chunks == 2 * plan.chunks);
+  CHECK(replicated.plan.channels.size() == 2 * plan.channels.size());
+  CHECK(replicated.plan.instances == 1);
+  CHECK(replicated.after.groups < once.after.groups);
+  CHECK(replicated.after.microseconds <= once.before.microseconds * (1 + 1e-9));
+  CHECK(schedule_of(plan, 0, 3).after.groups == replicated.after.groups);
+}
+
 TEST_CASE("replicas keep a limit of groups") {
   for (const uint32_t limit : {1u, 2u})
     for (const Rank& rank : schedule_of(gather_with_copies(), limit).plan.ranks) CHECK(rank.groups.size() <= limit);
@@ -144,7 +134,7 @@ TEST_CASE("groups are divided into connections, and steps wait for others that a
   simulate::Prediction prediction;
   const simulate::Options options{.piece_bytes = 1'000'000, .max_batches = 1, .records_timeline = true};
   REQUIRE(simulate::simulate(plan, test_machine(), options, &prediction) == NCAST_OK);
-  const std::optional<Plan> divided = split(plan, prediction, false);
+  const std::optional<Plan> divided = split(plan, prediction);
   REQUIRE(divided);
   CHECK(verify::verify(*divided).verdict == verify::Verdict::proved);
   const std::vector<Group>& root = divided->ranks[0].groups;
@@ -159,88 +149,7 @@ TEST_CASE("groups are divided into connections, and steps wait for others that a
   CHECK(other[2].steps[0].after == std::vector<StepId>{{0, 0}, {1, 0}});
 
   plan.threads = Threads::independent;
-  CHECK(!split(plan, prediction, false));
-}
-
-// An all-reduce in place between 4 ranks. Group i of rank r exchanges with rank (r + i) % 4, and reduces chunk i of the
-// rank's part. Group 0 has no peer.
-Plan all_pairs() {
-  constexpr int ranks = 4;
-  const auto local = [](const char* buffer, int chunk) {
-    return "{\"buffer\": \"" + std::string(buffer) + "\", \"chunk\": " + std::to_string(chunk) + "}";
-  };
-  const auto message = [](int from, int to) {
-    const int channel = from * (ranks - 1) + (to - from + ranks) % ranks - 1;
-    return "{\"channel\": " + std::to_string(channel) + "}";
-  };
-  const auto copy = [](const std::string& from, const std::string& to, const std::string& after = "") {
-    return R"({"step": "copy", "count": 4, "from": [)" + from + "], \"to\": [" + to + "]" + after + "}";
-  };
-  std::string channels, rows;
-  for (int rank = 0; rank < ranks; ++rank) {
-    std::string groups;
-    for (int i = 0; i < ranks; ++i) {
-      const int peer = (rank + i) % ranks;
-      if (i != 0)
-        channels += (channels.empty() ? "" : ", ") +
-                    (R"({"kind": "ring", "depth": 8, "from": )" + std::to_string(rank)) +
-                    ", \"to\": " + std::to_string(peer) + "}";
-      std::string received = local("output", rank * ranks + i), reduced, sent;
-      for (int other = 1; other < ranks; ++other) {
-        received += ", " + local("scratch", (other - 1) * ranks + i);
-        if (other != i) reduced += (reduced.empty() ? "[" : ", [") + std::to_string(other) + ", 1]";
-      }
-      for (int other = 0; other < ranks; ++other)
-        if (other != i) sent += (sent.empty() ? "[" : ", [") + std::to_string(other) + (other == 0 ? ", 0]" : ", 2]");
-      const std::string reduce = R"({"step": "reduce", "from": [)" + received + "], \"to\": [" +
-                                 local("output", rank * ranks + i) + "], \"after\": [" + reduced + "]}";
-      std::string steps = reduce;
-      if (i != 0)
-        steps = copy(local("output", peer * ranks), message(rank, peer)) + ", " +
-                copy(message(peer, rank), local("scratch", (i - 1) * ranks)) + ", " + reduce + ", " +
-                copy(local("output", rank * ranks), message(rank, peer), ", \"after\": [" + sent + "]") + ", " +
-                copy(message(peer, rank), local("output", peer * ranks));
-      groups += (i == 0 ? "" : ", ") + ("{\"steps\": [" + steps) + "]}";
-    }
-    rows += (rank == 0 ? "" : ", ") + (R"({"scratch_chunks": 12, "groups": [)" + groups) + "]}";
-  }
-  Plan plan;
-  const ncast_status status =
-      json::read(R"({"narrowcast_plan": 1, "operation": "all_reduce", "chunks": 16, "in_place": "yes", "channels": [)" +
-                     channels + "], \"ranks\": [" + rows + "]}",
-                 &plan);
-  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
-  const verify::Report report = verify::verify(plan);
-  REQUIRE_MESSAGE(report.verdict == verify::Verdict::proved, report.finding.message);
-  return plan;
-}
-
-TEST_CASE("steps of several chunks are divided if a group is idle for long otherwise") {
-  const Plan plan = all_pairs();
-  Result result;
-  REQUIRE(schedule(plan, test_machine(), {{.piece_bytes = 100'000'000, .max_batches = 1}}, &result) == NCAST_OK);
-  CHECK(verify::verify(result.plan).verdict == verify::Verdict::proved);
-  CHECK(result.after.microseconds <= result.before.microseconds * (1 + 1e-9));
-  CHECK(result.before.most_idle > 0.5);  // the group without a peer
-  CHECK(result.after.most_idle <= 0.22);
-  CHECK(result.after.groups <= result.before.groups);
-  for (const Rank& rank : result.plan.ranks)
-    for (const Group& group : rank.groups)
-      CHECK(std::ranges::all_of(group.steps, [](const Step& s) { return s.count == 1; }));
-}
-
-TEST_CASE("dividing steps by chunk keeps their messages and their order") {
-  const Plan plan = all_pairs();
-  simulate::Prediction prediction;
-  const simulate::Options options{.piece_bytes = 1'000'000, .max_batches = 1, .records_timeline = true};
-  REQUIRE(simulate::simulate(plan, test_machine(), options, &prediction) == NCAST_OK);
-  const std::optional<Plan> divided = split(plan, prediction, true);
-  REQUIRE(divided);
-  CHECK(verify::verify(*divided).verdict == verify::Verdict::proved);
-  // Three groups that send 4 + 4 messages, three that receive them, and four reductions.
-  REQUIRE(divided->ranks[0].groups.size() == 10);
-  for (const Rank& rank : divided->ranks)
-    CHECK(std::ranges::count_if(rank.groups, [](const Group& group) { return group.steps.size() == 8; }) == 6);
+  CHECK(!split(plan, prediction));
 }
 
 TEST_CASE("groups with barriers or loops stay as they are") {

@@ -18,7 +18,7 @@ Stages built(std::string_view name, Operation operation, int ranks) {
   Plan plan;
   REQUIRE(builders::build(name, {.operation = operation, .ranks = ranks}, &plan) == NCAST_OK);
   REQUIRE(lower::lower(plan, &plan) == NCAST_OK);
-  return stages_of(plan, nullptr);
+  return stages_of(plan);
 }
 
 uint32_t last_stage(const Stages& stages) {
@@ -48,7 +48,7 @@ Plan sending_back(std::vector<Step> steps) {
 }
 
 TEST_CASE("steps follow those that they wait for, and those that wrote what they read") {
-  const auto stages = [](const std::vector<Step>& steps) { return stages_of(sending_back(steps), nullptr); };
+  const auto stages = [](const std::vector<Step>& steps) { return stages_of(sending_back(steps)); };
   const Step send = copy(output(1), {message(0)});
   CHECK(stages({after(send, {{1, 0}})}) == Stages{{{1}, {1}}, {{0, 2}}});
   CHECK(stages({after(sync(), {{1, 0}}), send}) == Stages{{{1, 1}, {1}}, {{0, 2}}});
@@ -66,16 +66,16 @@ TEST_CASE("what is sent before it is overwritten does not follow its writer") {
     add(plan, rank, after(copy(message(receives), {input(0)}), {{1, 0}}), 0);
     add(plan, rank, copy(input(0), {message(sends)}), 1);
   }
-  CHECK(stages_of(plan, nullptr) == Stages{{{1}, {0}}, {{1}, {0}}});
+  CHECK(stages_of(plan) == Stages{{{1}, {0}}, {{1}, {0}}});
 }
 
 TEST_CASE("there are no stages if steps wait for each other, or in plans with semaphores") {
   Plan plan = sending_back({copy(input(0), {message(0)})});
-  CHECK(!stages_of(plan, nullptr).empty());
+  CHECK(!stages_of(plan).empty());
   add_memory(plan, 0, 1);
-  CHECK(stages_of(plan, nullptr).empty());
+  CHECK(stages_of(plan).empty());
   const Step pass_on = copy(message(1), {message(0)});
-  CHECK(stages_of(sending_back({pass_on, pass_on}), nullptr).empty());
+  CHECK(stages_of(sending_back({pass_on, pass_on})).empty());
 }
 
 }  // namespace

@@ -156,10 +156,10 @@ def test_groups_that_wait_for_each_other_are_merged():
 
 
 def test_plans_are_replicated_at_most_as_often_as_allowed():
-    chain = build("ring", "broadcast", 4)  # of its ranks one works at a time
-    once, often = chain.schedule(1 << 28, max_instances=1), chain.schedule(1 << 28)
-    assert once.plan.model.chunks == 1 < often.plan.model.chunks <= 16
-    assert often.after.most_idle < once.after.most_idle
+    pairs = build("all_pairs", "all_gather", 4)
+    once, twice = (pairs.schedule(1 << 28, max_instances=instances) for instances in (1, 2))
+    assert (once.plan.model.chunks, twice.plan.model.chunks) == (1, 2)
+    assert twice.after.groups < once.after.groups
 
 
 def test_the_number_of_groups_can_be_limited():

@@ -1,0 +1,61 @@
+// Plans that could replace a given one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "plan/ir.h"
+#include "plan/schedule/schedule.h"
+#include "plan/simulate/simulate.h"
+
+namespace narrowcast::plan::schedule {
+
+uint32_t most_groups(const Plan& plan);  // of a rank
+uint64_t steps_of(const Plan& plan);
+
+class Candidates {
+ public:
+  // given: a proved plan, as predicted by `prediction`. The other arguments outlive this object.
+  Candidates(const Plan& given, const simulate::Prediction& prediction, const simulate::Machine& machine,
+             const Options& options);
+
+  // Replaces the given plan by one that meets a limit of groups, and may be slower.
+  void begin_with(Plan plan, const Side& side);
+
+  const simulate::Machine& machine() const { return machine_; }
+  const simulate::Options& simulation() const { return simulation_; }  // without a timeline
+  uint32_t max_groups() const { return max_groups_; }                  // of a rank
+  double limit_us() const { return limit_us_; }                        // what plans may take
+
+  uint32_t fewest_groups() const { return fewest_groups_; }  // of all ranks, of the plans so far
+
+  // Empty if the plan does not complete in so much time.
+  std::optional<Side> predict(const Plan& plan, double limit_us) const;
+  // Whether the plan is proved, and kernels can run it if they can run the given one.
+  bool is_valid(const Plan& plan) const;
+  // Whether kernels could run a plan with so many rings.
+  bool has_few_rings(const Plan& plan) const;
+  // Adds a plan if it has at most max_groups() and does not take longer than limit_us(). Returns whether it does.
+  bool add(Plan plan);
+  // The valid plan with the fewest groups; of several, the one whose groups are least idle.
+  Result best() &&;
+
+ private:
+  struct Candidate {
+    Plan plan;
+    Side side;
+  };
+
+  const simulate::Machine& machine_;
+  simulate::Options simulation_;
+  uint32_t max_groups_;
+  Side before_;
+  double limit_us_ = 0;
+  uint32_t fewest_groups_ = 0;
+  const Kernels* kernels_;  // null: they cannot run the given plan, either
+  Candidate given_;
+  std::vector<Candidate> others_;
+};
+
+}  // namespace narrowcast::plan::schedule
