@@ -76,15 +76,13 @@ bool Candidates::add(Plan plan) {
   const std::optional<Side> side = predict(plan, limit_us_);
   if (!side || side->microseconds > limit_us_) return false;
   fewest_groups_ = std::min(fewest_groups_, side->groups);
-  others_.push_back({std::move(plan), *side});
+  others_.emplace(order_of(*side), Candidate{std::move(plan), *side});
   return true;
 }
 
 Result Candidates::best() && {
-  const auto rank_of = [](const Candidate& one) { return std::pair(one.side.groups, one.side.most_idle); };
-  std::ranges::stable_sort(others_, {}, rank_of);
-  for (Candidate& other : others_) {
-    if (rank_of(other) >= rank_of(given_)) break;
+  for (auto& [order, other] : others_) {
+    if (order >= order_of(given_.side)) break;
     if (is_valid(other.plan)) return {std::move(other.plan), before_, other.side};
   }
   return {std::move(given_.plan), before_, given_.side};

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "plan/ir.h"
 #include "plan/schedule/schedule.h"
@@ -46,6 +47,8 @@ class Candidates {
     Plan plan;
     Side side;
   };
+  using Order = std::pair<uint32_t, double>;  // the least one is the best
+  static Order order_of(const Side& side) { return {side.groups, side.most_idle}; }
 
   const simulate::Machine& machine_;
   simulate::Options simulation_;
@@ -55,7 +58,7 @@ class Candidates {
   uint32_t fewest_groups_ = 0;
   const Kernels* kernels_;  // null: they cannot run the given plan, either
   Candidate given_;
-  std::vector<Candidate> others_;
+  std::multimap<Order, Candidate> others_;
 };
 
 }  // namespace narrowcast::plan::schedule

@@ -35,8 +35,9 @@ void add_lists(const Plan& parts, Candidates* candidates) {
   const StepGraph graph(parts, candidates->machine(), candidates->simulation());
   const std::vector<double> work_us = graph.work_us();
   std::vector<uint32_t> groups(work_us.size()), last;
-  constexpr double least_share = 0.1, ratio = 1.1;
-  for (double share = 1; share > least_share; share /= ratio) {
+  constexpr int shares = 25;  // from 1 to 0.1
+  for (int i = 0; i < shares; ++i) {
+    const double share = std::pow(1.1, -i);
     for (size_t rank = 0; rank < groups.size(); ++rank) {
       const double needed = std::ceil(work_us[rank] / (candidates->limit_us() * share));
       groups[rank] = static_cast<uint32_t>(std::clamp<double>(needed, 1, candidates->max_groups()));
