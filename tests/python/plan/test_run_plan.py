@@ -39,7 +39,7 @@ def test_built_plans_have_the_bits_of_the_oracle(name, operation, ranks):
 
 
 @pytest.mark.parametrize(
-    ("name", "operation"), [("tree", "all_reduce"), ("relay", "reduce"), ("all_pairs", "all_to_all")]
+    ("name", "operation"), [("all_pairs", "reduce_scatter"), ("relay", "broadcast"), ("all_pairs", "all_gather")]
 )
 def test_plans_that_the_scheduler_replicated_have_the_bits_of_the_oracle(name, operation):
     plan = build(name, operation, 4, root=3, codec="window")
