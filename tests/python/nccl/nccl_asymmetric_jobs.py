@@ -143,12 +143,12 @@ def out_of_memory(*, rank: int, ranks: int, refused_bytes: int, emit: Any) -> No
 
 
 def rejected_by_one(*, rank: int, ranks: int, emit: Any) -> None:
-    """The buffers of rank 1 are in memory that Narrowcast rejects. Emits whether the call of each rank failed."""
+    """The buffers of the root are in memory that Narrowcast rejects. Emits whether the call of each rank failed."""
     with program(rank, ranks) as (nccl, comm, stream):
         _used_before(nccl, stream, comm)
         memory = nccl.zeros(4 * SMALL + 8, "uint8")
         at = memory.part(1 if rank == 1 else 0, 4 * SMALL)
-        failed = nccl.status("Broadcast", at, at, SMALL, FLOAT32, 0, comm, stream) != 0
+        failed = nccl.status("Broadcast", at, at, SMALL, FLOAT32, 1, comm, stream) != 0
         _synchronize(stream)
         error, begin = c_int(), time.monotonic()
         while not failed and error.value == 0 and time.monotonic() < begin + JOIN_SECONDS / 2:
