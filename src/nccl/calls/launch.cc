@@ -143,12 +143,15 @@ class CopiedInputs {
   std::vector<Copy> copies_;
 };
 
+void abort_engine(const std::vector<EngineCalls>& groups) {
+  for (const EngineCalls& group : groups)
+    if (ncast_comm* const comm = group.comm->engine_comm.load()) engine()->ncast_comm_abort(comm);
+}
+
 // The engine may reject a call because of addresses, which only this rank knows. The other ranks would wait for the
 // call indefinitely.
 void abort_rejected(const std::vector<EngineCalls>& groups, ncast_status status) {
-  if (status != NCAST_INVALID_ARGUMENT && status != NCAST_UNSUPPORTED) return;
-  for (const EngineCalls& group : groups)
-    if (ncast_comm* const comm = group.comm->engine_comm.load()) engine()->ncast_comm_abort(comm);
+  if (status == NCAST_INVALID_ARGUMENT || status == NCAST_UNSUPPORTED) abort_engine(groups);
 }
 
 // Host backend: a host function on the stream runs the calls.
@@ -157,7 +160,9 @@ void run_on_host(void* context) {
   const ncast_status status = submit_all(*groups, [](const EngineCalls&, const Call&) { return nullptr; });
   if (status == NCAST_OK) return;
   report_engine_error(status, "a call on a stream");
-  abort_rejected(*groups, status);
+  // The program has no other way to learn of this than CommGetAsyncError, and the engine knows nothing of calls that it
+  // refused because a peer had failed.
+  abort_engine(*groups);
 }
 
 // One host function makes all calls, because another rank's group may wait for all of them together.
