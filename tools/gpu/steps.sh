@@ -12,7 +12,8 @@ failed=0
 # NARROWCAST_LIBRARY is set, nothing is built, and that library is used.
 build_library() {
   [ -z "${NARROWCAST_LIBRARY:-}" ] || return 0
-  { cmake -S . -B build/gpu -G Ninja -DNARROWCAST_TESTS="$1" -DNARROWCAST_LINEINFO="$1" && cmake --build build/gpu; } >"$out/build.log" 2>&1 ||
+  local options=(-DNARROWCAST_TESTS="$1" -DNARROWCAST_LINEINFO="$1")
+  { cmake -S . -B build/gpu -G Ninja "${options[@]}" && cmake --build build/gpu; } >"$out/build.log" 2>&1 ||
     { grep -E 'error|FAILED' "$out/build.log" || tail -40 "$out/build.log"; exit 1; }
   export NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
 }
