@@ -27,7 +27,7 @@ MOST_CTAS = 64
 USUAL_RATIO = 0.6976
 #: The measured commits, oldest first.
 COMMITS = (
-    "70fbe887", "25111e02", "d304d6d6", "f6626c87", "9a6c2699", "e977326f", "745d3f21", "06af846a", "c07fbfa4",
+    "70fbe887", "25111e02", "d304d6d6", "f6626c87", "9a6c2699", "e977326f", "06af846a", "c07fbfa4",
     "cc7c6d1d", "c1a79041", "ca789a36", "41db5ba2", "30b44d42", "b86cbcab", "4bd46480",
 )  # fmt: skip
 #: Since this commit, all-reduces by blocks are launched in clusters if their pieces have so many bytes.
