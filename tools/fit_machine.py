@@ -1,7 +1,6 @@
 """Fits the description of a machine to measured calls, and says how well it predicts others.
 
     fit_machine.py FILE... [--predict FILE]... [--start DESCRIPTION] -o RESULT
-    fit_machine.py FILE... --leave-one-out -o RESULT
 
 The files are those that measured_calls.py reads. Measurements of calls that were repeated at a later commit, in any of
 these files, are not fitted. The search begins with rounded numbers of an earlier one. It minimizes the errors of the
@@ -9,9 +8,7 @@ predictions (fourth powers, so that large errors count) of the other calls of FI
 goes on from places around the best one (--restarts), and at last tries random changes of a few numbers (--changes),
 which are kept if they make errors smaller or more calls predicted within 15%.
 Calls of the files of --predict are predicted and not fitted. RESULT gets the description and the predictions of all
-calls, also of superseded ones; with `--rounds 0 --restarts 0 --changes 0`, of the description of --start. With
---leave-one-out the calls of each file are predicted by a fit to the other ones: to choose between models without files
-that are held out. Needs no GPU.
+calls, also of superseded ones; with `--rounds 0 --restarts 0 --changes 0`, of the description of --start. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -146,7 +143,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="of each search, at most")
     parser.add_argument("--restarts", type=int, default=15, help="searches that follow the first one")
     parser.add_argument("--changes", type=int, default=300, help="of a few numbers, tried at last")
-    parser.add_argument("--leave-one-out", action="store_true", help="predict each FILE by a fit to the others")
     options = parser.parse_args()
     every = [one for path in [*options.files, *options.predict] for one in cases_of(path)]
     cases = current(every)
@@ -157,18 +153,11 @@ def main() -> None:
     start = START if options.start is None else json.loads(options.start.read_text())
     start = {key: start[key] for key in START}
     ranks = max(case.ranks for case in cases)
-    machine = None
-    if options.leave_one_out:
-        rows = []
-        for file in dict.fromkeys(one.file for one in fitted):
-            others = machine_of(fit([one for one in fitted if one.file != file], start, options), ranks)
-            rows += rows_of([one for one in fitted if one.file == file], others, is_fitted=False)
-    else:
-        machine = machine_of(fit(fitted, start, options), ranks)
-        rows = rows_of(fitted, machine, is_fitted=True)
-        rows += rows_of([one for one in cases if one.file in held_out], machine, is_fitted=False)
-        superseded = set(every) - set(cases)
-        rows += rows_of([one for one in every if one in superseded], machine, is_fitted=False, is_superseded=True)
+    machine = machine_of(fit(fitted, start, options), ranks)
+    rows = rows_of(fitted, machine, is_fitted=True)
+    rows += rows_of([one for one in cases if one.file in held_out], machine, is_fitted=False)
+    superseded = set(every) - set(cases)
+    rows += rows_of([one for one in every if one in superseded], machine, is_fitted=False, is_superseded=True)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     header = {
         "command": shlex.join(["tools/fit_machine.py", *sys.argv[1:]]),
