@@ -47,8 +47,8 @@ class Rendezvous {
 
   // Sets a handler for failures of other ranks. `handler(status, message)` is called once, from a thread of the
   // rendezvous, if the first failure comes from another rank; soon, if it has already happened. It must not block,
-  // because that thread also receives from peers. It is not called after the destructor has returned. A second handler
-  // replaces the first, which may still be running. Any thread.
+  // because that thread also receives from peers. A second handler, or none, replaces the first; if the first is
+  // running, the function returns when it has ended. Any thread, but not from a handler.
   virtual void on_failure(std::function<void(ncast_status, const char*)> handler) = 0;
 
  protected:

@@ -215,7 +215,8 @@ ncast_status TcpWatcher::check_failure_locked() const {
 }
 
 void TcpWatcher::set_handler(Handler handler) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !handler_runs_; });
   handler_ = std::move(handler);
   wake();
 }
@@ -346,11 +347,14 @@ void TcpWatcher::call_handler() {
   {
     const std::lock_guard lock(mutex_);
     if (failure_ == NCAST_OK || failure_is_mine_ || handler_called_ || !handler_) return;
-    handler_called_ = true;
+    handler_called_ = handler_runs_ = true;
     handler = std::move(handler_);
   }
   // No lock: these do not change after the first failure.
   handler(failure_, failure_message_);
+  const std::lock_guard lock(mutex_);
+  handler_runs_ = false;
+  changed_.notify_all();
 }
 
 std::string TcpWatcher::hub_name() const { return "pid " + std::to_string(hub_.pid) + " at " + hub_.text(); }

@@ -84,6 +84,7 @@ class TcpWatcher {
   bool failure_is_mine_ = false;
   char failure_message_[Rendezvous::failure_message_bytes + 40] = "";
   bool handler_called_ = false;
+  bool handler_runs_ = false;
   Handler handler_;
 };
 

@@ -173,6 +173,22 @@ TEST_CASE("EveryOtherRankIsNotifiedOfAnAbortOnce") {
   });
 }
 
+TEST_CASE("ReplacingAHandlerWaitsUntilItHasEnded") {
+  run_threads_with_hub(2, [&](const HubAddress& hub, int rank) {
+    std::atomic<bool> begun{false}, ended{false};
+    const auto rendezvous = hub.must_join(rank, 2);
+    rendezvous->on_failure([&](ncast_status, const char*) {
+      begun = true;
+      usleep(50000);
+      ended = true;
+    });
+    if (rank == 0) return rendezvous->publish_failure(NCAST_ABORTED, "aborted");
+    while (!begun) usleep(1000);
+    rendezvous->on_failure(nullptr);
+    EXPECT(ended);
+  });
+}
+
 TEST_CASE("AFailureNamesItsRankAndThatOfAllRanksKeepsItsStatus") {
   for (const ncast_status status : {NCAST_CORRUPT, NCAST_MISMATCH, NCAST_TIMEOUT}) {
     run_threads_with_hub(3, [&](const HubAddress& hub, int rank) {

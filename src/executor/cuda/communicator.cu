@@ -188,6 +188,7 @@ ncast_status Communicator::set_up() {
 // Keeps what abort() needs.
 void Communicator::leave_ranks() {
   const device::DeviceGuard device_guard(device_);
+  if (rendezvous_ != nullptr) rendezvous_->on_failure(nullptr);  // the handler uses what is released here
   for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
   proxy_.reset();
   if (kernels_may_run_) {
