@@ -18,11 +18,19 @@ enum {
 // --- The codecs
 // --------------------------------------------------------------------------------------------------------
 
+// The kind of a parameter, and how an ncast_codec contains it.
+typedef enum {
+  NCAST_PARAMETER_INTEGER = 0,       // 16 bits: the number
+  NCAST_PARAMETER_POWER_OF_TWO = 1,  // 8 bits: its exponent and 1
+  NCAST_PARAMETER_REAL = 2           // 32 bits: a float, above 0
+} ncast_parameter_kind;
+
 // A parameter of a codec.
 typedef struct {
   const char* name;
-  uint16_t least, most;
-  uint16_t default_value;
+  ncast_parameter_kind kind;
+  double least, most;
+  double default_value;
 } ncast_codec_parameter;
 
 // A value type that a codec encodes.

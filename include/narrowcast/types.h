@@ -51,7 +51,8 @@ typedef enum {
 // them to and from text ("window", "name:key=value").
 //   bits 0-7    the id: one of the constants below
 //   bits 8-15   0
-//   bits 16-63  three parameters of 16 bits, the first one in the lowest bits; 0 means the parameter's default
+//   bits 16-63  the parameters, the first one in the lowest bits; ncast_parameter_kind says how many bits each one has.
+//               0 means the parameter's default
 // So an id alone is the codec with its default parameters.
 typedef uint64_t ncast_codec;
 

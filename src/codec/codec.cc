@@ -16,15 +16,15 @@ const Row& row_of(ncast_codec codec) { return *find_row(codec); }
 
 ncast_status check_parameters(const char* function, const Row& row, ncast_codec codec) {
   const auto parameters = row.parameters();
-  for (size_t i = 0; i < max_parameters; ++i) {
-    const uint16_t value = parameter_of(codec, i);
-    if (value == 0) continue;
-    if (i >= parameters.size())
-      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s has %zu parameters, but parameter %zu is %u", function,
-                  row.name, parameters.size(), i, value);
-    if (value < parameters[i].least || value > parameters[i].most)
-      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s: %s is %u, not %u to %u", function, row.name,
-                  parameters[i].name, value, parameters[i].least, parameters[i].most);
+  if ((codec & row.unused_bits()) != 0)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s has %zu parameters, but 0x%" PRIx64 " sets bits beyond them",
+                function, row.name, parameters.size(), codec);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ncast_codec_parameter& parameter = parameters[i];
+    const uint32_t stored = get(codec, row.field(i));
+    if (stored == 0 || is_valid(parameter, stored)) continue;
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s: %s is %s, not %s", function, row.name, parameter.name,
+                text::number(value_of(parameter.kind, stored)).c_str(), text::range(parameter).c_str());
   }
   return NCAST_OK;
 }
@@ -57,9 +57,11 @@ ncast_codec canonical(ncast_codec codec) {
 }
 
 ncast_codec explicit_parameters(ncast_codec codec) {
-  const auto parameters = row_of(codec).parameters();
+  const Row& row = row_of(codec);
+  const auto parameters = row.parameters();
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameter_of(codec, i) == 0) codec = with_parameter(codec, i, parameters[i].default_value);
+    if (get(codec, row.field(i)) == 0)
+      codec = set(codec, row.field(i), stored(parameters[i].kind, parameters[i].default_value));
   return codec;
 }
 
@@ -68,10 +70,7 @@ ncast_codec effective_codec(ncast_dtype dtype, ncast_codec codec) {
 }
 
 BlockType block_type(ncast_dtype dtype, ncast_codec codec) {
-  BlockType type{dtype, row_of(codec).type(dtype)->block_bytes, {}};
-  const ncast_codec complete = explicit_parameters(codec);
-  for (size_t i = 0; i < max_parameters; ++i) type.parameters[i] = parameter_of(complete, i);
-  return type;
+  return {dtype, row_of(codec).type(dtype)->block_bytes, explicit_parameters(codec)};
 }
 
 bool is_exact(ncast_codec codec) { return codec == NCAST_CODEC_AUTO || row_of(codec).is_exact(); }

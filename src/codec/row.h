@@ -1,15 +1,17 @@
 // A row of codecs.def, and access to the fields of an ncast_codec. Does not depend on the code of any codec.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "narrowcast/codec.h"
+#include "codec/parameter.h"
 
 namespace narrowcast::codec {
 
-inline constexpr int max_parameters = 3;
+inline constexpr int max_parameters = 4;
+inline constexpr unsigned first_parameter_bit = 16, end_of_parameters = 64;  // of an ncast_codec
 inline constexpr int dtype_count = NCAST_FLOAT8_E5M2 + 1;
 
 enum class Exactness : uint8_t { exact, bounded };
@@ -31,6 +33,17 @@ struct Row {
     while (count < max_parameters && parameter_slots[count].name != nullptr) ++count;
     return {parameter_slots, count};
   }
+  constexpr ParameterField field(size_t parameter) const {
+    unsigned shift = first_parameter_bit;
+    for (size_t i = 0; i < parameter; ++i) shift += bits_of(parameter_slots[i].kind);
+    return {shift, bits_of(parameter_slots[parameter].kind)};
+  }
+  // The bits that contain no parameter.
+  constexpr ncast_codec unused_bits() const {
+    const auto last = parameters().size();
+    const unsigned end = last == 0 ? first_parameter_bit : field(last - 1).shift + field(last - 1).bits;
+    return end == end_of_parameters ? 0 : ~ncast_codec{0} << end;
+  }
   constexpr std::span<const ncast_codec_type> types() const {
     size_t count = 0;
     while (count < dtype_count && type_slots[count].block_bytes != 0) ++count;
@@ -45,12 +58,24 @@ struct Row {
 };
 
 constexpr uint8_t id_of(ncast_codec codec) { return static_cast<uint8_t>(codec); }
-constexpr uint16_t parameter_of(ncast_codec codec, size_t index) {
-  return static_cast<uint16_t>(codec >> (16 + 16 * index));
+
+// The content of a parameter's field for a value, and the value of a field that is not 0.
+constexpr uint32_t stored(ncast_parameter_kind kind, double value) {
+  if (kind == NCAST_PARAMETER_REAL) return std::bit_cast<uint32_t>(static_cast<float>(value));
+  const auto number = static_cast<uint32_t>(value);
+  return kind == NCAST_PARAMETER_POWER_OF_TWO ? static_cast<uint32_t>(std::bit_width(number)) : number;
 }
-constexpr ncast_codec with_parameter(ncast_codec codec, size_t index, uint16_t value) {
-  const size_t shift = 16 + 16 * index;
-  return (codec & ~(ncast_codec{0xffff} << shift)) | ncast_codec{value} << shift;
+constexpr double value_of(ncast_parameter_kind kind, uint32_t stored) {
+  if (kind == NCAST_PARAMETER_REAL) return std::bit_cast<float>(stored);
+  return kind == NCAST_PARAMETER_POWER_OF_TWO ? static_cast<double>(uint64_t{1} << (stored - 1) % 64) : stored;
+}
+// Whether the field of a parameter contains a value in its range.
+constexpr bool is_valid(const ncast_codec_parameter& parameter, uint32_t stored) {
+  if (parameter.kind == NCAST_PARAMETER_POWER_OF_TWO && stored > 32) return false;
+  const double value = value_of(parameter.kind, stored);
+  // The limits as they would be stored: a float may be rounded down.
+  return value >= value_of(parameter.kind, codec::stored(parameter.kind, parameter.least)) &&
+         value <= value_of(parameter.kind, codec::stored(parameter.kind, parameter.most));
 }
 
 }  // namespace narrowcast::codec

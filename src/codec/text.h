@@ -34,6 +34,28 @@ inline std::string known_parameters(const Row& row) {
   return list;
 }
 
+// The shortest text of a parameter's value: "8", "0.001", "1e-06".
+inline std::string number(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, static_cast<float>(value)).ptr};
+}
+inline std::string range(const ncast_codec_parameter& parameter) {
+  const bool is_power = parameter.kind == NCAST_PARAMETER_POWER_OF_TWO;
+  return (is_power ? "a power of two from " : "a number from ") + number(parameter.least) + " to " +
+         number(parameter.most);
+}
+
+// Converts the text of a parameter's value to the content of its field; 0 if it is not valid.
+inline uint32_t stored_value(const ncast_codec_parameter& parameter, std::string_view text) {
+  const auto parsed = [text](auto number) -> double {
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return failed == std::errc() && end == text.data() + text.size() ? number : 0;
+  };
+  const double value = parameter.kind == NCAST_PARAMETER_REAL ? parsed(float{}) : parsed(uint16_t{});
+  const uint32_t result = stored(parameter.kind, value);
+  return result != 0 && value_of(parameter.kind, result) == value && is_valid(parameter, result) ? result : 0;
+}
+
 // Sets one "key=value" of `row` in *codec. Returns a message if it is invalid, otherwise "".
 inline std::string set_parameter(const Row& row, std::string_view setting, ncast_codec* codec) {
   const size_t equals = setting.find('=');
@@ -43,14 +65,10 @@ inline std::string set_parameter(const Row& row, std::string_view setting, ncast
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ncast_codec_parameter& parameter = parameters[i];
     if (key != parameter.name) continue;
-    if (parameter_of(*codec, i) != 0) return std::string(parameter.name) + " is given twice";
-    unsigned number = 0;
-    const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (failed != std::errc() || end != value.data() + value.size() || number < parameter.least ||
-        number > parameter.most)
-      return std::string(parameter.name) + " is " + quoted(value) + ", not a number from " +
-             std::to_string(parameter.least) + " to " + std::to_string(parameter.most);
-    *codec = with_parameter(*codec, i, static_cast<uint16_t>(number));
+    if (get(*codec, row.field(i)) != 0) return std::string(parameter.name) + " is given twice";
+    const uint32_t stored = stored_value(parameter, value);
+    if (stored == 0) return std::string(parameter.name) + " is " + quoted(value) + ", not " + range(parameter);
+    *codec = set(*codec, row.field(i), stored);
     return "";
   }
   if (parameters.empty()) return "the codec has no parameter " + quoted(key);
@@ -60,7 +78,8 @@ inline std::string set_parameter(const Row& row, std::string_view setting, ncast
 inline ncast_codec without_defaults(const Row& row, ncast_codec codec) {
   const auto parameters = row.parameters();
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameter_of(codec, i) == parameters[i].default_value) codec = with_parameter(codec, i, 0);
+    if (get(codec, row.field(i)) == stored(parameters[i].kind, parameters[i].default_value))
+      codec = set(codec, row.field(i), 0);
   return codec;
 }
 
@@ -95,8 +114,9 @@ inline std::string format(std::span<const Row> rows, ncast_codec codec) {
     const auto parameters = row.parameters();
     char separator = ':';
     for (size_t i = 0; i < parameters.size(); ++i) {
-      if (parameter_of(codec, i) == 0) continue;
-      result += separator + std::string(parameters[i].name) + "=" + std::to_string(parameter_of(codec, i));
+      const uint32_t stored = get(codec, row.field(i));
+      if (stored == 0) continue;
+      result += separator + std::string(parameters[i].name) + "=" + text::number(value_of(parameters[i].kind, stored));
       separator = ',';
     }
     return result;

@@ -1,6 +1,8 @@
 // Every codec of the table, those of the tests included, in frames of every value type.
 #include <string>
 
+#include "codec/codec.h"
+#include "codec/text.h"
 #include "doctest/doctest.h"
 #include "every_codec.h"
 #include "support/tolerance.h"
@@ -72,19 +74,27 @@ TEST_CASE("a frame whose header has other parameters than the codec allows is co
     Random random(1);
     const Bytes values = make_values(dtype, 10, random);
     const Bytes frame = encode(values, dtype, codec, 0, 0, 0);
-    for (uint32_t i = 0; i < 4; ++i) {
-      CAPTURE(i);
-      const bool known = i < info.parameter_count;
-      std::vector<uint32_t> wrong = {65535};
-      if (known) wrong = {0, info.parameters[i].most + 1u};
-      for (const uint32_t value : wrong) {
-        if (value > 65535 || (known && value >= info.parameters[i].least && value <= info.parameters[i].most)) continue;
-        Bytes changed = frame;
-        const auto word = static_cast<uint16_t>(value);
-        std::memcpy(changed.data() + 40 + 2 * i, &word, 2);
-        REQUIRE(decode(changed, values.size(), 0, 0, 0).status == NCAST_CORRUPT);
-      }
+    const codec::Row& row = *codec::find_row(codec);
+    const ncast_codec valid = codec::explicit_parameters(codec);
+    std::vector<ncast_codec> wrong;
+    for (uint32_t i = 0; i < info.parameter_count; ++i) {
+      const codec::ParameterField field = row.field(i);
+      wrong.push_back(codec::set(valid, field, 0));
+      if (info.parameters[i].kind != NCAST_PARAMETER_REAL)
+        wrong.push_back(codec::set(valid, field, codec::get(codec::set(0, field, ~0u), field)));
     }
+    for (ncast_codec bit = 1; bit != 0; bit <<= 1)
+      if ((row.unused_bits() & bit) != 0) wrong.push_back(valid | bit);
+    for (const ncast_codec parameters : wrong) {
+      CAPTURE(parameters);
+      const uint64_t word = parameters >> codec::first_parameter_bit;
+      Bytes changed = frame;
+      std::memcpy(changed.data() + 40, &word, sizeof word);
+      REQUIRE(decode(changed, values.size(), 0, 0, 0).status == NCAST_CORRUPT);
+    }
+    Bytes changed = frame;
+    changed[46] = 1;  // above all parameters
+    REQUIRE(decode(changed, values.size(), 0, 0, 0).status == NCAST_CORRUPT);
   });
 }
 
@@ -116,11 +126,61 @@ TEST_CASE("text that names no codec is refused with what is known") {
   refused("raw,window", "'raw,window' is not a codec");
 }
 
+TEST_CASE("parameters of every kind are parsed, checked and written") {
+  using codec::Row;
+  static constexpr Row row{7,
+                           "kinds",
+                           codec::Exactness::bounded,
+                           codec::Payload::fixed,
+                           {{"count", NCAST_PARAMETER_INTEGER, 2, 40000, 3},
+                            {"group", NCAST_PARAMETER_POWER_OF_TWO, 1, 32768, 128},
+                            {"part", NCAST_PARAMETER_POWER_OF_TWO, 16, 64, 32}},
+                           {}};
+  static constexpr Row real{
+      8,
+      "real",
+      codec::Exactness::bounded,
+      codec::Payload::fixed,
+      {{"bound", NCAST_PARAMETER_REAL, 1e-6, 1e6, 1e-3}, {"seed", NCAST_PARAMETER_INTEGER, 1, 65535, 1}},
+      {}};
+  static constexpr Row rows[] = {row, real};
+  const auto written = [](const char* text) {
+    const codec::ParsedCodec parsed = codec::parse(rows, text);
+    return parsed.codec ? codec::format(rows, *parsed.codec) : parsed.error;
+  };
+  for (const char* text :
+       {"kinds", "kinds:count=40000", "kinds:group=1", "kinds:group=32768,part=16", "kinds:count=2,group=64,part=64",
+        "real:bound=1e-06", "real:bound=0.3,seed=65535", "real:bound=1e+06"})
+    CHECK(written(text) == text);
+  CHECK(written("kinds:part=32,count=3,group=128") == "kinds");
+  CHECK(written("real:bound=1e-3,seed=9") == "real:seed=9");
+  CHECK(written("real:bound=.25") == "real:bound=0.25");
+  CHECK(*codec::parse(rows, "kinds:count=40000,group=64,part=64").codec ==
+        (7u | 40000u << 16 | 7ull << 32 | 7ull << 40));
+
+  const auto refused = [&](const char* text, const char* part) {
+    CAPTURE(text);
+    CHECK(written(text).find(part) != std::string::npos);
+  };
+  refused("kinds:group=100", "group is '100', not a power of two from 1 to 32768");
+  refused("kinds:group=65536", "not a power of two");
+  refused("kinds:group=0", "not a power of two");
+  refused("kinds:part=8", "part is '8', not a power of two from 16 to 64");
+  refused("kinds:count=1", "count is '1', not a number from 2 to 40000");
+  refused("kinds:count=2.5", "not a number");
+  refused("kinds:count=65538", "not a number");
+  refused("kinds:count=5,count=6", "count is given twice");
+  for (const char* text : {"real:bound=0", "real:bound=-1", "real:bound=nan", "real:bound=inf", "real:bound=1e9",
+                           "real:bound=1e-7", "real:bound=", "real:bound=1x"})
+    refused(text, "not a number from 1e-06 to 1e+06");
+}
+
 TEST_CASE("a number that is no codec, has reserved bits or parameters that the codec lacks is refused") {
   CHECK(ncast_bound(NCAST_FLOAT32, 77, 1) == 0);
   CHECK(ncast_bound(NCAST_FLOAT32, NCAST_CODEC_WINDOW | 0x100, 1) == 0);
   CHECK(ncast_bound(NCAST_FLOAT32, NCAST_CODEC_WINDOW | ncast_codec{1} << 16, 1) == 0);
-  CHECK(std::string(ncast_last_error()) == "ncast_bound: codec window has 0 parameters, but parameter 0 is 1");
+  CHECK(std::string(ncast_last_error()) ==
+        "ncast_bound: codec window has 0 parameters, but 0x10001 sets bits beyond them");
   char text[8];
   CHECK(ncast_codec_format(77, text, sizeof text) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_codec_format(NCAST_CODEC_WINDOW, text, 6) == NCAST_TOO_SMALL);

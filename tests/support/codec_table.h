@@ -1,6 +1,8 @@
 // The library's table of codecs, read through the C API.
 #pragma once
 
+#include <sstream>
+#include <stdexcept>
 #include <vector>
 
 #include "narrowcast/codec.h"
@@ -48,8 +50,13 @@ inline const ncast_codec_type* bounded_type_of(ncast_codec codec, ncast_dtype dt
 inline std::vector<ncast_codec> variants_of(const ncast_codec_info& info) {
   std::vector<ncast_codec> variants = {info.codec};
   for (uint32_t i = 0; i < info.parameter_count; ++i)
-    for (const uint16_t value : {info.parameters[i].least, info.parameters[i].most})
-      variants.push_back(info.codec | ncast_codec{value} << (16 + 16 * i));
+    for (const double value : {info.parameters[i].least, info.parameters[i].most}) {
+      std::ostringstream text;
+      text << info.name << ':' << info.parameters[i].name << '=' << value;
+      variants.emplace_back();
+      if (ncast_codec_parse(text.str().c_str(), &variants.back()) != NCAST_OK)
+        throw std::logic_error(ncast_last_error());
+    }
   return variants;
 }
 

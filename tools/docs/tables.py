@@ -66,8 +66,8 @@ def codecs_page(path: Path) -> str:
     codecs, types = [], []
     for number, _, name, exactness, payload, parameters, values in calls(code(text), "NCAST_CODEC_ROW"):
         ranges = [
-            f"`{parameter}` {least} to {most}, default {default}"
-            for parameter, least, most, default in calls(parameters, "NCAST_CODEC_PARAMETER")
+            f"`{parameter}`, {kind.lower().replace('_', ' ')}, {least} to {most}, default {default}"
+            for kind, parameter, least, most, default in calls(parameters, "NCAST_CODEC_PARAMETER")
         ]
         codecs.append([number, f"`{name}`", exactness, payload, "; ".join(ranges) or "none"])
         for dtype, block_bytes, ratio in calls(values, "NCAST_CODEC_TYPE"):

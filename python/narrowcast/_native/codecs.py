@@ -12,16 +12,18 @@ from .operations import operations
 from .structures import CODEC_TEXT_BYTES, CodecInfoC
 
 AUTO = 255
+PARAMETER_KINDS = ("integer", "power of two", "real")  # by ncast_parameter_kind
 
 
 @dataclass(frozen=True)
 class CodecParameter:
-    """A parameter of a codec: a whole number."""
+    """A parameter of a codec."""
 
     name: str
-    least: int
-    most: int
-    default: int
+    kind: str  #: "integer", "power of two" or "real"
+    least: float
+    most: float
+    default: float
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ def codecs() -> tuple[Codec, ...]:
                 exact=bool(info.exact),
                 fixed_payload=bool(info.fixed_payload),
                 parameters=tuple(
-                    CodecParameter(one.name.decode(), one.least, one.most, one.default_value) for one in parameters
+                    CodecParameter(one.name.decode(), PARAMETER_KINDS[one.kind], one.least, one.most, one.default_value)
+                    for one in parameters
                 ),
                 types=tuple(CodecType(BY_NUMBER[one.dtype].name, one.block_bytes, one.prior_ratio) for one in types),
                 counters=tuple(info.counters[i].decode() for i in range(info.counter_count)),

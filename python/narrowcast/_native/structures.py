@@ -11,7 +11,6 @@ from ctypes import (
     c_double,
     c_int,
     c_size_t,
-    c_uint16,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -45,7 +44,13 @@ class FrameInfoC(Structure):
 class CodecParameterC(Structure):
     """ncast_codec_parameter."""
 
-    _fields_ = [("name", c_char_p), ("least", c_uint16), ("most", c_uint16), ("default_value", c_uint16)]
+    _fields_ = [
+        ("name", c_char_p),
+        ("kind", c_int),
+        ("least", c_double),
+        ("most", c_double),
+        ("default_value", c_double),
+    ]
 
 
 class CodecTypeC(Structure):

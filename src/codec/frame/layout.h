@@ -28,7 +28,7 @@ struct FrameHeader {
   uint32_t block_elems;
   uint32_t blocks;
   uint64_t checksum;
-  uint64_t parameters;  // of the codec, 16 bits each, the first one lowest; defaults are written as their values
+  uint64_t parameters;  // of the codec: bits 16 to 63 of explicit_parameters()
   uint64_t reserved[2];
 };
 static_assert(sizeof(FrameHeader) == NCAST_FRAME_HEADER_BYTES);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "codec/host_codec.h"
+#include "uniform/format.h"
 
 namespace narrowcast::codec::uniform {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 constexpr size_t header_bytes = 16;
 
 struct Codes {
-  explicit Codes(const BlockType& type) : bits(type.parameters[0]), top(1 << (bits - 1)) {}
+  explicit Codes(const BlockType& type) : bits(static_cast<int>(get(type.codec, bits_field))), top(1 << (bits - 1)) {}
   int nan() const { return -top; }
   int infinity() const { return top - 1; }
   uint32_t mask() const { return (1u << bits) - 1; }
@@ -50,7 +51,7 @@ void store(const BlockType& type, double value, uint8_t* values, uint32_t index)
 }
 
 size_t payload_bytes_of(const BlockType& type) {
-  return header_bytes + size_t{type.block_elems()} * type.parameters[0] / 8;
+  return header_bytes + size_t{type.block_elems()} * get(type.codec, bits_field) / 8;
 }
 
 int code_of(const Codes& codes, float value, double step) {
@@ -59,7 +60,7 @@ int code_of(const Codes& codes, float value, double step) {
   return step == 0 ? 0 : static_cast<int>(std::nearbyint(value / step));
 }
 
-size_t encode(const BlockType& type, const uint8_t* values, uint8_t* payload) {
+size_t encode(const BlockType& type, const BlockContext&, const uint8_t* values, uint8_t* payload) {
   float largest = 0;
   for (uint32_t i = 0; i < type.block_elems(); ++i)
     if (const float value = load(type, values, i); std::isfinite(value)) largest = std::max(largest, std::abs(value));

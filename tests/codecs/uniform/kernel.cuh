@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "codec/row.h"
 #include "device/block_codec.cuh"
 #include "device/warp.cuh"
+#include "format.h"
 
 namespace narrowcast::codec::uniform {
 
@@ -21,7 +21,8 @@ struct Codec {
   struct Scratch {};
 
   struct Parameters {
-    __host__ __device__ explicit Parameters(ncast_codec codec) : bits(parameter_of(codec, 0)), top(1 << (bits - 1)) {}
+    __host__ __device__ explicit Parameters(ncast_codec codec)
+        : bits(static_cast<int>(get(codec, bits_field))), top(1 << (bits - 1)) {}
     __device__ int nan() const { return -top; }
     __device__ int infinity() const { return top - 1; }
     __device__ double step(float largest) const { return static_cast<double>(largest) / (top - 2); }
@@ -83,8 +84,8 @@ struct Codec {
         count -= parameters.bits;
         if (code >= parameters.top) code -= 2 * parameters.top;
         double value = code * step;
-        if (code == parameters.nan()) value = NAN;
-        if (abs(code) == parameters.infinity()) value = code > 0 ? INFINITY : -INFINITY;
+        if (code == parameters.nan()) value = __uint_as_float(0x7fc00000);
+        if (abs(code) == parameters.infinity()) value = __uint_as_float(code > 0 ? 0x7f800000 : 0xff800000);
         store(value, values, group * 32 + i);
       }
     }
@@ -115,5 +116,8 @@ struct Codec {
     return step == 0 ? 0 : static_cast<int>(nearbyint(value / step));
   }
 };
+
+template <ncast_dtype Dtype>
+using SharedCodec = Codec<Dtype>;
 
 }  // namespace narrowcast::codec::uniform

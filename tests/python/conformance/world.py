@@ -20,7 +20,7 @@ def codecs() -> tuple[str, ...]:
     for codec in narrowcast.codecs():
         found.append(codec.name)
         if codec.parameters:
-            least = ",".join(f"{one.name}={one.least}" for one in codec.parameters)
+            least = ",".join(f"{one.name}={one.least:g}" for one in codec.parameters)
             found.append(f"{codec.name}:{least}")
     return (*found, "auto")
 
