@@ -21,6 +21,7 @@ set(device_headers
   codec/window/parts.cuh
   codec/window/placement.cuh
   device/block_codec.cuh
+  device/block_context.h
   device/copy.cuh
   device/ptx/system_memory.cuh
   device/reduce.cuh

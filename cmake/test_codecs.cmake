@@ -1,12 +1,13 @@
-# The codecs of the tests: src/codec/table.cc with the rows of tests/codecs/narrowcast_test_codecs.def, and
-# tests/codecs/*/. All tests are linked with them. libnarrowcast_test.so is the library with them, for tests in Python;
-# it is not installed.
+# The codecs of the tests: src/codec/table.cc with the rows of tests/codecs/narrowcast_test_codecs.def, tests/codecs/*/,
+# and the sources of their kernels. All tests are linked with them. libnarrowcast_test.so is the library with them, for
+# tests in Python; it is not installed.
 set(test_codecs ${PROJECT_SOURCE_DIR}/tests/codecs)
 file(GLOB test_codec_sources CONFIGURE_DEPENDS ${test_codecs}/*/*.cc)
 add_library(narrowcast_test_codecs OBJECT ${codec_table} ${test_codec_sources})
 target_link_libraries(narrowcast_test_codecs PUBLIC narrowcast_flags)
 target_include_directories(narrowcast_test_codecs PRIVATE ${test_codecs})
 target_compile_definitions(narrowcast_test_codecs PRIVATE NARROWCAST_TEST_CODECS)
+embed_kernel_sources(narrowcast_test_codecs test_kernel_sources -DTEST_CODECS=tests/codecs)
 
 if(NOT NARROWCAST_SANITIZE)
   set(test_objects $<TARGET_OBJECTS:narrowcast_host> $<TARGET_OBJECTS:narrowcast_test_codecs>)

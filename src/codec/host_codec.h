@@ -1,28 +1,31 @@
 // The host implementation of a codec: functions for one whole block. They do not allocate and require no alignment.
 #pragma once
 
-#include <array>
 #include <span>
 
 #include "codec/row.h"
+#include "device/block_context.h"
 
 namespace narrowcast::codec {
 
 // Blocks of one value type, encoded with one codec and its parameters.
 struct BlockType {
   ncast_dtype dtype;
-  uint32_t block_bytes;                             // size of the values
-  std::array<uint16_t, max_parameters> parameters;  // with defaults filled in: never 0 for "default"
+  uint32_t block_bytes;  // size of the values
+  ncast_codec codec;     // explicit_parameters(): no parameter is 0 for "default"
 
   uint32_t block_elems() const { return block_bytes / static_cast<uint32_t>(ncast_dtype_bytes(dtype)); }
 };
 
+using device::BlockContext;
+
 struct BlockCoder {
   // values: block_bytes readable bytes. payload: block_bytes writable bytes. Returns the size of the payload, a
   // multiple of 16. A codec with a variable payload returns block_bytes to have the block stored raw.
-  size_t (*encode)(const BlockType& type, const uint8_t* values, uint8_t* payload);
+  size_t (*encode)(const BlockType& type, const BlockContext& context, const uint8_t* values, uint8_t* payload);
   // payload: payload_bytes arbitrary bytes, at most block_bytes. Writes block_bytes to values. Returns false if the
-  // payload does not follow the format; values are then unspecified.
+  // payload does not follow the format; values are then unspecified. A payload is decoded without a context, because
+  // frames and relayed messages are decoded where nobody knows it.
   bool (*decode)(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values);
 };
 

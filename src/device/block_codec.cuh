@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "block_context.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::device {
@@ -26,8 +27,8 @@ namespace narrowcast::device {
 //   anything and is 16-byte aligned. Returns the same result to all lanes: false if the payload does not follow the
 //   format (the values are then unspecified). The caller synchronizes the warp before it reads the values.
 //
-// A codec with parameters has a type Parameters, constructed from the call's ncast_codec, as the last argument of both
-// functions.
+// A codec with parameters has a type Parameters, constructed from the call's ncast_codec, as the next argument of both
+// functions. A codec with `uses_context = true` has the block's BlockContext as the last argument of encode().
 template <typename Codec>
 concept BlockCodec = requires {
   { Codec::dtype } -> std::convertible_to<ncast_dtype>;
@@ -59,11 +60,26 @@ inline constexpr int block_elems = Codec::values_bytes / value_bytes<Codec>;
 template <typename Codec>
 concept HasParameters = requires { typename Codec::Parameters; };
 
+template <typename Codec>
+concept UsesContext = requires { requires static_cast<bool>(Codec::uses_context); };
+
+// The context of a block in a frame.
 template <BlockCodec Codec>
-__device__ __forceinline__ uint32_t encode_block(const ncast_codec& codec, const void* values, void* payload,
-                                                 typename Codec::Scratch& scratch, int lane) {
-  if constexpr (HasParameters<Codec>) {
+__device__ BlockContext context_in_frame(uint32_t block) {
+  return {uint64_t{block} * block_elems<Codec>, 0, 0, 0};
+}
+
+// context: ignored unless UsesContext<Codec>.
+template <BlockCodec Codec>
+__device__ __forceinline__ uint32_t encode_block(const ncast_codec& codec, const BlockContext& context,
+                                                 const void* values, void* payload, typename Codec::Scratch& scratch,
+                                                 int lane) {
+  if constexpr (HasParameters<Codec> && UsesContext<Codec>) {
+    return Codec::encode(values, payload, scratch, lane, typename Codec::Parameters(codec), context);
+  } else if constexpr (HasParameters<Codec>) {
     return Codec::encode(values, payload, scratch, lane, typename Codec::Parameters(codec));
+  } else if constexpr (UsesContext<Codec>) {
+    return Codec::encode(values, payload, scratch, lane, context);
   } else {
     return Codec::encode(values, payload, scratch, lane);
   }

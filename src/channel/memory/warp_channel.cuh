@@ -71,15 +71,17 @@ class Sender {
 
   // Like put(), but encodes the values if they are a block of Codec::values_bytes bytes; fewer bytes are sent
   // unchanged. from: as for put(), or memory.values. slot_bytes must be at least Codec::values_bytes. codec:
-  // parameters, for codecs that have any. Returns the message's size in bytes, or 0 if stopped.
+  // parameters, for codecs that have any. context: for codecs that use it. Returns the message's size in bytes, or 0 if
+  // stopped.
   template <device::BlockCodec Codec>
-  __device__ uint32_t put_encoded(const void* from, uint32_t bytes, BlockMemory<Codec>& memory,
-                                  ncast_codec codec = {}) {
+  __device__ uint32_t put_encoded(const void* from, uint32_t bytes, BlockMemory<Codec>& memory, ncast_codec codec = {},
+                                  const device::BlockContext& context = {}) {
     if (bytes != Codec::values_bytes) return put(from, bytes) ? bytes : 0;
     __syncwarp();  // all threads have finished with the previous block in `memory`
     if (from != memory.values) device::copy_by_warp(memory.values, from, bytes, thread_);
     __syncwarp();
-    const uint32_t size = device::encode_block<Codec>(codec, memory.values, memory.payload, memory.scratch, thread_);
+    const uint32_t size =
+        device::encode_block<Codec>(codec, context, memory.values, memory.payload, memory.scratch, thread_);
     const bool coded = size != Codec::values_bytes;
     return put(coded ? memory.payload : memory.values, size, coded) ? size : 0;
   }

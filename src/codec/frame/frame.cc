@@ -5,6 +5,7 @@
 #include <vector>
 
 #define XXH_INLINE_ALL
+#include "codec/frame/encode_frame.h"
 #include "codec/frame/header.h"
 #include "status/error.h"
 #include "status/sized_struct.h"
@@ -62,8 +63,8 @@ void prefetch_to_write(const uint8_t* to, size_t bytes) {
 
 // Writes the block ends, if the frame has them, and the payloads. Returns the size of the frame, or 0 if it exceeds
 // capacity.
-size_t encode_blocks(const FrameHeader& header, const Coding& coding, const BlockCoder& coder, const uint8_t* values,
-                     uint8_t* frame, size_t capacity) {
+size_t encode_blocks(const FrameHeader& header, const Coding& coding, const BlockCoder& coder, BlockContext context,
+                     const uint8_t* values, uint8_t* frame, size_t capacity) {
   const size_t block_bytes = coding.type.block_bytes;
   const bool has_ends = !coding.row.has_fixed_payload();
   const size_t payload_offset =
@@ -79,7 +80,7 @@ size_t encode_blocks(const FrameHeader& header, const Coding& coding, const Bloc
     uint8_t* payload = capacity - end >= block_bytes ? frame + end : spill.data();
     prefetch_to_read(values + raw_bytes, std::min(raw_left - raw_bytes, block_bytes));
     prefetch_to_write(frame + end, std::min(capacity - end, 2 * block_bytes));
-    const size_t bytes = raw_bytes == block_bytes ? coder.encode(coding.type, values, payload)
+    const size_t bytes = raw_bytes == block_bytes ? coder.encode(coding.type, context, values, payload)
                                                   : copy_aligned(payload, values, raw_bytes);
     if (capacity - end < bytes) return 0;
     if (payload == spill.data()) std::memcpy(frame + end, payload, bytes);
@@ -90,6 +91,7 @@ size_t encode_blocks(const FrameHeader& header, const Coding& coding, const Bloc
     }
     values += raw_bytes;
     raw_left -= raw_bytes;
+    context.first_elem += coding.type.block_elems();
   }
   return end;
 }
@@ -186,8 +188,10 @@ ncast_status read_whole_frame(const char* function, const void* frame, size_t fr
   return NCAST_OK;
 }
 
-ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec, uint32_t flags,
-                    void* frame, size_t capacity, size_t* wire_bytes) {
+}  // namespace
+
+ncast_status encode_frame(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec, uint32_t flags,
+                          const BlockContext& context, void* frame, size_t capacity, size_t* wire_bytes) {
   const ncast_status status = check_frame_arguments("ncast_encode", dtype, codec, elems);
   if (status != NCAST_OK) return status;
   if (values == nullptr && elems != 0) return fail(NCAST_INVALID_ARGUMENT, "ncast_encode: values is NULL");
@@ -204,7 +208,7 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
   const Coding coding(dtype, codec);
   size_t end = 0;
   if (!coding.is_copy()) {
-    end = encode_blocks(header, coding, coding.coder(flags), from, bytes, capacity);
+    end = encode_blocks(header, coding, coding.coder(flags), context, from, bytes, capacity);
   } else if (ncast_bound(dtype, codec, elems) <= capacity) {
     end = sizeof header + copy_aligned(bytes + sizeof header, from, elems * ncast_dtype_bytes(dtype));
   }
@@ -221,6 +225,8 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
   *wire_bytes = end;
   return NCAST_OK;
 }
+
+namespace {
 
 ncast_status decode(const void* frame, size_t frame_bytes, uint32_t flags, void* values, size_t value_capacity,
                     ncast_frame_info* info_out) {
@@ -292,7 +298,7 @@ extern "C" {
 ncast_status ncast_encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec, uint32_t flags,
                           void* frame, size_t capacity, size_t* wire_bytes) {
   return narrowcast::guarded("ncast_encode", [&] {
-    return narrowcast::codec::encode(values, dtype, elems, codec, flags, frame, capacity, wire_bytes);
+    return narrowcast::codec::encode_frame(values, dtype, elems, codec, flags, {}, frame, capacity, wire_bytes);
   });
 }
 

@@ -6,7 +6,7 @@
 namespace narrowcast::codec::raw {
 namespace {
 
-size_t encode(const BlockType& type, const uint8_t* values, uint8_t* payload) {
+size_t encode(const BlockType& type, const BlockContext&, const uint8_t* values, uint8_t* payload) {
   std::memcpy(payload, values, type.block_bytes);
   return type.block_bytes;
 }

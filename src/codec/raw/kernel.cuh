@@ -19,4 +19,7 @@ struct Codec {
   __device__ static bool decode(const void*, uint32_t, void*, Scratch&, int) { return false; }
 };
 
+template <ncast_dtype Dtype>
+using SharedCodec = Codec<Dtype>;
+
 }  // namespace narrowcast::codec::raw

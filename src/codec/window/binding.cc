@@ -6,7 +6,7 @@ namespace narrowcast::codec::window {
 namespace {
 
 template <const BlockCoder& coder>
-size_t encode(const BlockType& type, const uint8_t* values, uint8_t* payload) {
+size_t encode(const BlockType& type, const BlockContext&, const uint8_t* values, uint8_t* payload) {
   return coder.encode(value_type(type.dtype), values, payload);
 }
 

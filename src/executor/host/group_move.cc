@@ -232,6 +232,24 @@ ncast_status GroupRun::need_values(std::byte* target, uint64_t capacity_elems) {
 
 // --- destinations
 
+// Values keep the place that they have in the user's buffers, as in the calls of GPUs, so that both encode them with
+// the same random numbers.
+device::BlockContext GroupRun::context_of(const Step& step) const {
+  device::BlockContext context = host::context_of(state_.comm, state_.tag, part_.first);
+  for (const auto* const operands : {&step.from, &step.to}) {
+    for (const Operand& operand : *operands) {
+      if (operand.place != Place::local || operand.buffer == plan::Buffer::scratch) continue;
+      context.first_elem += state_.first_elem_of(chunk_of(operand), batch_);
+      context.stage = step.kind == StepKind::reduce ? 1 : 0;
+      return context;
+    }
+  }
+  // Values that are only passed on, which no step of this group has in the user's buffers.
+  context.first_elem += batch_ * state_.part_elems;
+  context.stage = 2 + index_;
+  return context;
+}
+
 ncast_status GroupRun::store_all(const Step& step) {
   for (const Operand& operand : step.to) {
     if (is_message(operand)) continue;
@@ -305,8 +323,10 @@ ncast_status GroupRun::store_packets(const Operand& operand, int rank, uint64_t*
       std::memcpy(packets + 1, buffers_.frame, frame_bytes_);
     } else {
       size_t bytes = 0;
-      if (ncast_status status = encode(encoding(operand.codec), values_ + first * state_.value_bytes, packets->elems,
-                                       packets + 1, state_.memory.packet_capacity_bytes(), &bytes))
+      device::BlockContext context = context_;
+      context.first_elem += first;
+      if (ncast_status status = encode(encoding(operand.codec), context, values_ + first * state_.value_bytes,
+                                       packets->elems, packets + 1, state_.memory.packet_capacity_bytes(), &bytes))
         return status;
       packets->frame_bytes = bytes;
     }
@@ -347,7 +367,7 @@ ncast_status GroupRun::send_message(const Operand& operand, const channel::Slot&
       payload_bytes = elems_ * state_.value_bytes;
       std::memcpy(slot.payload, values_, payload_bytes);
     } else if (is_only_one) {
-      if (ncast_status status = encode(encoding(operand.codec), values_, elems_, slot.payload,
+      if (ncast_status status = encode(encoding(operand.codec), context_, values_, elems_, slot.payload,
                                        ring.payload_capacity_bytes(), &payload_bytes)) {
         return status;
       }
@@ -368,7 +388,7 @@ ncast_status GroupRun::send_message(const Operand& operand, const channel::Slot&
 ncast_status GroupRun::encode_frame(ncast_codec codec) {
   if (frame_bytes_ != 0 && frame_codec_ == codec) return NCAST_OK;
   frame_codec_ = codec;
-  return encode(encoding(codec), values_, elems_, buffers_.frame, state_.memory.frame_bytes(), &frame_bytes_);
+  return encode(encoding(codec), context_, values_, elems_, buffers_.frame, state_.memory.frame_bytes(), &frame_bytes_);
 }
 
 }  // namespace narrowcast::executor::host

@@ -138,6 +138,7 @@ ncast_status GroupRun::advance_part(const Step& step, bool* passed) {
       bool taken = false;
       if (ncast_status status = take_sources(step, &taken)) return status;
       if (!taken) return NCAST_OK;
+      context_ = context_of(step);
       stage_ = Stage::stores;
     }
     if (stage_ == Stage::stores) {

@@ -56,6 +56,7 @@ class GroupRun {
   ncast_status send_messages(const plan::Step& step, bool* all_sent);
   ncast_status send_message(const plan::Operand& operand, const channel::Slot& slot, bool is_only_one);
   ncast_status encode_frame(ncast_codec codec);
+  device::BlockContext context_of(const plan::Step& step) const;
   ncast_status check_elems() const;  // that were received
   channel::RankSet writers_of(const plan::Operand& packets, int rank) const;
   bool holds_frame(const plan::Operand& operand) const;
@@ -98,7 +99,8 @@ class GroupRun {
   Payload payload_;
   ncast_codec payload_codec_ = NCAST_CODEC_RAW;
   int payload_rank_ = 0;
-  size_t frame_bytes_ = 0;  // in buffers_.frame; 0: nothing
+  device::BlockContext context_;  // of the values
+  size_t frame_bytes_ = 0;        // in buffers_.frame; 0: nothing
   ncast_codec frame_codec_ = NCAST_CODEC_RAW;
   std::vector<uint8_t> is_sent_;  // by destination
 };

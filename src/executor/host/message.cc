@@ -3,7 +3,7 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "narrowcast/codec.h"
+#include "codec/frame/encode_frame.h"
 #include "select/decision.h"
 #include "status/error.h"
 
@@ -14,8 +14,12 @@ Encoding encoding_of(const CallTag& tag) {
   return {static_cast<ncast_dtype>(tag.dtype), select::codec_between_processes(tag.codec)};
 }
 
-ncast_status encode(const Encoding& encoding, const void* values, uint64_t elems, void* target, size_t capacity_bytes,
-                    size_t* payload_bytes) {
+device::BlockContext context_of(const Communicator& comm, const CallTag& tag, uint64_t first_elem) {
+  return {first_elem, static_cast<uint32_t>(tag.sequence - 1), static_cast<uint32_t>(comm.rank()), 0};
+}
+
+ncast_status encode(const Encoding& encoding, const device::BlockContext& context, const void* values, uint64_t elems,
+                    void* target, size_t capacity_bytes, size_t* payload_bytes) {
   *payload_bytes = elems * encoding.value_bytes();
   if (elems == 0) return NCAST_OK;
   // Codec `raw` sends bare values without a frame header, because the tag has all the information.
@@ -23,8 +27,8 @@ ncast_status encode(const Encoding& encoding, const void* values, uint64_t elems
     std::memcpy(target, values, *payload_bytes);
     return NCAST_OK;
   }
-  return ncast_encode(values, encoding.dtype, elems, encoding.codec, NCAST_NO_CHECKSUM, target, capacity_bytes,
-                      payload_bytes);
+  return codec::encode_frame(values, encoding.dtype, elems, encoding.codec, NCAST_NO_CHECKSUM, context, target,
+                             capacity_bytes, payload_bytes);
 }
 
 ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t elems, int peer, void* values) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "channel/host/world.h"
+#include "device/block_context.h"
 #include "executor/call.h"
 #include "executor/host/communicator.h"
 
@@ -25,8 +26,10 @@ struct Payload {
 };
 
 // Encodes values to `target`, which has room for any message of the communicator or plan. No values: no bytes.
-ncast_status encode(const Encoding& encoding, const void* values, uint64_t elems, void* target, size_t capacity_bytes,
-                    size_t* payload_bytes);
+ncast_status encode(const Encoding& encoding, const device::BlockContext& context, const void* values, uint64_t elems,
+                    void* target, size_t capacity_bytes, size_t* payload_bytes);
+// The context of a call's values from `first_elem` on.
+device::BlockContext context_of(const Communicator& comm, const CallTag& tag, uint64_t first_elem);
 
 // Decodes the payload of a message from `peer` that has `elems` values. Error: CORRUPT.
 ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t elems, int peer, void* values);

@@ -41,13 +41,15 @@ uint64_t PlanState::elems_of(Buffer buffer, uint32_t chunk, uint64_t batch) cons
   return std::min(elems - std::min(elems, batch * part_elems), part_elems);
 }
 
-std::byte* PlanState::in_user_memory(Buffer buffer, uint32_t chunk, uint64_t batch) const {
-  std::byte* const start = buffer == Buffer::input ? input : output;
-  if (start == nullptr) return nullptr;
+uint64_t PlanState::first_elem_of(uint32_t chunk, uint64_t batch) const {
   const uint64_t piece = plan->chunks == 1 ? chunk : chunk / plan->chunks;
   const uint64_t in_piece = chunk - piece * plan->chunks;
-  const uint64_t first = std::min(count, in_piece * chunk_elems + batch * part_elems);
-  return start + (piece * count + first) * value_bytes;
+  return piece * count + std::min(count, in_piece * chunk_elems + batch * part_elems);
+}
+
+std::byte* PlanState::in_user_memory(Buffer buffer, uint32_t chunk, uint64_t batch) const {
+  std::byte* const start = buffer == Buffer::input ? input : output;
+  return start == nullptr ? nullptr : start + first_elem_of(chunk, batch) * value_bytes;
 }
 
 Values PlanState::locate(int rank, Buffer buffer, uint32_t chunk, const Part& part) const {

@@ -79,7 +79,8 @@ struct PlanState {
   uint64_t elems_of(plan::Buffer buffer, uint32_t chunk, uint64_t batch) const;
   // Where a part of a chunk is while the plan runs.
   Values locate(int rank, plan::Buffer buffer, uint32_t chunk, const Part& part) const;
-  // Where it is in the user's memory. Not for scratch.
+  // The index of its first value in the user's buffer, and where that is. Not for scratch.
+  uint64_t first_elem_of(uint32_t chunk, uint64_t batch) const;
   std::byte* in_user_memory(plan::Buffer buffer, uint32_t chunk, uint64_t batch) const;
 };
 

@@ -32,8 +32,8 @@ ncast_status Send::advance(bool* progressed) {
   tag_.chunk_elems = chunks_.elems();
   const std::byte* values = chunks_.elems() == 0 ? nullptr : values_ + chunks_.first() * encoding.value_bytes();
   size_t payload_bytes = 0;
-  if (ncast_status status =
-          encode(encoding, values, chunks_.elems(), slot.payload, ring.payload_capacity_bytes(), &payload_bytes)) {
+  if (ncast_status status = encode(encoding, context_of(comm_, tag_, chunks_.first()), values, chunks_.elems(),
+                                   slot.payload, ring.payload_capacity_bytes(), &payload_bytes)) {
     return status;
   }
   put(comm_, ring, slot, tag_, payload_bytes);

@@ -192,8 +192,8 @@ __global__ void __launch_bounds__((max_coders<Codec> + service_warps) * 32, 1)
     Waiting made{tile * coders + warp, 0, out};
     if (made.block < whole_blocks) {
       loader.wait();
-      made.bytes =
-          device::encode_block<Codec>(arguments.codec, memory.buffers[here], memory.buffers[out], memory.scratch, lane);
+      made.bytes = device::encode_block<Codec>(arguments.codec, device::context_in_frame<Codec>(made.block),
+                                               memory.buffers[here], memory.buffers[out], memory.scratch, lane);
       if (made.bytes == block_bytes) {  // raw: the values stay in their buffer; the next block uses the other one
         made.buffer = here;
         here = out;

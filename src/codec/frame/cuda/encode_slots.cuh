@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(max_warps<Codec> * 32, 1)
   for (; block < whole_blocks; block += warps) {
     loader.wait();
     device::wait_for_store_sources(lane);  // of the previous block
-    const uint32_t bytes = device::encode_block<Codec>(arguments.codec, here, other, memory.scratch, lane);
+    const uint32_t bytes = device::encode_block<Codec>(arguments.codec, device::context_in_frame<Codec>(block), here,
+                                                       other, memory.scratch, lane);
     char* payload = other;
     if (bytes == block_bytes) {  // raw: stored from the values' buffer; the next block uses the other one
       payload = here;

@@ -79,7 +79,8 @@ class ShortFrameEncoder {
         loaders[from].wait();
         if (turn == 0)
           guessed = start_load(1, tile + layout_.ctas);  // earlier, it would delay the first tile of other warps
-        bytes = device::encode_block<Codec>(codec_, memory.buffers[from], memory.buffers[out], memory.scratch, lane_);
+        bytes = device::encode_block<Codec>(codec_, device::context_in_frame<Codec>(block), memory.buffers[from],
+                                            memory.buffers[out], memory.scratch, lane_);
         const bool raw = bytes == Codec::values_bytes;  // the values stay in their buffer and are stored from there
         if (lane_ == 0) stage.buffer[coder] = raw ? from : out;
         if (!raw) out = from;

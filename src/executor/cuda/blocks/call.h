@@ -23,10 +23,12 @@ struct Piece {
   uint32_t slots;  // of each ring
 };
 
-// Assigns blocks to the rings of a piece dynamically. All 0 between calls.
+// What the warps of a call count together. All but `calls` are 0 between calls.
 struct BlockCounters {
-  uint32_t assigned[channel::max_gpu_ranks];  // blocks assigned after the first of each ring, by destination rank
+  // Assigns blocks to the rings of a piece dynamically: blocks after the first of each ring, by destination rank.
+  uint32_t assigned[channel::max_gpu_ranks];
   uint32_t ended_warps;
+  uint32_t calls;  // earlier calls with these counters whose codec uses a context
 };
 
 // The rings of a reduction process all pieces in step. In each turn every ring processes one block of each piece; the
@@ -50,6 +52,7 @@ struct BlockCall {
   ByteCounters* byte_counters;    // device memory
   ncast_codec codec;
   uint64_t raw_bytes;  // bytes of the values that this rank sends to other ranks
+  const char* values;  // of which the pieces of `send` are parts; not for point-to-point calls
 
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank

@@ -37,7 +37,7 @@ __device__ void move_pieces(const BlockCall& call) {
     } else {
       send_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     }
-    end_sender(call, all, lane);
+    end_sender<Codec>(call, all, lane);
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
     receive_blocks<Codec>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),

@@ -73,6 +73,7 @@ void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
   const uint64_t bytes = call.count * value_bytes;
   const bool is_root = rank == call.peer;
   LocalCopy& own = moves->local_copy;
+  moves->values = static_cast<const char*>(call.send);
   const bool relays = rings.relays();
   if (relays) cut_relayed_broadcast(call, rings, moves);
   for (int peer = 0; peer < ranks; ++peer) {
@@ -124,6 +125,7 @@ void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction) {
   const bool gathers = call.operation == Operation::all_reduce;
   const bool to_root = rings.relays();
   reduction->op = call.redop;
+  reduction->values = static_cast<const char*>(call.send);
   const RankPieces pieces(call.operation, bytes, ranks, call.peer, rings.block_bytes());
   const bool receives = gathers || (to_root && rank == call.peer);
   uint64_t largest = 0;

@@ -60,6 +60,7 @@ __device__ __forceinline__ void reduce_pieces_by_cta(const BlockCall& call) {
                                      thread);
     if (!channel::is_stopped(stopped)) reducing.run();
   }
+  end_warp<Codec>(call, Memory::rings * gridDim.x, false, thread);
   memory.signals.close_one(thread);
 }
 

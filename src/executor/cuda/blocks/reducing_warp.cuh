@@ -145,8 +145,10 @@ class ReducingWarp {
   }
 
   // Puts a block of values, encoded, into the next slot of each of these peers.
-  __device__ PayloadSize put(EndMask peers, const char* values, uint32_t raw_bytes, uint32_t turn) {
-    const PayloadSize size = encode<Codec>(call_.codec, values, raw_bytes, encoded_buffer(), memory_.scratch, thread_);
+  __device__ PayloadSize put(EndMask peers, const device::BlockContext& context, const char* values, uint32_t raw_bytes,
+                             uint32_t turn) {
+    const PayloadSize size =
+        encode<Codec>(call_.codec, context, values, raw_bytes, encoded_buffer(), memory_.scratch, thread_);
     channel::SlotSender sender = this->sender();
     if (!sender.reserve(peers)) return {};
     sender.put(peers, size.is_coded() ? encoded_buffer() : values, size, number(turn), false);
@@ -163,7 +165,9 @@ class ReducingWarp {
       load(current.values);
       const Sending next = sending(turn, current.step + 1);
       prefetch(next.values.bytes != 0 ? next.values : after());
-      if (!put(current.to, current_buffer(), current.values.bytes, turn)) return false;
+      if (!put(current.to, context_of<Codec>(call_, current.values.values, call_.values, 0), current_buffer(),
+               current.values.bytes, turn))
+        return false;
       current = next;
     }
     return true;
@@ -244,12 +248,15 @@ class ReducingWarp {
     __syncwarp();
     if constexpr (Codec::is_exact) {
       store_reduced(raw_bytes);
-      return call_.forward == 0 || put(call_.forward, current_buffer(), raw_bytes, turn());
+      return call_.forward == 0 || put(call_.forward, context_of_result(), current_buffer(), raw_bytes, turn());
     } else {
       if (call_.forward != 0 && !put_and_decode(raw_bytes)) return false;
       store_reduced(raw_bytes);
       return true;
     }
+  }
+  __device__ device::BlockContext context_of_result() const {
+    return context_of<Codec>(call_, own_block(turn()).values, call_.values, 1);
   }
   __device__ void store_reduced(uint32_t raw_bytes) {
     if (call_.reduced.values != nullptr)
@@ -258,7 +265,7 @@ class ReducingWarp {
   }
   // Sends the result and replaces current_buffer() by the decoded payload, which is what the other ranks get.
   __device__ bool put_and_decode(uint32_t raw_bytes) {
-    const PayloadSize size = put(call_.forward, current_buffer(), raw_bytes, turn());
+    const PayloadSize size = put(call_.forward, context_of_result(), current_buffer(), raw_bytes, turn());
     if (!size.is_coded()) return static_cast<bool>(size);
     __syncwarp();  // all lanes have read encoded_buffer() and current_buffer()
     device::decode_block<Codec>(call_.codec, encoded_buffer(), size.bytes(), current_buffer(), memory_.scratch,

@@ -139,7 +139,9 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
     if (next.span.bytes != 0) loader.start(next_buffer, next.span.values, next.span.bytes);
 
     const uint32_t raw_bytes = current.span.bytes;
-    const PayloadSize size = encode<Codec>(call.codec, buffer, raw_bytes, payload, memory.scratch, thread);
+    const char* const values = call.is_point_to_point ? call.send[current.peer].values : call.values;
+    const device::BlockContext context = context_of<Codec>(call, current.span.values, values, 0);
+    const PayloadSize size = encode<Codec>(call.codec, context, buffer, raw_bytes, payload, memory.scratch, thread);
     const bool direct_end = Codec::is_identity && (direct.mask() & to) != 0;
     if ((last || !direct_end) && !sender.reserve(to)) return;
     if (direct_end) {
@@ -160,13 +162,11 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
 }
 
-// Each of the `warps` senders of all CTAs calls this when it ends. The last one resets the block counters and marks the
-// invitations of this call as received. Short calls have neither, and need not wait for the fence and the atomic.
-__device__ inline void end_sender(const BlockCall& call, uint32_t warps, int thread) {
-  if (thread != 0 || (!call.assigns_blocks && call.inviting_peers == 0)) return;
-  __threadfence();
-  if (atomicAdd(&call.block_counters->ended_warps, 1u) + 1 != warps) return;
-  *call.block_counters = {};
+// Each of the `warps` senders of all CTAs calls this when it ends. The last one marks the invitations of this call as
+// received.
+template <typename Codec>
+__device__ void end_sender(const BlockCall& call, uint32_t warps, int thread) {
+  if (!end_warp<Codec>(call, warps, call.assigns_blocks || call.inviting_peers != 0, thread)) return;
   for (int peer = 0; peer < call.peers.ranks; ++peer)
     if ((call.inviting_peers >> peer & 1) != 0) ++call.direct_writes->invitations_received[peer];
 }

@@ -20,6 +20,29 @@ __device__ BlockSpan block_of(const Piece& piece, uint32_t block) {
   return {piece.values + begin, left < block_bytes ? static_cast<uint32_t>(left) : block_bytes};
 }
 
+// The context of a block that is part of these values of the rank, or of reduced values in its place.
+template <typename Codec>
+__device__ device::BlockContext context_of(const BlockCall& call, const char* block, const char* values,
+                                           uint32_t stage) {
+  if constexpr (!device::UsesContext<Codec>) return {};
+  return {static_cast<uint64_t>(block - values) / device::value_bytes<Codec>, call.block_counters->calls,
+          static_cast<uint32_t>(call.peers.rank), stage};
+}
+
+// Each of the `warps` warps that may encode calls this when it ends. The last one resets the block counters, and the
+// function returns true for it. Calls that use none of the counters need not wait for the fence and the atomic.
+template <typename Codec>
+__device__ bool end_warp(const BlockCall& call, uint32_t warps, bool is_needed, int thread) {
+  if (thread != 0 || (!is_needed && !device::UsesContext<Codec>)) return false;
+  __threadfence();
+  BlockCounters& counters = *call.block_counters;
+  if (atomicAdd(&counters.ended_warps, 1u) + 1 != warps) return false;
+  for (uint32_t& assigned : counters.assigned) assigned = 0;
+  counters.ended_warps = 0;
+  if (device::UsesContext<Codec>) ++counters.calls;
+  return true;
+}
+
 // One warp of the kernel calls this. The sending warps count wire bytes.
 __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
   if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.byte_counters->raw_bytes, call.raw_bytes);

@@ -110,11 +110,11 @@ __device__ bool is_valid_payload(const ncast_codec& codec, PayloadSize payload, 
 
 // Encodes a block of raw_bytes. Partial blocks and blocks that do not shrink are sent raw.
 template <typename Codec>
-__device__ PayloadSize encode(const ncast_codec& codec, const char* values, uint32_t raw_bytes, char* payload,
-                              typename Codec::Scratch& scratch, int lane) {
+__device__ PayloadSize encode(const ncast_codec& codec, const device::BlockContext& context, const char* values,
+                              uint32_t raw_bytes, char* payload, typename Codec::Scratch& scratch, int lane) {
   const auto raw = PayloadSize::of(static_cast<uint32_t>(format::aligned(raw_bytes)), false);
   if (Codec::is_identity || raw_bytes != Codec::values_bytes) return raw;
-  const uint32_t bytes = device::encode_block<Codec>(codec, values, payload, scratch, lane);
+  const uint32_t bytes = device::encode_block<Codec>(codec, context, values, payload, scratch, lane);
   return bytes == Codec::values_bytes ? raw : PayloadSize::of(bytes, true);
 }
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "codec/codec.h"
 #include "executor/cuda/generated/text.h"
 
 namespace narrowcast::executor::cuda::generated {
@@ -215,14 +216,16 @@ class GroupEmitter {
   // from: the message or the encoded packets that the item copies, if it does. Then rings' slots are first, because
   // another rank waits for them. Otherwise the stores to the own memory are, which are asynchronous.
   void add_destinations(const Item& item, Emitted& to, const Place* from) {
-    const auto is_stored = [](const Place& place) { return place.kind == Place::Kind::local && !place.packets; };
+    const auto is_stored = [](const Place& place) {
+      return place.kind == Place::Kind::local && !place.packets && !place.rounded;
+    };
     const auto add_stores = [&] {
       for (const Place& place : item.to)
         if (is_stored(place)) to.lines.push_back({.text = "w.store(q[0]);", .words = {chunk(place)}, .is_short = true});
     };
     if (from == nullptr) add_stores();
-    if (std::ranges::any_of(item.to, [](const Place& place) { return place.coded; }))
-      to.add(text("payload = w.%s();", from != nullptr && from->coded ? "received_payload" : "encoded_values"));
+    if (std::ranges::any_of(item.to, [](const Place& place) { return place.coded || place.rounded; }))
+      add_payload(item, from != nullptr && from->coded, to);
     const auto add_sends = [&] {
       for (const bool coded : {false, true}) {
         EndMaskList masks;
@@ -238,7 +241,7 @@ class GroupEmitter {
       add_stores();
     }
     for (const Place& place : item.to) {
-      if (place.kind == Place::Kind::message || is_stored(place)) continue;
+      if (place.kind == Place::Kind::message || is_stored(place) || place.rounded) continue;
       const auto rank = static_cast<uint32_t>(place.rank);
       if (place.packets && place.coded) {
         to.add("w.store_packets(q[0], q[1], payload);", {rank, chunk(place)});
@@ -252,6 +255,22 @@ class GroupEmitter {
       if (place.packets) to.add("w.raise_packets(q[0], q[1]);", {rank, chunk(place)});
     }
     if (from == nullptr) add_sends();
+    for (const Place& place : item.to)
+      if (place.rounded) to.add("w.store_decoded(q[0], payload);", {chunk(place)});
+  }
+
+  // The context of encoded values is that of the host (GroupRun::context_of()). Exact codecs use none.
+  void add_payload(const Item& item, bool is_received, Emitted& to) {
+    if (is_received) return to.add("payload = w.received_payload();");
+    if (codec::is_exact(program_.codec)) return to.add("payload = w.encoded_values();");
+    for (const auto* const places : {&item.from, &item.to}) {
+      for (const Place& place : *places) {
+        if (place.kind != Place::Kind::local || place.buffer == plan::Buffer::scratch) continue;
+        to.add("payload = w.encoded_values(q[0], q[1]);", {chunk(place), item.kind == Item::Kind::reduce ? 1u : 0u});
+        return;
+      }
+    }
+    to.add("payload = w.encoded_values(q[0], q[1]);", {0, 2 + group_});
   }
 
   // Masks of ends for one put each: an end once, and no more ends than a signal queue holds.

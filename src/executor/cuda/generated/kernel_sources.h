@@ -1,4 +1,5 @@
-// The sources that generated kernels include. cmake/kernel_sources.cmake embeds them in the library.
+// The sources that generated kernels include. cmake/kernel_sources.cmake embeds them in the library; builds for tests
+// have those of the tests' codecs, too.
 #pragma once
 
 #include <cstddef>

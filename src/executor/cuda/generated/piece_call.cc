@@ -23,6 +23,7 @@ BlockShape piece_shape_of(const Program& program, const PieceProgram& pieces, ui
 
 void set_pieces(const PieceProgram& pieces, int rank, const PlanBuffers& buffers, const Rings& rings, BlockCall* call) {
   const RankChunks& chunks = pieces.ranks[static_cast<size_t>(rank)];
+  call->values = static_cast<const char*>(buffers.input);  // find_pieces() takes all sources from there
   const auto address_of = [&](ChunkRef chunk) {
     const auto* const base =
         static_cast<const char*>(chunk.buffer() == ChunkRef::input ? buffers.input : buffers.output);

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "codec/codec.h"
+
 namespace narrowcast::executor::cuda::generated {
 namespace {
 
@@ -27,8 +29,9 @@ class Finder {
   static bool is_value(const Place& place, plan::Buffer buffer) {
     return place.kind == Place::Kind::local && place.buffer == buffer && !place.packets;
   }
+  static bool is_sent(const Place& place) { return place.kind == Place::Kind::message; }
   bool is_message(const Place& place) const {
-    return place.kind == Place::Kind::message && place.coded == (program_.codec != NCAST_CODEC_RAW);
+    return is_sent(place) && place.coded == (program_.codec != NCAST_CODEC_RAW);
   }
   const Message& message(const Place& place) const { return program_.messages[place.message]; }
   uint32_t chunk(const Place& place) const { return program_.chunk_of(place).word; }
@@ -49,7 +52,7 @@ class Finder {
     return std::ranges::all_of(item.to, [&](const Place& to) {
       if (is_message(to)) return set(pieces_.send[static_cast<size_t>(message(to).to)], chunk(from));
       pieces_.copied_from = chunk(from);
-      return is_value(to, plan::Buffer::output) && set(pieces_.copied, chunk(to));
+      return is_value(to, plan::Buffer::output) && !to.rounded && set(pieces_.copied, chunk(to));
     });
   }
 
@@ -70,8 +73,10 @@ class Finder {
     if (sources[0] == 1) std::swap(sources[0], sources[1]);
     for (size_t i = 0; i < ranks; ++i)
       if (sources[i] != static_cast<int>(i)) return false;
+    // These kernels store the result as the other ranks get it, if they get it.
+    const bool is_rounded = !codec::is_exact(program_.codec) && std::ranges::any_of(item.to, &Finder::is_sent);
     return std::ranges::all_of(item.to, [&](const Place& to) {
-      if (is_value(to, plan::Buffer::output)) return set(pieces_.reduced, chunk(to));
+      if (is_value(to, plan::Buffer::output)) return to.rounded == is_rounded && set(pieces_.reduced, chunk(to));
       if (!is_message(to)) return false;
       const uint32_t bit = 1u << message(to).to;
       const bool is_new = (pieces_.forward & bit) == 0;

@@ -12,6 +12,7 @@ namespace narrowcast::executor::cuda::generated {
 
 // Settings of a kernel:
 //   Codec      of the coded messages and packets; raw if there are none
+//   coding     the codec with its parameters, as a number
 //   dtype, op  of the call
 //   Ends       the WarpEnds
 //   rings      between two ranks, at most
@@ -197,11 +198,27 @@ class PlanWarp : public PlanPayloads<Settings> {
     const char* data;
     PayloadSize size;
   };
-  __device__ Payload encoded_values() {
-    const PayloadSize size =
-        bytes_ == 0 ? raw_size()
-                    : encode<Codec>(ncast_codec{}, buffer(values_), bytes_, encoded_buffer(), memory_.scratch, thread_);
+  // chunk, stage: of the context, for codecs that use it.
+  __device__ Payload encoded_values(uint32_t chunk = 0, uint32_t stage = 0) {
+    const PayloadSize size = bytes_ == 0
+                                 ? raw_size()
+                                 : encode<Codec>(ncast_codec{Settings::coding}, context_of(chunk, stage),
+                                                 buffer(values_), bytes_, encoded_buffer(), memory_.scratch, thread_);
     return {size.is_coded() ? encoded_buffer() : buffer(values_), size};
+  }
+  // Stores a payload of the current values in a local chunk, as other ranks decode it. Afterwards there are no current
+  // values.
+  __device__ void store_decoded(uint32_t chunk, Payload payload) {
+    const Part part = this->part(chunk, block_);
+    const uint32_t bytes = min(part.bytes, bytes_);
+    if (payload.size.is_coded()) {
+      device::wait_for_store_sources(thread_);
+      __syncwarp();  // all lanes have read the values
+      device::decode_block<Codec>(ncast_codec{Settings::coding}, payload.data, payload.size.bytes(), buffer(values_),
+                                  memory_.scratch, thread_);
+      __syncwarp();
+    }
+    if (bytes != 0) store_values(part.values, buffer(values_), bytes, thread_);
   }
   // The payload of the message or the packets that were received last.
   __device__ Payload received_payload() const { return {buffer(current_), payload_.size()}; }
@@ -229,6 +246,14 @@ class PlanWarp : public PlanPayloads<Settings> {
   }
 
  private:
+  __device__ device::BlockContext context_of(uint32_t chunk, uint32_t stage) const {
+    if constexpr (!device::UsesContext<Codec>) return {};
+    const ChunkRef ref{chunk};
+    const uint64_t first = ref.piece() * call_.piece_bytes + min(ref.chunk() * call_.chunk_bytes, call_.piece_bytes);
+    return {(first + (call_.first_block + block_) * block_bytes) / device::value_bytes<Codec>, this->call_number() - 1,
+            static_cast<uint32_t>(call_.peers.rank), stage};
+  }
+
   using Base::block_;
   using Base::buffer;
   using Base::bytes_;

@@ -71,7 +71,7 @@ class Builder {
   ncast_status find_codec() {
     ncast_status status = NCAST_OK;
     visit_operands([&](const Operand& operand) {
-      if (status != NCAST_OK || !can_be_encoded(operand)) return;
+      if (status != NCAST_OK || (!can_be_encoded(operand) && !is_rounded(operand))) return;
       const ncast_codec codec = codec::effective_codec(program_.dtype, operand.codec);
       if (codec == NCAST_CODEC_RAW) return;
       if (program_.codec != NCAST_CODEC_RAW && program_.codec != codec)
@@ -86,6 +86,10 @@ class Builder {
   // Memory holds values, with room for all of them, so only messages and packets are encoded.
   static bool can_be_encoded(const Operand& operand) {
     return operand.place == plan::Place::message || operand.packets;
+  }
+  bool is_rounded(const Operand& operand) const {
+    return operand.place == plan::Place::local && !operand.packets &&
+           !codec::is_exact(codec::effective_codec(program_.dtype, operand.codec));
   }
   // Packets must have the payloads of the other executors, whose frames start again at every unit of a loop. Warps
   // encode whole blocks, so every unit must consist of whole blocks.
@@ -200,6 +204,10 @@ class Builder {
       for (const Operand& operand : step.to)
         if (ncast_status status = add_places(rank, operand, i, item.to)) return status;
       item.kind = item.from.size() > 1 ? Item::Kind::reduce : Item::Kind::copy;
+      if (item.kind == Item::Kind::copy && item.from[0].coded && std::ranges::any_of(item.to, &Place::rounded))
+        return fail(NCAST_UNSUPPORTED,
+                    "a step of the plan '%s' encodes the values of a message again for a buffer of the rank",
+                    plan_.name.c_str());
       if (item.kind == Item::Kind::reduce) program_.reduces = true;
       items.push_back(std::move(item));
     }
@@ -212,6 +220,7 @@ class Builder {
     place.packets = operand.packets;
     place.coded = can_be_encoded(operand) && (!operand.packets || encodes_packets_) &&
                   codec::effective_codec(program_.dtype, operand.codec) != NCAST_CODEC_RAW;
+    place.rounded = is_rounded(operand);
     if (place.packets && operand.place != plan::Place::message && operand.buffer != plan::Buffer::scratch)
       return fail(NCAST_UNSUPPORTED, "the plan '%s' has packets in %s; generated kernels support them in scratch",
                   plan_.name.c_str(), operand.buffer == plan::Buffer::input ? "input" : "output");

@@ -22,7 +22,8 @@ struct Place {
   uint32_t message = 0;  // index in Program::messages
   bool coded = false;    // encoded by the codec of the program
   bool packets = false;
-  int writer = 0;  // of packets that are read
+  bool rounded = false;  // local: receives the values as a payload of the program's codec would deliver them
+  int writer = 0;        // of packets that are read
 
   // Where a local place is.
   using Location = std::pair<plan::Buffer, uint32_t>;

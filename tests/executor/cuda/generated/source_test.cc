@@ -1,9 +1,11 @@
 #include "executor/cuda/generated/source.h"
 
+#include <cinttypes>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "codec/codec.h"
 #include "codec/kernel_table.h"
 #include "doctest/doctest.h"
 #include "executor/cuda/generated/compile.h"
@@ -128,16 +130,29 @@ TEST_CASE("types without a codec are sent raw") {
   CHECK(count(packets.blocks.text, "w.store_packets(") == 0);
   const CompiledPlan made = generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW), NCAST_INT32);
   CHECK(count(made.blocks.text, "w.encoded_values()") == 0);
-  CHECK(count(made.blocks.text, "raw::Codec<NCAST_INT32>") == 1);
+  CHECK(count(made.blocks.text, "raw::SharedCodec<NCAST_INT32>") == 1);
 }
 
-TEST_CASE("generated kernels refuse codecs that they do not have") {
+TEST_CASE("a generated kernel names the codec of its plan, with all parameters") {
   ncast_codec codec = NCAST_CODEC_RAW;
   REQUIRE(ncast_codec_parse("uniform:bits=6", &codec) == NCAST_OK);
+  const CompiledPlan made = generated(test::ring_all_reduce_plan(3, codec), NCAST_FLOAT32);
+  CHECK(count(made.blocks.text, "#include \"codec/uniform/kernel.cuh\"") == 1);
+  CHECK(count(made.blocks.text, "codec::uniform::SharedCodec<NCAST_FLOAT32>") == 1);
+  CHECK(count(made.blocks.text, text("coding = 0x%" PRIx64 ";", codec::explicit_parameters(codec))) == 1);
+}
+
+TEST_CASE("a plan that encodes a received payload again for a buffer of the rank has no generated kernel") {
+  ncast_codec codec = NCAST_CODEC_RAW;
+  REQUIRE(ncast_codec_parse("uniform", &codec) == NCAST_OK);
+  plan::Plan plan = test::all_gather_plan(2, codec);
+  for (plan::Rank& rank : plan.ranks)
+    for (plan::Group& group : rank.groups)
+      for (plan::Step& step : group.steps)
+        for (plan::Operand& to : step.to) to.codec = codec;
   CompiledPlan made;
-  CHECK(generate(test::ring_all_reduce_plan(3, codec), {NCAST_FLOAT32, NCAST_SUM, 90, 8, true}, &made) ==
-        NCAST_UNSUPPORTED);
-  CHECK(std::string(ncast_last_error()).find("uniform:bits=6") != std::string::npos);
+  CHECK(generate(plan, {NCAST_FLOAT32, NCAST_SUM, 90, 8, true}, &made) == NCAST_UNSUPPORTED);
+  CHECK(std::string(ncast_last_error()).find("encodes the values of a message again") != std::string::npos);
 }
 
 TEST_CASE("packets are for raw messages between rings") {

@@ -23,6 +23,11 @@
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
 #define __shared__ static
+using std::isfinite;
+using std::isinf;
+using std::isnan;
+using std::signbit;
+
 #define threadIdx (simt::current->thread)
 #define blockIdx (simt::current->cta)
 #define gridDim (simt::current->ctas)
@@ -70,6 +75,10 @@ T __shfl_up_sync(uint32_t, T value, uint32_t delta, int width) {
   const int lane = static_cast<int>(threadIdx.x % simt::lanes);
   const int from = static_cast<uint32_t>(lane % width) >= delta ? lane - static_cast<int>(delta) : lane;
   return __shfl_sync(~0u, value, from);
+}
+template <typename T>
+T __shfl_xor_sync(uint32_t, T value, int mask) {
+  return __shfl_sync(~0u, value, static_cast<int>(threadIdx.x % simt::lanes) ^ mask);
 }
 inline uint32_t __ballot_sync(uint32_t, bool value) {
   const uint64_t* const values = simt::exchange(value);
@@ -145,6 +154,7 @@ template <typename T>
 void __stcs(T* to, std::type_identity_t<T> value) {
   *to = value;
 }
+inline uint32_t __float_as_uint(float value) { return std::bit_cast<uint32_t>(value); }
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
 

@@ -1,9 +1,12 @@
 // The plans whose generated kernels the build compiles for nvcc and for simt/machine.h.
 #pragma once
 
+#include <stdexcept>
 #include <vector>
 
 #include "executor/cuda/generated/sample_plans.h"
+#include "narrowcast/codec.h"
+#include "plan/builders/builders.h"
 
 namespace narrowcast::test {
 
@@ -16,6 +19,17 @@ struct Sample {
   bool is_compiled_by_nvcc = false, is_packet_sample = false;  // for generated_blocks.cu, generated_packets.cu
   bool by_steps = true;                                        // see Target
 };
+
+// An all-reduce with a bounded codec, whose result all ranks store as its payload decodes.
+inline Plan bounded_all_reduce(const char* algorithm) {
+  plan::builders::Request request;
+  request.ranks = 3;
+  Plan plan;
+  if (ncast_codec_parse("uniform:bits=12", &request.codec) != NCAST_OK ||
+      plan::builders::build(algorithm, request, &plan) != NCAST_OK)
+    throw std::logic_error(ncast_last_error());
+  return plan;
+}
 
 inline std::vector<Sample> samples() {
   return {
@@ -36,6 +50,9 @@ inline std::vector<Sample> samples() {
       {"encoded_packets", packets_all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false},
       {"relay", packets_relay_plan(NCAST_CODEC_WINDOW), NCAST_FLOAT32, NCAST_SUM, false},
       {"relay_raw", packets_relay_plan(NCAST_CODEC_RAW), NCAST_FLOAT32, NCAST_SUM, false},
+      {"bounded_ring", bounded_all_reduce("ring"), NCAST_FLOAT32, NCAST_SUM, false},
+      {"bounded_pairs", bounded_all_reduce("all_pairs"), NCAST_BFLOAT16, NCAST_SUM, false},
+      {"bounded_pieces", bounded_all_reduce("all_pairs"), NCAST_FLOAT32, NCAST_SUM, false, false, false, false},
       {"encoded_messages", all_reduce_one_shot_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false},
   };
 }
