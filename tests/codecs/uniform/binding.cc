@@ -1,9 +1,13 @@
 // The codec `uniform` of the tests: every value of a block becomes a whole number of `bits` bits, a multiple of the
-// block's step. Fixed payloads, one parameter, a bounded error: what `window` has none of.
+// block's step. Fixed payloads, parameters, random numbers, a bounded error: what `window` has none of.
+//
+// Values are rounded to the nearest multiple after a random number from -dither / 2 to dither / 2 steps has been added,
+// unless the dither is the least: with a dither of 1, a code's mean is the value.
 //
 // Payload: the largest finite magnitude of the block as a float, 12 bytes of zero, then the codes, `bits` bits each
 // from the lowest bit of the first byte. Codes are two's complement. With top = 2^(bits-1): -top is NaN, top - 1 is
 // infinity, 1 - top is -infinity, and any other code is a multiple of largest / (top - 2).
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -16,12 +20,18 @@ namespace {
 constexpr size_t header_bytes = 16;
 
 struct Codes {
-  explicit Codes(const BlockType& type) : bits(static_cast<int>(get(type.codec, bits_field))), top(1 << (bits - 1)) {}
+  explicit Codes(const BlockType& type)
+      : codec(type.codec), bits(static_cast<int>(get(codec, bits_field))), top(1 << (bits - 1)) {}
   int nan() const { return -top; }
   int infinity() const { return top - 1; }
   uint32_t mask() const { return (1u << bits) - 1; }
   double step(float largest) const { return static_cast<double>(largest) / (top - 2); }
+  double dither() const {
+    const auto dither = std::bit_cast<float>(get(codec, dither_field));
+    return dither > no_dither ? dither : 0;
+  }
 
+  ncast_codec codec;
   int bits;
   int top;
 };
@@ -54,13 +64,14 @@ size_t payload_bytes_of(const BlockType& type) {
   return header_bytes + size_t{type.block_elems()} * get(type.codec, bits_field) / 8;
 }
 
-int code_of(const Codes& codes, float value, double step) {
+// random: what is added to the value, in steps.
+int code_of(const Codes& codes, float value, double step, double random) {
   if (std::isnan(value)) return codes.nan();
   if (std::isinf(value)) return value > 0 ? codes.infinity() : -codes.infinity();
-  return step == 0 ? 0 : static_cast<int>(std::nearbyint(value / step));
+  return step == 0 ? 0 : static_cast<int>(std::nearbyint(value / step + random));
 }
 
-size_t encode(const BlockType& type, const BlockContext&, const uint8_t* values, uint8_t* payload) {
+size_t encode(const BlockType& type, const BlockContext& context, const uint8_t* values, uint8_t* payload) {
   float largest = 0;
   for (uint32_t i = 0; i < type.block_elems(); ++i)
     if (const float value = load(type, values, i); std::isfinite(value)) largest = std::max(largest, std::abs(value));
@@ -72,7 +83,7 @@ size_t encode(const BlockType& type, const BlockContext&, const uint8_t* values,
   uint32_t pending = 0;  // bits that do not fill a byte yet
   int pending_bits = 0;
   for (uint32_t i = 0; i < type.block_elems(); ++i) {
-    const int code = code_of(codes, load(type, values, i), step);
+    const int code = code_of(codes, load(type, values, i), step, codes.dither() * random_number(context, i));
     pending |= (static_cast<uint32_t>(code) & codes.mask()) << pending_bits;
     for (pending_bits += codes.bits; pending_bits >= 8; pending_bits -= 8, pending >>= 8)
       *out++ = static_cast<uint8_t>(pending);
@@ -104,11 +115,13 @@ bool decode(const BlockType& type, const uint8_t* payload, size_t payload_bytes,
   return true;
 }
 
-// Half a step, and the rounding to the value type.
+// Half a step, half the dither, and the rounding to the value type.
 double error_bound(const BlockType& type, double largest) {
   const int mantissa_bits = type.dtype == NCAST_BFLOAT16 ? 7 : 23;
   const double smallest = std::ldexp(1, -126 - mantissa_bits);
-  return Codes(type).step(static_cast<float>(largest)) / 2 + std::ldexp(largest, -mantissa_bits - 1) + smallest;
+  const Codes codes(type);
+  return codes.step(static_cast<float>(largest)) * (1 + codes.dither()) / 2 + std::ldexp(largest, -mantissa_bits - 1) +
+         smallest;
 }
 
 }  // namespace

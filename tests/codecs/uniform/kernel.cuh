@@ -18,22 +18,29 @@ struct Codec {
   static constexpr bool is_fixed = true;
   static constexpr bool is_identity = false;
   static constexpr bool is_exact = false;
+  static constexpr bool uses_context = true;
   struct Scratch {};
 
   struct Parameters {
     __host__ __device__ explicit Parameters(ncast_codec codec)
-        : bits(static_cast<int>(get(codec, bits_field))), top(1 << (bits - 1)) {}
+        : bits(static_cast<int>(get(codec, bits_field))), top(1 << (bits - 1)), dither_bits(get(codec, dither_field)) {}
+    __device__ double dither() const {
+      const float dither = __uint_as_float(dither_bits);
+      return dither > no_dither ? dither : 0;
+    }
     __device__ int nan() const { return -top; }
     __device__ int infinity() const { return top - 1; }
     __device__ double step(float largest) const { return static_cast<double>(largest) / (top - 2); }
     int bits;
     int top;
+    uint32_t dither_bits;
   };
   __host__ __device__ static uint32_t payload_bytes(ncast_codec codec) {
     return header_bytes + elems * static_cast<uint32_t>(Parameters(codec).bits) / 8;
   }
 
-  __device__ static uint32_t encode(const void* values, void* payload, Scratch&, int lane, Parameters parameters) {
+  __device__ static uint32_t encode(const void* values, void* payload, Scratch&, int lane, Parameters parameters,
+                                    const device::BlockContext& context) {
     float largest = 0;
     for (uint32_t i = lane; i < elems; i += 32) {
       const float value = load(values, i);
@@ -50,7 +57,8 @@ struct Codec {
       uint64_t pending = 0;
       int count = 0;
       for (uint32_t i = 0; i < 32; ++i) {
-        const int code = code_of(parameters, load(values, group * 32 + i), step);
+        const int code = code_of(parameters, load(values, group * 32 + i), step,
+                                 parameters.dither() * random_number(context, group * 32 + i));
         pending |= (static_cast<uint64_t>(code) & ((1u << parameters.bits) - 1)) << count;
         count += parameters.bits;
         if (count < 32) continue;
@@ -110,10 +118,10 @@ struct Codec {
       static_cast<uint16_t*>(values)[index] = static_cast<uint16_t>(bits >> 16);
     }
   }
-  __device__ static int code_of(const Parameters& parameters, float value, double step) {
+  __device__ static int code_of(const Parameters& parameters, float value, double step, double random) {
     if (isnan(value)) return parameters.nan();
     if (isinf(value)) return value > 0 ? parameters.infinity() : -parameters.infinity();
-    return step == 0 ? 0 : static_cast<int>(nearbyint(value / step));
+    return step == 0 ? 0 : static_cast<int>(nearbyint(value / step + random));
   }
 };
 
