@@ -14,7 +14,7 @@ namespace narrowcast::device {
 //
 //   dtype         the value type
 //   values_bytes  size of a block of values in bytes, a multiple of 512
-//   is_fixed      every payload has payload_bytes(codec) bytes, a multiple of 16 and less than values_bytes
+//   is_fixed      every payload has payload_bytes(codec) bytes, a multiple of 16
 //   is_identity   the payload is the values themselves; encode() and decode() are never called
 //   is_exact      decode() restores the values exactly
 //   Scratch       scratch of the warp in shared memory, 4-byte aligned

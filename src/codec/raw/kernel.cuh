@@ -11,10 +11,11 @@ template <ncast_dtype Dtype>
 struct Codec {
   static constexpr ncast_dtype dtype = Dtype;
   static constexpr uint32_t values_bytes = 4096;
-  static constexpr bool is_fixed = false;
+  static constexpr bool is_fixed = true;
   static constexpr bool is_identity = true;
   static constexpr bool is_exact = true;
   struct Scratch {};
+  __host__ __device__ static uint32_t payload_bytes(ncast_codec) { return values_bytes; }
   __device__ static uint32_t encode(const void*, void*, Scratch&, int) { return values_bytes; }
   __device__ static bool decode(const void*, uint32_t, void*, Scratch&, int) { return false; }
 };
