@@ -60,11 +60,13 @@ NCAST_API size_t ncast_codec_count(void);
 // Errors: INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info);
 
-// Parses "auto", a codec's name, or "name:key=value,key=value". The result is canonical: equal codecs are equal
-// numbers. Errors: INVALID_ARGUMENT. The message names the unknown codec or key, or the value and its range.
+// Parses "auto", a codec's name, or "name:key=value,key=value". A codec may end with "!": NCAST_CODEC_FORCED. The
+// result is canonical: equal codecs are equal numbers. Errors: INVALID_ARGUMENT. The message names the unknown codec or
+// key, or the value and its range.
 NCAST_API ncast_status ncast_codec_parse(const char* text, ncast_codec* codec);
 
-// Writes the canonical text of a codec and a terminating NUL. Parameters that have their default are omitted.
+// Writes the canonical text of a codec and a terminating NUL. Parameters that have their default are omitted. Accepts
+// the codecs of calls, AUTO and FORCED included.
 // Errors: INVALID_ARGUMENT (not a codec), TOO_SMALL (a capacity of NCAST_CODEC_TEXT_BYTES always suffices).
 NCAST_API ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity);
 

@@ -165,10 +165,10 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 NCAST_API ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm, ncast_operation_counters* counters,
                                                          int capacity);
 
-// CUDA: registers memory, so that a sender writes uncompressed values (codec RAW, or AUTO where it chooses RAW)
-// directly to their destination instead of the communicator's scratch memory. This applies to transfers of at least 4
-// MiB between two ranks, in calls that move data and do not reduce. Values may be received anywhere in the memory;
-// other ranks may receive at other offsets, or in memory that is not registered.
+// CUDA: registers memory, so that a sender writes uncompressed values directly to their destination instead of the
+// communicator's scratch memory. This applies to transfers of at least 4 MiB between two ranks, in calls that move data
+// and do not reduce. Values may be received anywhere in the memory; other ranks may receive at other offsets, or in
+// memory that is not registered.
 //   memory: `bytes` bytes of one cudaMalloc allocation on this communicator's GPU, which must stay allocated until they
 //           are deregistered. NULL with 0 bytes: this rank registers no memory.
 //   region: receives the number of the region, the same on all ranks.

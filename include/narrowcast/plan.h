@@ -165,7 +165,7 @@ typedef struct {
   ncast_dtype dtype;
   ncast_redop op;     // NCAST_SUM if the operation does not reduce
   int root;           // 0 if the operation has none
-  ncast_codec codec;  // as requested
+  ncast_codec codec;  // what the call allows
   int ranks;
   int placement;  // NCAST_PLACEMENT_...
 } ncast_plan_call;

@@ -50,19 +50,26 @@ typedef enum {
 // A codec and its parameters. docs/format/ specifies each codec. codec.h has functions that list the codecs and convert
 // them to and from text ("window", "name:key=value").
 //   bits 0-7    the id: one of the constants below
-//   bits 8-15   0
+//   bit 8       NCAST_CODEC_FORCED, only in the calls of a communicator
+//   bits 9-15   0
 //   bits 16-63  the parameters, the first one in the lowest bits; ncast_parameter_kind says how many bits each one has.
 //               0 means the parameter's default
 // So an id alone is the codec with its default parameters.
+//
+// In a call, a codec is what the call allows: the library takes packets, raw values or an allowed codec, whichever is
+// predicted to be fastest, the same on all ranks. RAW allows no codec, AUTO every exact codec of the library, and any
+// other codec itself. With FORCED ("window!" in text) the values are encoded even if that is slower, for tests and
+// benchmarks. Frames and plans contain the codec alone.
 typedef uint64_t ncast_codec;
 
-// The ids. If a codec does not support a value type, values of that type are stored raw. AUTO is only for the calls of
-// a communicator: the library chooses an exact codec, the same on all ranks. On the host backend it chooses raw.
+// The ids. If a codec does not support a value type, values of that type are stored raw. AUTO and FORCED are only for
+// the calls of a communicator. AUTO cannot be forced, and a forced RAW is RAW.
 enum {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator
 #define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
 #include "narrowcast/codecs.def"
-  NCAST_CODEC_AUTO = 255
+  NCAST_CODEC_AUTO = 255,
+  NCAST_CODEC_FORCED = 256  // a flag, added to an id
 };
 
 // Reductions. The numbers are those of ncclRedOp_t.

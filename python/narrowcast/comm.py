@@ -112,8 +112,10 @@ class Communicator(Calls):
     first when the body raised. A program that ends without closing it waits for its calls for up to a second, then
     aborts.
 
-    codec: "window" (lossless), "raw", or "auto", the default: the library chooses by what all ranks know. The choice
-        depends on the link and does not change the result. On the host backend it is raw.
+    codec: what the call allows: a codec such as "window" (lossless), "raw" (none), or "auto" (every exact codec), the
+        default. The library sends the values raw or with an allowed codec, whichever is predicted to be fastest on this
+        link by what all ranks know. Exact codecs do not change the result. "window!" forces a codec, even if it is
+        slower. On the host backend values are sent raw unless a codec is forced or the cost model has its times.
 
     Backend "host": arrays are in host memory. `stream` is a `Stream`, which keeps the arrays alive until it has run the
     call. None runs the call before it returns.
@@ -260,7 +262,7 @@ class Communicator(Calls):
     def register(self, buffer: Any) -> Registration:
         """GPUs: lets senders write uncompressed data directly into this buffer, without staging.
 
-        This applies to calls with codec "raw", and to those where "auto" chooses raw. The call is collective: every
+        This applies to calls whose values are sent raw. The call is collective: every
         rank makes it at the same place in the order of the communicator's calls.
 
         buffer: an array within one allocation of cudaMalloc, which stays alive until the registration is closed; None

@@ -40,20 +40,28 @@ const Row* find_row(ncast_codec codec) {
 ncast_status check(const char* function, ncast_codec codec) {
   if (codec == NCAST_CODEC_AUTO)
     return fail(NCAST_INVALID_ARGUMENT, "%s: codec is auto, which only the calls of a communicator accept", function);
+  if (is_forced(codec))
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %s, but only the calls of a communicator can force a codec",
+                function, describe(codec).c_str());
   const Row* const row = find_row(codec);
   if (row == nullptr)
     return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %u, which is not a codec", function, id_of(codec));
   if ((codec >> 8 & 0xff) != 0)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is 0x%" PRIx64 ", but bits 8 to 15 are reserved", function, codec);
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is 0x%" PRIx64 ", but bits 9 to 15 are reserved", function, codec);
   return check_parameters(function, *row, codec);
 }
 
-ncast_status check_or_auto(const char* function, ncast_codec codec) {
-  return codec == NCAST_CODEC_AUTO ? NCAST_OK : check(function, codec);
+ncast_status check_of_call(const char* function, ncast_codec codec) {
+  if (codec == NCAST_CODEC_AUTO) return NCAST_OK;
+  if (without_flag(codec) == NCAST_CODEC_AUTO)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is auto, which cannot be forced", function);
+  return check(function, without_flag(codec));
 }
 
 ncast_codec canonical(ncast_codec codec) {
-  return codec == NCAST_CODEC_AUTO ? codec : text::without_defaults(row_of(codec), codec);
+  if (codec == NCAST_CODEC_AUTO) return codec;
+  if (without_flag(codec) == NCAST_CODEC_RAW) return NCAST_CODEC_RAW;
+  return text::without_defaults(row_of(codec), codec);
 }
 
 ncast_codec explicit_parameters(ncast_codec codec) {
@@ -126,7 +134,7 @@ ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity) 
   const char* function = "ncast_codec_format";
   return guarded(function, [&] {
     if (text == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: text is NULL", function);
-    if (const ncast_status status = codec::check_or_auto(function, codec)) return status;
+    if (const ncast_status status = codec::check_of_call(function, codec)) return status;
     const std::string result = codec::describe(codec);
     if (result.size() >= capacity)
       return fail(NCAST_TOO_SMALL, "%s: '%s' does not fit into %zu bytes", function, result.c_str(), capacity);

@@ -18,12 +18,13 @@ const Row* find_row(ncast_codec codec);
 // Checks that `codec` has a known id, zeros in its reserved bits, and parameters in range. Every function with a codec
 // argument calls one of these. Error: INVALID_ARGUMENT; the message begins with `function`.
 ncast_status check(const char* function, ncast_codec codec);
-ncast_status check_or_auto(const char* function, ncast_codec codec);
+// The codec of a call: it may also be AUTO, or forced.
+ncast_status check_of_call(const char* function, ncast_codec codec);
 
-// The functions below require a codec that has passed check(). They accept AUTO only if stated.
+// The functions below require a codec that has passed check(). They accept the codec of a call only if stated.
 
-// The same codec with 0 for every parameter that has its default, so that equal codecs are equal numbers. Accepts AUTO
-// and returns it unchanged.
+// The same codec with 0 for every parameter that has its default, so that equal codecs are equal numbers. Accepts the
+// codec of a call.
 ncast_codec canonical(ncast_codec codec);
 // The same codec with the default's value instead of 0 for "default".
 ncast_codec explicit_parameters(ncast_codec codec);
@@ -37,7 +38,7 @@ bool is_exact(ncast_codec codec);
 // The ratio, wire bytes / raw bytes, that the cost model assumes. 1 if the codec does not support the type.
 double prior_ratio(ncast_codec codec, ncast_dtype dtype);
 
-// "window", "name:key=value" or "auto"; "codec 77" for a number that is not a codec. Accepts any number.
+// "window", "name:key=value!" or "auto"; "codec 77" for a number that is not a codec. Accepts any number.
 std::string describe(ncast_codec codec);
 
 }  // namespace narrowcast::codec

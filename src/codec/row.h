@@ -57,6 +57,10 @@ struct Row {
   }
 };
 
+// Calls may force a codec; frames and plans contain codecs without the flag.
+constexpr bool is_forced(ncast_codec codec) { return (codec & NCAST_CODEC_FORCED) != 0; }
+constexpr ncast_codec without_flag(ncast_codec codec) { return codec & ~ncast_codec{NCAST_CODEC_FORCED}; }
+
 constexpr uint8_t id_of(ncast_codec codec) { return static_cast<uint8_t>(codec); }
 
 // The content of a parameter's field for a value, and the value of a field that is not 0.

@@ -1,5 +1,5 @@
-// Codecs as text: "window", "auto", "name:key=value,key=value". Header-only and independent of the table, because the
-// drop-in parses its settings before it loads the library.
+// Codecs as text: "window", "window!", "auto", "name:key=value,key=value". Header-only and independent of the table,
+// because the drop-in parses its settings before it loads the library.
 #pragma once
 
 #include <charconv>
@@ -87,19 +87,22 @@ inline ncast_codec without_defaults(const Row& row, ncast_codec codec) {
 
 inline ParsedCodec parse(std::span<const Row> rows, std::string_view all) {
   if (all == "auto") return {NCAST_CODEC_AUTO, ""};
-  const size_t colon = all.find(':');
-  const std::string_view name = all.substr(0, colon);
+  if (all == "auto!") return {std::nullopt, "codec 'auto!': auto cannot be forced"};
+  const bool forced = all.ends_with('!');
+  const std::string_view unforced = all.substr(0, all.size() - (forced ? 1 : 0));
+  const std::string_view name = unforced.substr(0, unforced.find(':'));
   for (const Row& row : rows) {
     if (name != row.name) continue;
     ncast_codec codec = row.id;
-    for (std::string_view rest = all.substr(name.size()); !rest.empty();) {
+    for (std::string_view rest = unforced.substr(name.size()); !rest.empty();) {
       rest.remove_prefix(1);  // the colon or a comma
       const std::string_view setting = rest.substr(0, rest.find(','));
       const std::string error = text::set_parameter(row, setting, &codec);
       if (!error.empty()) return {std::nullopt, "codec " + text::quoted(all) + ": " + error};
       rest.remove_prefix(setting.size());
     }
-    return {text::without_defaults(row, codec), ""};
+    codec = text::without_defaults(row, codec);
+    return {forced && codec != NCAST_CODEC_RAW ? codec | NCAST_CODEC_FORCED : codec, ""};
   }
   return {std::nullopt, text::quoted(name) + " is not a codec (known: " + text::known_codecs(rows) + ")"};
 }
@@ -119,6 +122,7 @@ inline std::string format(std::span<const Row> rows, ncast_codec codec) {
       result += separator + std::string(parameters[i].name) + "=" + text::number(value_of(parameters[i].kind, stored));
       separator = ',';
     }
+    if (is_forced(codec) && id_of(codec) != NCAST_CODEC_RAW) result += '!';
     return result;
   }
   return "codec " + std::to_string(codec);

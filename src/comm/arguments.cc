@@ -149,7 +149,7 @@ ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
                 static_cast<int>(call.dtype));
   }
-  if (const ncast_status status = codec::check_or_auto(function, call.codec)) return status;
+  if (const ncast_status status = codec::check_of_call(function, call.codec)) return status;
   if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function, op);
   }

@@ -12,6 +12,7 @@
 #include "comm/question.h"
 #include "executor/communicator.h"
 #include "executor/registry.h"
+#include "select/allowed_codecs.h"
 #include "select/decider.h"
 #include "status/error.h"
 #include "status/sized_struct.h"
@@ -20,6 +21,8 @@ struct ncast_explanation {
   std::shared_ptr<narrowcast::select::Decider> decider;  // the decision and the alternatives refer to its plans
   narrowcast::select::CallShape shape;
   narrowcast::select::Decision decision;
+  std::string allowed;  // AllowedCodecs::text()
+  narrowcast::select::Costs costs;
   std::vector<size_t> built_in;  // the candidates of the link, by index in the table
   std::vector<narrowcast::select::Alternative> alternatives;
   std::string costs_warning, sentence;
@@ -63,9 +66,9 @@ std::string describe(const select::Costs& costs, const std::vector<Alternative>&
     std::snprintf(part, sizeof part, "%s%.1f us ", text.empty() ? " Predicted: " : ", ", microseconds);
     text.append(part).append(name);
   };
-  for (size_t i = 0; i < select::candidate_count; ++i) {
+  for (size_t i = 0; i < costs.size(); ++i) {
     if (!costs[i].is_known()) continue;
-    add(costs[i].typical, select::candidates[i].name);
+    add(costs[i].typical, select::candidates()[i].name);
     if (costs[i].incompressible == 0) continue;
     char part[48];
     std::snprintf(part, sizeof part, " (%.1f incompressible)", costs[i].incompressible);
@@ -93,7 +96,8 @@ std::string sentence_of(const ncast_explanation& explanation) {
   }
   text += std::string(". Values are sent with codec ") + codec::describe(decision.codec) + ": " +
           decision.codec_reason + ".";
-  return text + describe(decision.costs, explanation.alternatives);
+  if (!explanation.allowed.empty()) text += " The call allows " + explanation.allowed + ".";
+  return text + describe(explanation.costs, explanation.alternatives);
 }
 
 ncast_status explain(const char* function, const comm::Question& question, const std::shared_ptr<Decider>& decider,
@@ -101,8 +105,14 @@ ncast_status explain(const char* function, const comm::Question& question, const
   CallShape shape{};
   if (ncast_status status = shape_of(function, question, *decider, &shape)) return status;
   const Decision decision = decider->decide(shape);
-  auto made = std::make_unique<ncast_explanation>(ncast_explanation{
-      decider, shape, decision, select::candidates_of(shape.link), decider->alternatives_of(shape, decision), {}, {}});
+  auto made = std::make_unique<ncast_explanation>();
+  made->decider = decider;
+  made->shape = shape;
+  made->decision = decision;
+  made->allowed = select::allowed_codecs(shape.codec).text();
+  made->costs = costs_of(shape, decider->costs());
+  made->built_in = select::candidates_of(shape.link);
+  made->alternatives = decider->alternatives_of(shape, decision);
   if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(decider->costs());
   made->sentence = sentence_of(*made);
   *explanation = made.release();
@@ -150,6 +160,7 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.costs_warning = explanation.costs_warning.empty() ? nullptr : explanation.costs_warning.c_str();
   made.sentence = explanation.sentence.c_str();
   made.plan = decision.plan;
+  made.allowed = explanation.allowed.c_str();
   return made;
 }
 
@@ -215,9 +226,8 @@ ncast_status ncast_explanation_candidate(const ncast_explanation* explanation, u
   ncast_candidate made = {};
   if (index < explanation->built_in.size()) {
     const size_t candidate = explanation->built_in[index];
-    const select::Cost& cost = explanation->decision.costs[candidate];
-    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): a literal
-    made.name = select::candidates[candidate].name.data();
+    const select::Cost& cost = explanation->costs[candidate];
+    made.name = select::candidates()[candidate].name.c_str();
     made.microseconds = cost.typical;
     made.incompressible_microseconds = cost.incompressible;
   } else {

@@ -61,7 +61,7 @@ ncast_status launch(const char* function, const std::vector<Call>& calls) {
 
 ncast_status submit(const Call& given) {
   Call call = given;
-  choose_plan(&call);
+  decide(&call);
   if (open_group.depth > 0) {
     open_group.calls.push_back(call);
     return NCAST_OK;

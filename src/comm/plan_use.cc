@@ -110,12 +110,15 @@ ncast_status apply_use(const ncast_plan_use* use, select::PlanCandidate* candida
   return NCAST_OK;
 }
 
-void choose_plan(executor::Call* call) {
+void decide(executor::Call* call) {
   select::Decider& decider = *call->comm->decider();
-  if (!decider.chooses_plans() || !plan::has_plans(call->operation)) return;
+  const bool chooses_plans = decider.chooses_plans() && plan::has_plans(call->operation);
+  // The CUDA backend decides about the built-in way itself when it launches the call.
+  if (!chooses_plans && call->comm->backend() != NCAST_BACKEND_HOST) return;
   const select::Decision decision = decider.decide(
       decider.shape_of(call->operation, call->dtype, codec::canonical(call->codec),
                        call->count * ncast_dtype_bytes(call->dtype), call->redop, call->peer, placement_of(*call)));
+  call->chosen_codec = decision.codec;
   if (decision.chosen == nullptr) return;
   if (decision.chosen->loaded == 0) {
     call->plan = executor::plan_of_builder(decision.chosen->plan);

@@ -18,7 +18,8 @@ const char* why_not_for_calls(const plan::Plan& plan, ncast_backend backend);
 // use: may be NULL. Errors: INVALID_ARGUMENT, UNSUPPORTED; their messages do not begin with the name of a function.
 ncast_status apply_use(const ncast_plan_use* use, select::PlanCandidate* candidate);
 
-// Assigns a plan to the call if the decision is to run one instead of the built-in way.
-void choose_plan(executor::Call* call);
+// Decides what all ranks know of the call: the plan that runs it instead of the built-in way, if there is one, and the
+// codec on the host backend.
+void decide(executor::Call* call);
 
 }  // namespace narrowcast::comm

@@ -29,7 +29,7 @@ ncast_status compare(const char* function, const ncast_predictor* predictor, con
   select::CallShape shape{};
   if (ncast_status status = comm::shape_of(function, question, decider, &shape)) return status;
   const select::Decision decision = decider.decide(shape);
-  const select::Comparison found = select::compare(decision, with_windows ? "nccl" : "nccl:default");
+  const select::Comparison found = select::compare(decision, !with_windows);
   return fill_struct(function, "comparison",
                      ncast_comparison{.struct_bytes = sizeof(ncast_comparison),
                                       .faster = found.reason == nullptr,

@@ -33,7 +33,9 @@ struct Call {
   void* recv = nullptr;
   uint64_t count = 0;
   ncast_dtype dtype = NCAST_INT8;
-  ncast_codec codec = NCAST_CODEC_RAW;
+  ncast_codec codec = NCAST_CODEC_RAW;  // what the call allows
+  // Of the values on the link, if the host backend runs the call; decided when the call is made.
+  ncast_codec chosen_codec = NCAST_CODEC_RAW;
   ncast_redop redop = NCAST_SUM;
   int peer = 0;       // the peer of send and recv; the root of operations that have one
   uint32_t plan = 0;  // as in CallTag; decided when the call is made
@@ -57,7 +59,7 @@ struct CallTag {
   uint64_t count;     // of the call; in chunks of all_to_all_v, from the sender to the receiver
   uint64_t position;  // of the message: its first value in a send, or its number on the ring in a plan
   uint64_t chunk_elems;
-  ncast_codec codec;    // canonical
+  ncast_codec codec;    // what the call allows; canonical
   Operation operation;  // `send` for a receive too
   uint8_t dtype;
   uint8_t redop;

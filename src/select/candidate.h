@@ -1,10 +1,10 @@
 // The ways in which a call can run, and NCCL's ways, with which they are compared. Their names are the keys of costs.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,36 +17,22 @@ namespace narrowcast::select {
 enum class Transport : uint8_t { packets, blocks, nccl, frames };
 
 struct Candidate {
-  std::string_view name;  // a string literal
+  std::string name;
   Transport transport;
-  ncast_codec codec = NCAST_CODEC_RAW;  // if the transport is blocks or frames
+  ncast_codec codec = NCAST_CODEC_RAW;  // an id, if the transport is blocks or frames
+
+  bool is_coded() const { return codec != NCAST_CODEC_RAW; }
 };
 
-inline constexpr Candidate candidates[] = {
-    {"packets", Transport::packets},
-#define NCAST_CODEC_ROW(id, SYMBOL, name, ...) {"blocks:" #name, Transport::blocks, id},
-#include "narrowcast/codecs.def"
-#define NCAST_CODEC_ROW(id, SYMBOL, name, ...) {"frames:" #name, Transport::frames, id},
-#include "narrowcast/codecs.def"
-    {"nccl", Transport::nccl},          // NCCL's fastest way
-    {"nccl:default", Transport::nccl},  // what NCCL does without symmetric windows and copy engines
-};
-inline constexpr size_t candidate_count = std::size(candidates);
+// "packets"; "blocks:CODEC" and "frames:CODEC" for every codec of the library; "nccl", NCCL's fastest way, and
+// "nccl:default", what NCCL does without symmetric windows and copy engines.
+const std::vector<Candidate>& candidates();
 
-constexpr std::optional<size_t> find_candidate(std::string_view name) {
-  for (size_t i = 0; i < candidate_count; ++i)
-    if (candidates[i].name == name) return i;
-  return std::nullopt;
-}
-// The candidate must exist.
-// NOLINTNEXTLINE(bugprone-unchecked-optional-access)
-constexpr size_t index_of(std::string_view name) { return *find_candidate(name); }
-constexpr size_t index_of(Transport transport, ncast_codec codec) {
-  const ncast_codec id = codec & 0xff;  // without its parameters
-  for (size_t i = 0; i < candidate_count; ++i)
-    if (candidates[i].transport == transport && candidates[i].codec == id) return i;
-  return 0;  // not reached: there is a row for every codec
-}
+std::optional<size_t> find_candidate(std::string_view name);
+// The index of a candidate that exists.
+size_t index_of(std::string_view name);
+// codec: with or without parameters.
+size_t index_of(Transport transport, ncast_codec codec);
 
 inline constexpr size_t most_plan_name = 96;  // characters
 // Whether the name is one of a plan: the prefix, then letters, digits and "_-.:@".
@@ -72,16 +58,11 @@ constexpr std::optional<Link> find_link(std::string_view name) {
   return std::nullopt;
 }
 
-constexpr bool runs_on(const Candidate& candidate, Link link) {
+inline bool runs_on(const Candidate& candidate, Link link) {
   return (candidate.transport == Transport::frames) == (link == Link::shared_memory);
 }
 // The candidates that run on a link, by index.
-inline std::vector<size_t> candidates_of(Link link) {
-  std::vector<size_t> list;
-  for (size_t i = 0; i < candidate_count; ++i)
-    if (runs_on(candidates[i], link)) list.push_back(i);
-  return list;
-}
+std::vector<size_t> candidates_of(Link link);
 
 // Microseconds; 0: not known, or the candidate cannot run the call. typical: for values that shrink as weights do.
 // incompressible: for values that no codec shrinks.
@@ -90,15 +71,7 @@ struct Cost {
   bool is_known() const { return typical != 0; }
 };
 
-// The costs of all candidates.
-class Costs {
- public:
-  Cost& operator[](size_t candidate) { return costs_[candidate]; }
-  const Cost& operator[](size_t candidate) const { return costs_[candidate]; }
-  const Cost& of(std::string_view name) const { return costs_[index_of(name)]; }
-
- private:
-  std::array<Cost, candidate_count> costs_ = {};
-};
+// The costs of all candidates, by index.
+using Costs = std::vector<Cost>;
 
 }  // namespace narrowcast::select

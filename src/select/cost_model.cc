@@ -81,7 +81,8 @@ double Curve::at(double bytes) const {
 bool CostModel::add(const MeasuredCurve& measured) {
   Family& family = family_at(measured.operation, measured.link);
   auto found = std::ranges::find(family, measured.ranks, &Measured::ranks);
-  if (found == family.end()) found = family.insert(family.end(), Measured{measured.ranks, {}, {}});
+  if (found == family.end())
+    found = family.insert(family.end(), Measured{measured.ranks, std::vector<Curves>(candidates().size()), {}});
   if (!measured.plan.empty()) return found->plans.try_emplace(measured.plan, measured.points).second;
   std::optional<Curve>& place = found->curves[measured.candidate][static_cast<size_t>(measured.data)];
   if (place.has_value()) return false;
@@ -114,8 +115,8 @@ std::optional<double> CostModel::predict(Operation operation, size_t candidate, 
   const std::optional<Curve>& curve = nearest.curves[candidate][static_cast<size_t>(data)];
   if (!curve) return std::nullopt;
   if (source == asked && nearest.ranks == ranks) return curve->at(static_cast<double>(bytes));
-  if (candidates[candidate].transport == Transport::nccl) return std::nullopt;
-  const bool packets = candidates[candidate].transport == Transport::packets;
+  if (candidates()[candidate].transport == Transport::nccl) return std::nullopt;
+  const bool packets = candidates()[candidate].transport == Transport::packets;
   const auto scaled = [&](uint64_t of_bytes) {
     const Traffic here = traffic_of(asked, packets, of_bytes, ranks),
                   there = traffic_of(source, packets, of_bytes, nearest.ranks);
@@ -132,7 +133,7 @@ std::optional<double> CostModel::predict(Operation operation, size_t candidate, 
 
 std::optional<double> CostModel::measured(Operation operation, std::string_view name, uint64_t bytes, int ranks,
                                           Link link) const {
-  const Family& all = families_[static_cast<size_t>(link)][static_cast<size_t>(operation)];
+  const Family& all = families_[static_cast<size_t>(link)][static_cast<size_t>(measured_as(operation))];
   const auto found = std::ranges::find(all, ranks, &Measured::ranks);
   if (found == all.end()) return std::nullopt;
   const auto at = [&](const Curve& curve) { return curve.at(static_cast<double>(bytes)); };

@@ -83,7 +83,7 @@ class CostModel {
   using Curves = std::array<std::optional<Curve>, data_count>;
   struct Measured {
     int ranks;
-    std::array<Curves, candidate_count> curves;
+    std::vector<Curves> curves;                       // by candidate
     std::map<std::string, Curve, std::less<>> plans;  // by name
   };
   using Family = std::vector<Measured>;  // the curves of an operation on a link

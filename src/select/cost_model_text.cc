@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "channel/peer/peers.h"
+#include "codec/codec.h"
 #include "files/read_file.h"
 #include "select/cost_model.h"
 #include "status/error.h"
@@ -22,7 +23,7 @@ namespace {
 constexpr std::string_view headings[] = {"narrowcast-costs 1 ", "narrowcast-costs 2 "};
 constexpr std::string_view kernels_line = "kernels ";
 constexpr std::string_view unknown_kernels = "unknown";
-constexpr std::string_view incompressible_suffix = "/incompressible";
+constexpr std::string_view incompressible_suffix = "/incompressible", old_incompressible_suffix = "-random";
 constexpr size_t most_text_bytes = size_t{1} << 20;
 constexpr int most_host_ranks = 64;
 
@@ -35,25 +36,24 @@ struct Series {
   std::string plan;  // as in MeasuredCurve
 };
 
-// The names of version 1.
-struct OldName {
-  std::string_view name;
-  size_t candidate;
-  Data data;
-};
-constexpr OldName old_names[] = {{"packets", index_of("packets"), Data::typical},
-                                 {"raw", index_of("blocks:raw"), Data::typical},
-                                 {"window", index_of("blocks:window"), Data::typical},
-                                 {"window-random", index_of("blocks:window"), Data::incompressible},
-                                 {"nccl", index_of("nccl"), Data::typical},
-                                 {"nccl-default", index_of("nccl:default"), Data::typical}};
+// The name of a candidate in version 1, which has no frames and calls blocks by their codec.
+std::string old_name_of(const Candidate& candidate) {
+  if (candidate.transport == Transport::frames) return {};
+  if (candidate.transport == Transport::blocks) return codec::describe(candidate.codec);
+  return candidate.name == "nccl:default" ? "nccl-default" : candidate.name;
+}
+
+std::optional<Series> find_old_series(std::string_view word) {
+  const bool incompressible = word.ends_with(old_incompressible_suffix);
+  if (incompressible) word.remove_suffix(old_incompressible_suffix.size());
+  for (size_t i = 0; i < candidates().size(); ++i)
+    if (!word.empty() && old_name_of(candidates()[i]) == word)
+      return Series{i, incompressible ? Data::incompressible : Data::typical, {}};
+  return std::nullopt;
+}
 
 std::optional<Series> find_series(std::string_view word, int version) {
-  if (version == 1) {
-    const auto* const found = std::ranges::find(old_names, word, &OldName::name);
-    if (found == std::end(old_names)) return std::nullopt;
-    return Series{found->candidate, found->data, {}};
-  }
+  if (version == 1) return find_old_series(word);
   if (is_plan_name(word)) return Series{0, Data::typical, std::string(word)};
   const bool incompressible = word.ends_with(incompressible_suffix);
   if (incompressible) word.remove_suffix(incompressible_suffix.size());
@@ -74,13 +74,11 @@ std::optional<Link> find_measured_link(std::string_view word, int version) {
 // Whether the candidate runs on the link.
 bool runs_on(const Series& series, Link link) {
   if (!series.plan.empty()) return true;
-  return select::runs_on(candidates[series.candidate], link);
+  return select::runs_on(candidates()[series.candidate], link);
 }
 
-std::string candidate_word(size_t candidate, int version) {
-  for (const OldName& old : old_names)
-    if (version == 1 && old.candidate == candidate) return std::string(old.name);
-  return std::string(candidates[candidate].name);
+std::string candidate_word(const Candidate& candidate, int version) {
+  return version == 1 ? old_name_of(candidate) : candidate.name;
 }
 
 // Removes the next word from the line and returns it; empty at the end.
@@ -196,22 +194,31 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
   return model->check_complete(name);
 }
 
-// Raw and encoded values, and plans and the built-in way, can be compared only if both were measured.
+// Raw and encoded values, and plans and the built-in way, can be compared only if both were measured. The times of one
+// codec suffice: those of others are derived from them.
 ncast_status CostModel::check_complete(const char* name) const {
   for (const Operation operation : measured_operations) {
     for (size_t link = 0; link < link_count; ++link) {
       const bool on_host = static_cast<Link>(link) == Link::shared_memory;
       for (const Measured& measured : families_[link][static_cast<size_t>(operation)]) {
-        for (size_t candidate = 0; candidate < candidate_count; ++candidate) {
-          const std::string_view required = candidates[candidate].name;
-          if (on_host ? required != "frames:raw" : required != "blocks:raw" && required != "blocks:window") continue;
-          if (measured.curves[candidate][static_cast<size_t>(Data::typical)]) continue;
-          const char* const word = version_ > 1                            ? link_names[link]
-                                   : static_cast<Link>(link) == Link::host ? "host"
-                                                                           : "peer";
-          return fail(NCAST_INVALID_ARGUMENT, "%s: there is no line '%s %d %s %s'", name, name_of(operation),
-                      measured.ranks, word, candidate_word(candidate, version_).c_str());
+        const auto is_measured = [&](const Candidate& candidate) {
+          const auto index = static_cast<size_t>(&candidate - candidates().data());
+          return measured.curves[index][static_cast<size_t>(Data::typical)].has_value();
+        };
+        const auto is_coded = [](const Candidate& candidate) {
+          return candidate.transport == Transport::blocks && candidate.is_coded();
+        };
+        const Candidate* missing = &candidates()[index_of(on_host ? "frames:raw" : "blocks:raw")];
+        if (is_measured(*missing)) {
+          const auto any = [&](const Candidate& candidate) { return is_coded(candidate) && is_measured(candidate); };
+          if (on_host || std::ranges::any_of(candidates(), any)) continue;
+          missing = &*std::ranges::find_if(candidates(), is_coded);
         }
+        const char* const word = version_ > 1                            ? link_names[link]
+                                 : static_cast<Link>(link) == Link::host ? "host"
+                                                                         : "peer";
+        return fail(NCAST_INVALID_ARGUMENT, "%s: there is no line '%s %d %s %s'", name, name_of(operation),
+                    measured.ranks, word, candidate_word(*missing, version_).c_str());
       }
     }
   }

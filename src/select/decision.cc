@@ -5,12 +5,13 @@
 #include "channel/packet/packet_area.h"
 #include "codec/codec.h"
 #include "plan/steps.h"
+#include "select/allowed_codecs.h"
 
 namespace narrowcast::select {
 namespace {
 
-// AUTO uses the codec if it saves at least this share of the time with values that shrink, and loses at most this share
-// with values that do not.
+// A codec that is not forced is used if it saves at least this share of the time with values that shrink, and loses at
+// most this share with values that do not.
 constexpr double least_saved = 0.03, most_lost = 0.03;
 
 // What ranks send to whom.
@@ -28,8 +29,10 @@ constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json).
 constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
 
-constexpr size_t packets = index_of("packets"), blocks_raw = index_of("blocks:raw"),
-                 blocks_window = index_of("blocks:window"), nccl = index_of("nccl");
+size_t packets() {
+  static const size_t index = index_of("packets");
+  return index;
+}
 
 bool can_code(ncast_codec codec, ncast_dtype dtype) { return codec::effective_codec(dtype, codec) != NCAST_CODEC_RAW; }
 
@@ -48,19 +51,26 @@ double slowdown_of_packets(const CallShape& shape) {
 double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape) {
   if (shape.link == Link::host || candidate.transport == Transport::nccl) return 1;
   if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
-  return std::max(1.0, (candidate.codec == NCAST_CODEC_RAW ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
+  return std::max(1.0, (candidate.is_coded() ? enough_ctas_coded : enough_ctas_raw) / shape.max_ctas);
 }
 
-// The bytes that the codec saves in this type, divided by those that it saves in bfloat16, the measured type.
-double relative_saving(ncast_codec codec, ncast_dtype dtype) {
-  const auto saved = [&](ncast_dtype type) { return 1 - codec::prior_ratio(codec, type); };
-  return saved(NCAST_BFLOAT16) == 0 ? 1 : saved(dtype) / saved(NCAST_BFLOAT16);
+// The bytes that the codec saves in this type, divided by those that the measured codec saves in bfloat16, the measured
+// type.
+double relative_saving(ncast_codec codec, ncast_dtype dtype, ncast_codec measured) {
+  const double saved_there = 1 - codec::prior_ratio(measured, NCAST_BFLOAT16);
+  return saved_there == 0 ? 1 : (1 - codec::prior_ratio(codec, dtype)) / saved_there;
 }
 
-// If the link is the bottleneck, the time of a type that shrinks less lies between those of the measured type and of
-// incompressible values. If the codec is the bottleneck, these two are equal.
-double for_dtype(ncast_codec codec, ncast_dtype dtype, const Cost& cost) {
-  return cost.typical + (1 - relative_saving(codec, dtype)) * std::max(0.0, cost.incompressible - cost.typical);
+// The cost of a codec and a type from that of a measured codec. If the link is the bottleneck, the time is linear in
+// the bytes saved: `incompressible` saves none. If the codec is the bottleneck, the measured times are equal.
+Cost adapted(const Cost& cost, ncast_codec measured, ncast_codec codec, ncast_dtype dtype) {
+  const double slope = std::max(0.0, cost.incompressible - cost.typical);
+  Cost made = cost;
+  made.typical += (1 - relative_saving(codec, dtype, measured)) * slope;
+  if (codec != measured) made.typical = std::max(made.typical, cost.incompressible * codec::prior_ratio(codec, dtype));
+  // Payloads of a fixed length are as short for any values.
+  if (codec::find_row(codec)->has_fixed_payload()) made.incompressible = made.typical;
+  return made;
 }
 
 struct TransportChoice {
@@ -82,7 +92,7 @@ TransportChoice choose_transport(const CallShape& shape, ForcedTransport forced,
   if (const char* const why_not = why_no_packets(shape)) return {false, why_not};
   if (forces_packets(forced)) return {true, "NARROWCAST_PATH asks for packets"};
   if (forced == ForcedTransport::blocks) return {false, "NARROWCAST_PATH asks for blocks"};
-  const Cost &short_calls = costs[packets], &long_calls = costs[blocks_raw];
+  const Cost &short_calls = costs[packets()], &long_calls = costs[index_of(Transport::blocks, NCAST_CODEC_RAW)];
   if (long_calls.is_known() && !short_calls.is_known()) return {false, "packets were not measured"};
   const bool by_packets =
       long_calls.is_known() ? short_calls.typical < long_calls.typical : shape.bytes <= unmeasured_packet_bytes;
@@ -91,26 +101,53 @@ TransportChoice choose_transport(const CallShape& shape, ForcedTransport forced,
 }
 
 struct CodecChoice {
-  bool coded;
+  ncast_codec codec;
   const char* reason;
 };
 
-// Whether encoded values are faster than raw values with their best transport.
-CodecChoice choose_codec(const CallShape& shape, bool by_packets, const Costs& costs) {
-  if (shape.operation == Operation::all_to_all_v) return {false, "the ranks do not know each other's counts"};
-  const Cost &raw = costs[by_packets ? packets : blocks_raw], &coded = costs[blocks_window];
-  const char* const link_is_bottleneck = "at this size the link is the bottleneck, and the codec reduces the traffic";
-  const char* const coding_is_slow = "at this size coding takes at least as long as the traffic that it saves";
-  if (!raw.is_known() || !coded.is_known()) {
-    const bool is_coded = shape.link == Link::host && shape.bytes >= unmeasured_coded_bytes;
-    return {is_coded, is_coded ? link_is_bottleneck : coding_is_slow};
-  }
-  if (coded.typical > raw.typical * (1 - least_saved))
-    return {false, by_packets ? "at this size latency dominates, and coding adds to it" : coding_is_slow};
+// Why encoded values are not used, by their costs; NULL if they are.
+const char* why_not_coded(const Cost& raw, const Cost& coded, const Cost& nccl, const char* too_slow) {
+  if (coded.typical > raw.typical * (1 - least_saved)) return too_slow;
   // A larger loss is acceptable if NCCL is slower still.
-  if (coded.incompressible > std::max(raw.typical, costs[nccl].typical) * (1 + most_lost))
-    return {false, "incompressible values would lose too much by coding"};
-  return {true, link_is_bottleneck};
+  if (coded.incompressible > std::max(raw.typical, nccl.typical) * (1 + most_lost))
+    return "incompressible values would lose too much by coding";
+  return nullptr;
+}
+
+// The fastest of raw values with their best transport and the allowed codecs. raw: the candidate of raw values.
+CodecChoice choose_codec(const CallShape& shape, Transport coded_transport, size_t raw, const Costs& costs) {
+  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+  if (allowed.codecs.empty()) return {NCAST_CODEC_RAW, "raw was requested"};
+  std::vector<ncast_codec> able;
+  for (const ncast_codec codec : allowed.codecs)
+    if (can_code(codec, shape.dtype)) able.push_back(codec);
+  if (able.empty()) return {NCAST_CODEC_RAW, "no allowed codec encodes this type"};
+  if (allowed.forced) return {able.front(), "this codec is forced"};
+  if (shape.operation == Operation::all_to_all_v) return {NCAST_CODEC_RAW, "the ranks do not know each other's counts"};
+
+  const bool in_memory = coded_transport == Transport::frames;
+  const char* const link_is_bottleneck = "at this size the link is the bottleneck, and the codec reduces the traffic";
+  const char* const coding_is_slow = in_memory
+                                         ? "copying in memory is faster than coding on a CPU"
+                                         : "at this size coding takes at least as long as the traffic that it saves";
+  const char* const too_slow = candidates()[raw].transport == Transport::packets
+                                   ? "at this size latency dominates, and coding adds to it"
+                                   : coding_is_slow;
+  const auto cost_of = [&](ncast_codec codec) { return costs[index_of(coded_transport, codec)]; };
+  const ncast_codec first = able.front();
+  std::erase_if(able, [&](ncast_codec codec) { return !cost_of(codec).is_known(); });
+  if (!costs[raw].is_known() || able.empty()) {
+    const bool is_coded = shape.link == Link::host && shape.bytes >= unmeasured_coded_bytes;
+    return is_coded ? CodecChoice{first, link_is_bottleneck} : CodecChoice{NCAST_CODEC_RAW, coding_is_slow};
+  }
+  const auto time_with = [&](ncast_codec codec) { return cost_of(codec).typical; };
+  const auto why_not = [&](ncast_codec codec) {
+    return why_not_coded(costs[raw], cost_of(codec), costs[index_of("nccl")], too_slow);
+  };
+  const char* const why_not_fastest = why_not(*std::ranges::min_element(able, {}, time_with));
+  std::erase_if(able, [&](ncast_codec codec) { return why_not(codec) != nullptr; });
+  if (able.empty()) return {NCAST_CODEC_RAW, why_not_fastest};
+  return {*std::ranges::min_element(able, {}, time_with), link_is_bottleneck};
 }
 
 Shots shots_of(ForcedTransport forced) {
@@ -129,81 +166,101 @@ const char* shots_reason(const PacketShape& chosen, Shots shots, int ranks) {
                     : "a second shot adds more latency than it saves";
 }
 
-void decide_packets(const CallShape& shape, ForcedTransport forced, Decision* decision) {
+void decide_packets(const CallShape& shape, ForcedTransport forced, const Costs& costs, Decision* decision) {
   const Shots shots = shots_of(forced);
   const PacketShape chosen =
       choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas, shots);
-  decision->candidate = candidates[packets].name;
+  decision->candidate = candidates()[packets()].name;
   decision->packets = chosen;
   decision->packet_bytes = channel::with_packet(chosen.lines, []<typename Packet>() { return Packet::bytes; });
   if (shape.operation == Operation::all_reduce) decision->shots_reason = shots_reason(chosen, shots, shape.ranks);
   decision->plan = plan_of_packets(shape.operation, chosen.two_shot);
-  decision->predicted = decision->costs[packets];
+  decision->predicted = costs[packets()];
 }
 
-void decide_blocks(const CallShape& shape, ncast_codec codec, Decision* decision) {
+void decide_blocks(const CallShape& shape, ncast_codec codec, const Costs& costs, Decision* decision) {
   const size_t candidate = index_of(Transport::blocks, codec);
-  decision->candidate = candidates[candidate].name;
+  decision->candidate = candidates()[candidate].name;
   decision->codec = codec;
   decision->blocks = choose_block_shape(shape, codec);
   decision->plan = decision->blocks->plan;
-  decision->predicted = decision->costs[candidate];
+  decision->predicted = costs[candidate];
 }
 
 // Calls of the host backend, whose ranks are processes.
 Decision decide_frames(const CallShape& shape, const CostModel& model) {
   Decision decision;
-  decision.costs = costs_of(shape, model);
-  decision.codec = codec_between_processes(shape.codec);
+  const Costs costs = costs_of(shape, model);
+  const CodecChoice choice =
+      choose_codec(shape, Transport::frames, index_of(Transport::frames, NCAST_CODEC_RAW), costs);
+  decision.codec = choice.codec;
+  decision.codec_reason = choice.reason;
   decision.plan = plan_between_processes(shape.operation);
   const size_t candidate = index_of(Transport::frames, decision.codec);
-  decision.candidate = candidates[candidate].name;
-  decision.predicted = decision.costs[candidate];
+  decision.candidate = candidates()[candidate].name;
+  decision.predicted = costs[candidate];
   decision.transport_reason = "the ranks are processes that share memory";
-  decision.codec_reason = shape.codec == NCAST_CODEC_AUTO  ? "copying in memory is faster than coding on a CPU"
-                          : shape.codec == NCAST_CODEC_RAW ? "raw was requested"
-                                                           : "this codec was requested";
   return decision;
 }
 
 Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   Decision decision;
-  decision.costs = costs_of(shape, policy.costs);
-  const TransportChoice transport = choose_transport(shape, policy.transport, decision.costs);
+  const Costs costs = costs_of(shape, policy.costs);
+  const TransportChoice transport = choose_transport(shape, policy.transport, costs);
   decision.transport_reason = transport.reason;
+  decision.nccl = costs[index_of("nccl")];
+  decision.nccl_default = costs[index_of("nccl:default")];
 
-  const auto raw = [&](const char* reason) {
-    decision.codec_reason = reason;
-    if (transport.packets)
-      decide_packets(shape, policy.transport, &decision);
-    else
-      decide_blocks(shape, NCAST_CODEC_RAW, &decision);
-    return decision;
-  };
+  CodecChoice codec = choose_codec(shape, Transport::blocks,
+                                   transport.packets ? packets() : index_of(Transport::blocks, NCAST_CODEC_RAW), costs);
   const char* const packets_are_raw = "packets carry raw values";
-  const auto coded = [&](ncast_codec codec, const char* reason) {
-    decision.codec_reason = reason;
-    if (transport.packets) decision.transport_reason = packets_are_raw;
-    decide_blocks(shape, codec, &decision);
-    return decision;
+  if (codec.codec != NCAST_CODEC_RAW && transport.packets) {
+    // A forced codec precedes a forced transport.
+    if (forces_packets(policy.transport) && !codec::is_forced(shape.codec))
+      codec = {NCAST_CODEC_RAW, packets_are_raw};
+    else
+      decision.transport_reason = packets_are_raw;
+  }
+  decision.codec_reason = codec.reason;
+  if (codec.codec == NCAST_CODEC_RAW && transport.packets)
+    decide_packets(shape, policy.transport, costs, &decision);
+  else
+    decide_blocks(shape, codec.codec, costs, &decision);
+  return decision;
+}
+
+// Adapts the times of codecs, which were measured with bfloat16, to the type of the call, and derives those of allowed
+// codecs that were not measured.
+void adapt_codecs(const CallShape& shape, Costs* costs) {
+  const auto is_measured = [&](const Candidate& candidate) {
+    const auto index = static_cast<size_t>(&candidate - candidates().data());
+    return candidate.transport == Transport::blocks && candidate.is_coded() && (*costs)[index].is_known();
   };
-  const bool is_auto = shape.codec == NCAST_CODEC_AUTO;
-  const ncast_codec wanted = is_auto ? ncast_codec{NCAST_CODEC_WINDOW} : shape.codec;
-  if (wanted == NCAST_CODEC_RAW) return raw("raw was requested");
-  if (!can_code(wanted, shape.dtype)) return raw("the codec does not encode this type");
-  if (!is_auto) return coded(wanted, "this codec was requested");
-  if (forces_packets(policy.transport) && transport.packets) return raw(packets_are_raw);
-  const CodecChoice codec = choose_codec(shape, transport.packets, decision.costs);
-  return codec.coded ? coded(wanted, codec.reason) : raw(codec.reason);
+  const auto known = std::ranges::find_if(candidates(), is_measured);
+  if (known == candidates().end()) return;
+  const Costs measured = *costs;
+  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+  for (size_t i = 0; i < candidates().size(); ++i) {
+    const Candidate& candidate = candidates()[i];
+    if (candidate.transport != Transport::blocks || !candidate.is_coded()) continue;
+    (*costs)[i] = {};
+    if (!can_code(candidate.codec, shape.dtype)) continue;
+    const bool is_allowed = std::ranges::find(allowed.codecs, candidate.codec, codec::id_of) != allowed.codecs.end();
+    if (measured[i].is_known())
+      (*costs)[i] = adapted(measured[i], candidate.codec, candidate.codec, shape.dtype);
+    else if (is_allowed)
+      (*costs)[i] = adapted(measured[static_cast<size_t>(known - candidates().begin())], known->codec, candidate.codec,
+                            shape.dtype);
+  }
 }
 
 }  // namespace
 
 Costs costs_of(const CallShape& shape, const CostModel& model) {
-  Costs costs;
+  Costs costs(candidates().size());
   if (shape.ranks == 1) return costs;
-  for (size_t i = 0; i < candidate_count; ++i) {
-    const Candidate& candidate = candidates[i];
+  for (size_t i = 0; i < candidates().size(); ++i) {
+    const Candidate& candidate = candidates()[i];
     if (!runs_on(candidate, shape.link)) continue;
     if (candidate.transport == Transport::frames) {
       costs[i].typical =
@@ -211,15 +268,13 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
       continue;
     }
     if (candidate.transport == Transport::packets && why_no_packets(shape) != nullptr) continue;
-    const bool coded = candidate.transport == Transport::blocks && candidate.codec != NCAST_CODEC_RAW;
-    if (coded && !can_code(candidate.codec, shape.dtype)) continue;
     const auto predict = [&](Data data) {
       return model.predict(shape.operation, i, shape.bytes, shape.ranks, shape.link, data).value_or(0) *
              slowdown_of_few_ctas(candidate, shape);
     };
     costs[i] = {predict(Data::typical), predict(Data::incompressible)};
-    costs[i].typical = for_dtype(candidate.codec, shape.dtype, costs[i]);
   }
+  adapt_codecs(shape, &costs);
   return costs;
 }
 
@@ -244,9 +299,21 @@ Decision decide_built_in(const CallShape& shape, const Policy& policy) {
   return decide_between_gpus(shape, policy);
 }
 
-double microseconds_of(const PlanCandidate& plan, const CallShape& shape, const Policy& policy) {
-  return policy.costs.measured(shape.operation, cost_name_of(plan, shape), shape.bytes, shape.ranks, shape.link)
-      .value_or(0);
+struct PlanTime {
+  double microseconds = 0;  // 0: not measured
+  ncast_codec codec = NCAST_CODEC_RAW;
+};
+
+// The time of the plan with the fastest of its codecs. unmeasured: the codec of a plan that was not measured and states
+// none.
+PlanTime time_of(const PlanCandidate& plan, const CallShape& shape, const Policy& policy, ncast_codec unmeasured) {
+  PlanTime fastest{0, plan.codec.value_or(unmeasured)};
+  for (const ncast_codec codec : codecs_by_cost(plan, shape)) {
+    const auto measured =
+        policy.costs.measured(shape.operation, cost_name_of(plan, codec), shape.bytes, shape.ranks, shape.link);
+    if (measured && (fastest.microseconds == 0 || *measured < fastest.microseconds)) fastest = {*measured, codec};
+  }
+  return fastest;
 }
 
 struct PlanChoice {
@@ -262,7 +329,7 @@ PlanChoice choose_by_cost(const std::vector<const PlanCandidate*>& plans, const 
   double fastest = built_in.predicted.typical * (1 - least_saved);
   for (const PlanCandidate* const plan : plans) {
     if (why_not_by_cost(*plan, shape) != nullptr) continue;
-    const double microseconds = microseconds_of(*plan, shape, policy);
+    const double microseconds = time_of(*plan, shape, policy, built_in.codec).microseconds;
     if (microseconds == 0 || microseconds > fastest) continue;
     choice = {plan, "it is predicted to be faster than the built-in way"};
     fastest = microseconds;
@@ -297,11 +364,13 @@ Decision decide(const CallShape& shape, const Policy& policy) {
   decision.plan_reason = reason;
   decision.candidate = plan->name;
   decision.plan = plan->plan.c_str();
-  decision.predicted = {microseconds_of(*plan, shape, policy), 0};
-  if (plan->codec) {
-    decision.codec = *plan->codec;
+  const PlanTime time = time_of(*plan, shape, policy, decision.codec);
+  decision.predicted = {time.microseconds, 0};
+  if (plan->codec)
     decision.codec_reason = "the plan states the codec of its messages";
-  }
+  else if (time.codec != decision.codec)
+    decision.codec_reason = "the plan is predicted to be fastest with it";
+  decision.codec = time.codec;
   return decision;
 }
 
@@ -310,7 +379,7 @@ std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision&
   if (policy.plans == nullptr || shape.bytes == 0 || shape.ranks == 1) return list;
   const auto is_able = [&](const PlanCandidate& plan) { return why_not(plan, shape) == nullptr; };
   const auto alternative = [&](const PlanCandidate& plan) -> Alternative {
-    const double microseconds = microseconds_of(plan, shape, policy);
+    const double microseconds = time_of(plan, shape, policy, NCAST_CODEC_RAW).microseconds;
     if (&plan == decision.chosen) return {&plan, microseconds, nullptr};
     const char* why = why_not(plan, shape);
     if (why == nullptr) why = why_not_by_cost(plan, shape);
@@ -329,9 +398,10 @@ std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision&
   return list;
 }
 
-Comparison compare(const Decision& decision, std::string_view nccl_candidate) {
-  Comparison result{decision.predicted.typical, decision.costs.of(nccl_candidate).typical, nullptr};
-  if (result.nccl_microseconds == 0) result.nccl_microseconds = decision.costs[nccl].typical;
+Comparison compare(const Decision& decision, bool with_default) {
+  Comparison result{decision.predicted.typical, (with_default ? decision.nccl_default : decision.nccl).typical,
+                    nullptr};
+  if (result.nccl_microseconds == 0) result.nccl_microseconds = decision.nccl.typical;
   if (result.microseconds == 0)
     result.reason = "the cost model does not know this call";
   else if (result.nccl_microseconds == 0)

@@ -24,7 +24,8 @@ struct Policy {
   const PlanSelector* selector = nullptr;
 };
 
-// The predicted times of all candidates for a call.
+// The predicted times of all candidates for a call. A codec that the call allows and that was not measured has times
+// derived from those of a measured one, by their prior ratios.
 Costs costs_of(const CallShape& shape, const CostModel& model);
 
 struct Decision {
@@ -36,7 +37,7 @@ struct Decision {
   const char* plan = nullptr;
   const PlanCandidate* chosen = nullptr;  // a plan that runs instead of the built-in way; NULL: none
   const char* plan_reason = nullptr;      // why it does
-  ncast_codec codec = NCAST_CODEC_RAW;
+  ncast_codec codec = NCAST_CODEC_RAW;    // of the values on the link: raw, or one that the call allows
   const char* transport_reason = nullptr;
   const char* shots_reason = nullptr;  // NULL if the operation has only one way
   const char* codec_reason = nullptr;
@@ -45,7 +46,7 @@ struct Decision {
   std::optional<BlockShape> blocks;    // set if the call runs by blocks
   uint32_t packet_bytes = 0;           // of one packet, including its flag
   Cost predicted;                      // of the candidate that runs
-  Costs costs;                         // of all candidates
+  Cost nccl, nccl_default;             // NCCL's fastest way, and its default
 
   bool runs_by_packets() const { return packets.has_value(); }
 };
@@ -60,11 +61,6 @@ struct Alternative {
 };
 std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision& decision, const Policy& policy);
 
-// The codec of a call between processes on CPUs.
-constexpr ncast_codec codec_between_processes(ncast_codec requested) {
-  return requested == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_RAW} : requested;
-}
-
 // The plan of a call between processes on CPUs; NULL if no plan describes it.
 const char* plan_between_processes(Operation operation);
 
@@ -73,7 +69,7 @@ struct Comparison {
   double microseconds, nccl_microseconds;  // 0: not known
   const char* reason;                      // why NCCL is the better choice; NULL if it is not
 };
-// nccl: the candidate of NCCL to compare with.
-Comparison compare(const Decision& decision, std::string_view nccl);
+// with_default: with what NCCL does by default, instead of its fastest way.
+Comparison compare(const Decision& decision, bool with_default);
 
 }  // namespace narrowcast::select

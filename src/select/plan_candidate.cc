@@ -1,11 +1,14 @@
 #include "select/plan_candidate.h"
 
-#include <bit>
+#include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "codec/codec.h"
 #include "plan/builders/builders.h"
 #include "plan/steps.h"
+#include "select/allowed_codecs.h"
 #include "select/decision.h"
 
 namespace narrowcast::select {
@@ -65,14 +68,29 @@ const char* why_not(const PlanCandidate& plan, const CallShape& shape) {
 
 const char* why_not_by_cost(const PlanCandidate& plan, const CallShape& shape) {
   if (!plan.has_same_results && rounds(shape.dtype)) return "it rounds sums in another order or more often";
-  const ncast_codec codec = plan.codec.value_or(shape.codec);
-  if (codec != NCAST_CODEC_AUTO && !codec::is_exact(codec)) return "its codec is not exact";
-  if (plan.codec && shape.codec != NCAST_CODEC_AUTO && *plan.codec != shape.codec) return "another codec was requested";
+  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+  if (plan.codec) {
+    if (!codec::is_exact(*plan.codec)) return "its codec is not exact";
+    if (allowed.forced && !allowed.contains(*plan.codec)) return "another codec is forced";
+    if (*plan.codec != NCAST_CODEC_RAW && !allowed.contains(*plan.codec)) return "the call does not allow its codec";
+  } else if (allowed.forced && !codec::is_exact(allowed.codecs.front())) {
+    return "its codec is not exact";
+  }
   return nullptr;
 }
 
-std::string cost_name_of(const PlanCandidate& plan, const CallShape& shape) {
-  const ncast_codec codec = codec_between_processes(shape.codec);
+std::vector<ncast_codec> codecs_by_cost(const PlanCandidate& plan, const CallShape& shape) {
+  if (plan.codec) return {*plan.codec};
+  AllowedCodecs allowed = allowed_codecs(shape.codec);
+  std::erase_if(allowed.codecs,
+                [&](ncast_codec codec) { return codec::effective_codec(shape.dtype, codec) == NCAST_CODEC_RAW; });
+  std::vector<ncast_codec> list;
+  if (!allowed.forced || allowed.codecs.empty()) list.push_back(NCAST_CODEC_RAW);
+  std::ranges::copy_if(allowed.codecs, std::back_inserter(list), codec::is_exact);
+  return list;
+}
+
+std::string cost_name_of(const PlanCandidate& plan, ncast_codec codec) {
   if (plan.codec || codec == NCAST_CODEC_RAW) return plan.name;
   // Codecs with parameters have no costs, and their texts are not names.
   return plan.name + ":" + codec::describe(codec);

@@ -27,7 +27,7 @@ struct PlanCandidate {
   std::optional<ncast_redop> redop;    // if the plan was prepared for one reduction
   std::optional<Placement> placement;  // if it only works so
   bool has_same_results = true;        // as the built-in way: every value is rounded once, in rank order
-  std::optional<ncast_codec> codec;    // of its messages; nothing: it is built with the codec of the call
+  std::optional<ncast_codec> codec;    // of its messages; nothing: it is built with raw or an allowed codec
   bool always = false;                 // runs every call that it suits, whatever its time
   uint32_t loaded = 0;                 // the number of the loaded plan; 0: a plan of a builder
 };
@@ -41,9 +41,12 @@ const PlanList& builder_candidates();
 const char* why_not(const PlanCandidate& plan, const CallShape& shape);
 // Why the plan is not chosen by its time, although it can run the call: its results would differ. NULL: it may be.
 const char* why_not_by_cost(const PlanCandidate& plan, const CallShape& shape);
+// The codecs with which the plan may run the call by its time: only exact ones, because a plan may encode values
+// repeatedly, and errors would add up.
+std::vector<ncast_codec> codecs_by_cost(const PlanCandidate& plan, const CallShape& shape);
 
-// The name of the plan's costs for the call.
-std::string cost_name_of(const PlanCandidate& plan, const CallShape& shape);
+// The name of the plan's costs with this codec, which counts only if the plan states none.
+std::string cost_name_of(const PlanCandidate& plan, ncast_codec codec);
 
 // Chooses between plans that can run a call, for example by a rule of the user. The result depends on the arguments
 // only, and is the same on all ranks.

@@ -5,7 +5,9 @@
 #include <string>
 
 #include "doctest/doctest.h"
+#include "select/allowed_codecs.h"
 #include "select/decision.h"
+#include "support/codec_table.h"
 #include "support/environment.h"
 
 namespace narrowcast::select {
@@ -35,12 +37,14 @@ class Explained {
   ncast_decision decision_ = {};
 };
 
+constexpr ncast_codec forced_window = tests::forced(NCAST_CODEC_WINDOW);
+
 bool contains(const char* text, const std::string& part) { return std::string(text).find(part) != std::string::npos; }
 
 TEST_CASE("every explanation is the decision of the backend") {
   const bool is_current = describe_mismatch(CostModel::shipped()).empty();
   for (int operation = NCAST_OP_SEND; operation <= NCAST_OP_ALL_REDUCE; ++operation) {
-    for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
+    for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_RAW}, forced_window, ncast_codec{NCAST_CODEC_AUTO}}) {
       for (const ncast_dtype dtype : {NCAST_INT8, NCAST_FLOAT64, NCAST_BFLOAT16}) {
         for (int ranks = 1; ranks <= 8; ++ranks) {
           for (uint64_t count = 1; count <= uint64_t{1} << 30; count *= 32) {
@@ -53,6 +57,7 @@ TEST_CASE("every explanation is the decision of the backend") {
             const Decision decision = decide(shape, {CostModel::shipped()});
             CHECK(decision.candidate == said->candidate);
             CHECK(said->codec == decision.codec);
+            CHECK(said->allowed == allowed_codecs(codec).text());
             CHECK(contains(said->sentence, decision.codec_reason));
             CHECK(contains(said->sentence, decision.transport_reason));
             CHECK(std::string(said->sentence).back() == '.');
@@ -90,11 +95,19 @@ TEST_CASE("short messages go by packets, long ones by blocks") {
   CHECK(contains(tensor->sentence, "all_gather of 67108864 bfloat16 between 8 ranks runs by blocks of 4096 bytes, "));
 }
 
-TEST_CASE("an explanation uses the requested codec and max_ctas") {
-  CHECK(Explained(NCAST_OP_ALL_REDUCE, 64, NCAST_CODEC_WINDOW, 2).has_blocks());
+TEST_CASE("an explanation has the codec that is used and those that the call allows, and uses max_ctas") {
+  const Explained named(NCAST_OP_ALL_REDUCE, 64, NCAST_CODEC_WINDOW, 2);
+  CHECK(named.has_packets());
+  CHECK(named->codec == NCAST_CODEC_RAW);
+  CHECK(contains(named->sentence, " The call allows window. "));
+  const Explained forced(NCAST_OP_ALL_REDUCE, 64, forced_window, 2);
+  CHECK(forced.has_blocks());
+  CHECK(forced->codec == NCAST_CODEC_WINDOW);
+  CHECK(contains(forced->sentence, " The call allows window!. "));
+  CHECK(!contains(Explained(NCAST_OP_ALL_REDUCE, 64, NCAST_CODEC_RAW, 2)->sentence, "allows"));
   CHECK(Explained(NCAST_OP_BROADCAST, 64 << 20, NCAST_CODEC_RAW, 2)->codec == NCAST_CODEC_RAW);
   CHECK(Explained(NCAST_OP_BROADCAST, 64 << 20, NCAST_CODEC_AUTO, 2, 64, NCAST_INT32)->codec == NCAST_CODEC_RAW);
-  CHECK(Explained(NCAST_OP_SEND, 64 << 20, NCAST_CODEC_WINDOW, 2, 4, NCAST_FLOAT64)->block_bytes == 8192);
+  CHECK(Explained(NCAST_OP_SEND, 64 << 20, forced_window, 2, 4, NCAST_FLOAT64)->block_bytes == 8192);
   const Explained few(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_RAW, 2, 4);
   CHECK(few->ctas == 4);
   CHECK(few->rings == 4 * move_warps(4096).senders);
@@ -144,7 +157,7 @@ TEST_CASE("every candidate of an explanation can be read") {
     ncast_candidate candidate = {};
     candidate.struct_bytes = sizeof candidate;
     REQUIRE(ncast_explanation_candidate(said.get(), i, &candidate) == NCAST_OK);
-    CHECK(candidates[own[i]].name == candidate.name);
+    CHECK(candidates()[own[i]].name == candidate.name);
     CHECK(candidate.plan == nullptr);
     if (std::string(candidate.name) != said->candidate) continue;
     found = true;

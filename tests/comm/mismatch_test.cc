@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "failing.h"
+#include "support/codec_table.h"
 
 namespace narrowcast::testing {
 namespace {
@@ -81,6 +82,9 @@ TEST_CASE("a mismatch names the difference") {
   check_mismatch("op", {{NCAST_OP_REDUCE_SCATTER}, {.operation = NCAST_OP_REDUCE_SCATTER, .op = NCAST_AVG}});
   check_mismatch("op", {{NCAST_OP_REDUCE}, {.operation = NCAST_OP_REDUCE, .op = NCAST_MAX}});
   check_mismatch("codec", {{NCAST_OP_ALL_TO_ALL}, {.operation = NCAST_OP_ALL_TO_ALL, .codec = NCAST_CODEC_WINDOW}});
+  // Both send raw values, but they agree only by chance.
+  check_mismatch("codec", {{.operation = NCAST_OP_BROADCAST, .codec = NCAST_CODEC_WINDOW},
+                           {.operation = NCAST_OP_BROADCAST, .codec = tests::forced(NCAST_CODEC_WINDOW)}});
   check_mismatch("codec", {{.operation = NCAST_OP_SCATTER, .root = 1, .codec = NCAST_CODEC_AUTO},
                            {.operation = NCAST_OP_SCATTER, .root = 1}});
   check_mismatch("operation", {{NCAST_OP_ALL_GATHER}, {NCAST_OP_ALL_TO_ALL}});

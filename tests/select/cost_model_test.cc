@@ -34,7 +34,7 @@ TEST_CASE("more bytes never take less time") {
   CHECK(noisy.at(100) == doctest::Approx(6));
   const CostModel& model = CostModel::shipped();
   for (const operation::Description& row : operation::descriptions) {
-    for (size_t path = 0; path < candidate_count; ++path) {
+    for (size_t path = 0; path < candidates().size(); ++path) {
       for (int ranks = 2; ranks <= 8; ++ranks) {
         double before = 0;
         for (uint64_t bytes = 1; bytes <= uint64_t{1} << 32; bytes += bytes / 3 + 1) {

@@ -4,12 +4,21 @@
 #include <string>
 
 #include "doctest/doctest.h"
+#include "narrowcast/codec.h"
 #include "select/call_shape.h"
 
 namespace narrowcast::select::testing {
 
-constexpr size_t packets = index_of("packets"), raw = index_of("blocks:raw"), window = index_of("blocks:window"),
-                 nccl = index_of("nccl"), nccl_default = index_of("nccl:default");
+const size_t packets = index_of("packets"), raw = index_of("blocks:raw"), window = index_of("blocks:window"),
+             nccl = index_of("nccl"), nccl_default = index_of("nccl:default");
+
+constexpr ncast_codec forced_window = NCAST_CODEC_WINDOW | NCAST_CODEC_FORCED;
+// A codec of the tests that is not exact.
+inline ncast_codec uniform() {
+  ncast_codec codec = 0;
+  REQUIRE(ncast_codec_parse("uniform:bits=6", &codec) == NCAST_OK);
+  return codec;
+}
 
 const std::string heading = "narrowcast-costs 1 a machine\n";
 // Packets win up to 10000 bytes. Window is faster than raw from 100000 bytes on, and by more than 3% before 200000.

@@ -6,7 +6,6 @@
 
 #include "doctest/doctest.h"
 #include "models.h"
-#include "narrowcast/codec.h"
 #include "select/decider.h"
 
 namespace narrowcast::select {
@@ -42,13 +41,6 @@ class Host {
 
   Decider decider;
 };
-
-// A codec that is not exact.
-const ncast_codec uniform = [] {
-  ncast_codec codec = 0;
-  ncast_codec_parse("uniform:bits=6", &codec);
-  return codec;
-}();
 
 PlanCandidate added(const std::string& name, Operation operation = Operation::all_reduce) {
   PlanCandidate plan;
@@ -98,15 +90,42 @@ TEST_CASE("a plan that rounds differently runs only for types that do not round"
   CHECK(host.plan_of(host.call(Operation::all_gather, 1000000, NCAST_FLOAT32)) == "ring");
 }
 
-TEST_CASE("a requested codec has times of its own, unless the plan states its codec") {
-  Host host;
-  const auto call = [&](ncast_codec codec) { return host.call(Operation::all_gather, 1000000, NCAST_BFLOAT16, codec); };
-  CHECK(host.plan_of(call(NCAST_CODEC_RAW)) == "ring");
-  CHECK(host.plan_of(call(NCAST_CODEC_WINDOW)) == "all_pairs");
+TEST_CASE("the plan of a builder runs with the fastest codec that the call allows") {
+  Decider decider({.ranks = 4, .link = Link::shared_memory},
+                  parsed(costs + "all_gather 4 shm plan:ring:window 1000:30 1000000:40\n"
+                                 "all_gather 4 shm plan:one_shot:uniform 1000:1 1000000:1\n"));
+  constexpr ncast_codec coarse = 200;  // uniform with its default parameters
+  const auto decided = [&](ncast_codec codec, ncast_dtype dtype = NCAST_BFLOAT16) {
+    return decider.decide(decider.shape_of(Operation::all_gather, dtype, codec, 1000000));
+  };
+  for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_AUTO}, ncast_codec{NCAST_CODEC_WINDOW}}) {
+    CHECK(decided(codec).candidate == "plan:ring");
+    CHECK(decided(codec).codec == NCAST_CODEC_WINDOW);
+    CHECK(decided(codec).predicted.typical == 40);
+  }
+  CHECK(decided(NCAST_CODEC_AUTO).codec_reason == std::string("the plan is predicted to be fastest with it"));
+  CHECK(decided(NCAST_CODEC_RAW).predicted.typical == 50);
+  CHECK(decided(NCAST_CODEC_RAW).codec == NCAST_CODEC_RAW);
+  for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_AUTO}, forced_window}) {  // which does not encode integers
+    CHECK(decided(codec, NCAST_INT8).candidate == "plan:ring");
+    CHECK(decided(codec, NCAST_INT8).codec == NCAST_CODEC_RAW);
+  }
+  CHECK(decided(coarse).codec == NCAST_CODEC_RAW);  // encoding repeatedly has larger errors than stated
+  CHECK(decided(coarse).candidate == "plan:ring");
+  CHECK(decided(forced_window).candidate == "frames:window");  // which was not measured
+  const Decision forced = decided(coarse | NCAST_CODEC_FORCED);
+  CHECK(forced.candidate == "frames:uniform");
+  CHECK(forced.codec == coarse);
+  decider.set_selector([](const auto&, const auto&) { return 2; });
+  CHECK(decided(forced_window).candidate == "plan:one_shot");
+  CHECK(decided(forced_window).codec == NCAST_CODEC_WINDOW);
+}
+
+TEST_CASE("the time of a plan is that of its codec, unless the plan states one") {
   const PlanCandidate& built = *builder_candidates().front();
-  CHECK(cost_name_of(built, call(NCAST_CODEC_AUTO)) == built.name);
-  CHECK(cost_name_of(built, call(NCAST_CODEC_WINDOW)) == built.name + ":window");
-  CHECK(cost_name_of(added("mine@1"), call(NCAST_CODEC_WINDOW)) == "plan:mine@1");
+  CHECK(cost_name_of(built, NCAST_CODEC_RAW) == built.name);
+  CHECK(cost_name_of(built, NCAST_CODEC_WINDOW) == built.name + ":window");
+  CHECK(cost_name_of(added("mine@1"), NCAST_CODEC_WINDOW) == "plan:mine@1");
 }
 
 TEST_CASE("alternatives have a time and a reason") {
@@ -226,13 +245,28 @@ TEST_CASE("a plan runs only the calls that it was prepared for") {
   check_reason([](PlanCandidate& plan) { plan.min_bytes = 1001; }, "the call is too short for it");
   check_reason([](PlanCandidate& plan) { plan.max_bytes = 1000; }, "");
   check_reason([](PlanCandidate& plan) { plan.max_bytes = 999; }, "the call is too long for it");
-  check_reason([](PlanCandidate& plan) { plan.codec = uniform; }, "its codec is not exact");
+  check_reason([](PlanCandidate& plan) { plan.codec = uniform(); }, "its codec is not exact");
   check_reason([](PlanCandidate& plan) { plan.has_same_results = false; },
                "it rounds sums in another order or more often");
 
-  CallShape encoded = call;
-  encoded.codec = NCAST_CODEC_WINDOW;
-  CHECK(why_not_by_cost(added("raw", Operation::reduce), encoded) == std::string("another codec was requested"));
+  CallShape asked = call;
+  PlanCandidate plan = added("reduction", Operation::reduce);
+  for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_AUTO}, ncast_codec{NCAST_CODEC_WINDOW}}) {
+    asked.codec = codec;
+    plan.codec = NCAST_CODEC_RAW;
+    CHECK(why_not_by_cost(plan, asked) == nullptr);
+    plan.codec = NCAST_CODEC_WINDOW;
+    CHECK(why_not_by_cost(plan, asked) == nullptr);
+  }
+  asked.codec = NCAST_CODEC_RAW;
+  CHECK(why_not_by_cost(plan, asked) == std::string("the call does not allow its codec"));
+  asked.codec = forced_window;
+  CHECK(why_not_by_cost(plan, asked) == nullptr);
+  plan.codec = NCAST_CODEC_RAW;
+  CHECK(why_not_by_cost(plan, asked) == std::string("another codec is forced"));
+  asked.codec = uniform() | NCAST_CODEC_FORCED;
+  plan.codec.reset();
+  CHECK(why_not_by_cost(plan, asked) == std::string("its codec is not exact"));
 }
 
 TEST_CASE("a selector chooses between the plans that suit a call") {

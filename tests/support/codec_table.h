@@ -46,6 +46,11 @@ inline const ncast_codec_type* bounded_type_of(ncast_codec codec, ncast_dtype dt
   return info.exact != 0 ? nullptr : type_of(info, dtype);
 }
 
+// In a call: the codec is used even if it does not pay. AUTO stays AUTO.
+constexpr ncast_codec forced(ncast_codec codec) {
+  return codec == NCAST_CODEC_AUTO ? codec : codec | NCAST_CODEC_FORCED;
+}
+
 // The codec with its default parameters, and with each parameter at its minimum and its maximum.
 inline std::vector<ncast_codec> variants_of(const ncast_codec_info& info) {
   std::vector<ncast_codec> variants = {info.codec};

@@ -102,7 +102,7 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
                 source = target.part(rank * part if operation == "all_gather" else 0, part)
             if plans is None:
                 run = getattr(of.comms[rank], operation)
-                run(source, target, codec=codec, dtype="bfloat16", stream=of.streams[rank])
+                run(source, target, codec=f"{codec}!", dtype="bfloat16", stream=of.streams[rank])
             else:
                 plans[rank](source, target, dtype="bfloat16", stream=of.streams[rank])
 
@@ -132,7 +132,7 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
             }
             if same:
                 chosen, other = (
-                    one.comms[0].explain(operation, whole // 2, dtype="bfloat16", codec=codec).plan
+                    one.comms[0].explain(operation, whole // 2, dtype="bfloat16", codec=f"{codec}!").plan
                     for one in (group, same)
                 )
                 algorithm = SAME_ALGORITHM[name, codec][1]

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._comm.groups import group
 from .._comm.loaded_plan import LoadedPlan
-from .._native.codecs import comm_codec_number
+from .._native.codecs import comm_codec_number, forced
 from .._native.cuda_driver import DeviceBuffer, Graph, Stream
 from .._native.library import check, library
 from ..comm import Communicator
@@ -84,9 +84,9 @@ class Contender:
 
 
 def run_ours(comm: Communicator, codec: str) -> Run:
-    """Narrowcast's calls with a codec. They use ctypes directly, as nccl_library.py does, so that Python's overhead is
-    the same for both."""
-    functions, handle, number = library(), comm.handle, comm_codec_number(codec)
+    """Narrowcast's calls with a codec, also where it does not pay. They use ctypes directly, as nccl_library.py does,
+    so that Python's overhead is the same for both."""
+    functions, handle, number = library(), comm.handle, comm_codec_number(forced(codec))
 
     def run(call: Call, values: DeviceBuffer, out: DeviceBuffer, stream: Stream) -> None:
         send, recv, count, kind = values.pointer, out.pointer, call.count, call.kind.number

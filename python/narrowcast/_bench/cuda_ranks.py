@@ -47,6 +47,7 @@ def bench(
     """Measures one operation for several counts. Emits the contenders, then one result for each count.
 
     blocks: value type, reduction and counts of each block of measurements.
+    codecs: each is used even where it does not pay; "auto" chooses.
     against: variants of NCCL. If one is not available: an error with `required`, otherwise a note.
     register: register the buffers of Narrowcast.
     graph_calls: iterations captured into one graph; 0: individual launches.

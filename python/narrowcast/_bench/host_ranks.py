@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._comm.groups import Stream, group
+from .._native.codecs import forced
 from .._native.library import library_version
 from ..comm import Communicator
 from ..types import value_type
@@ -40,6 +41,7 @@ def bench(
     """Measures one operation for several counts. Emits the contenders, then one result for each count.
 
     blocks: value type, reduction and counts of each block of measurements.
+    codecs: each is used even where it does not pay; "auto" chooses.
     group_calls: calls per iteration, in one group.
     blocking: every call is complete when it returns; otherwise calls are enqueued on a stream.
     """
@@ -59,7 +61,7 @@ def bench(
                         sample,
                         value_type(dtype),
                         count,
-                        codec=codec,
+                        codec=forced(codec),
                         op=op,
                         root=root,
                         pattern=pattern,
@@ -146,7 +148,7 @@ def demo(
             sample = raw.view(kind.numpy)
             # If a buffer has a part for every rank, it holds the whole tensor.
             count = sample.size // ranks if operations.describe(operation).parted else sample.size
-            call = operations.prepare(operation, comm, sample, kind, count, codec=codec, op=op, root=0)
+            call = operations.prepare(operation, comm, sample, kind, count, codec=forced(codec), op=op, root=0)
             wrong = 0
             seconds: list[float] = []
             raw_bytes = wire_bytes = 0

@@ -35,7 +35,7 @@ class _Job:
     root: int
     dtype: str
     op: str
-    codec: str  #: of the built-in way
+    codec: str  #: of the built-in way; forced
     in_place: bool
     exact: bool  #: whether reductions of the plan must have the result of the library
     counts: list[int]

@@ -74,7 +74,7 @@ class Explanation:
     path_why: str
     shots: int | None  #: all_reduce by packets: 2 if each rank reduces a piece and sends the result, else 1
     shots_why: str | None
-    codec: str  #: "window" or "raw"
+    codec: str  #: of the values on the link: "raw", or one that the call allows
     codec_why: str
     ctas: int  #: 0: no kernel runs
     warps: int  #: per CTA
@@ -86,9 +86,9 @@ class Explanation:
     costs_warning: str | None  #: why the cost model may not fit this library
     sentence: str
     plan: str | None  #: the plan that runs: "all_pairs", "relay", ...; None if no plan describes the call
-    plans: dict[
-        str, PlanAlternative
-    ]  #: other plans for the operation, by the names of their costs, such as "plan:ring"
+    #: other plans for the operation, by the names of their costs, such as "plan:ring"
+    plans: dict[str, PlanAlternative]
+    allowed: str  #: the codecs that the call allows: "window, ...", "window!" if it is forced, "" if only raw
 
 
 class Predictor:
@@ -237,6 +237,7 @@ def explanation_of(made: c_void_p) -> Explanation:
             sentence=decision.sentence.decode(),
             plan=decision.plan.decode() if decision.plan else None,
             plans=plans,
+            allowed=decision.allowed.decode(),
         )
     finally:
         library().ncast_explanation_destroy(made)

@@ -74,7 +74,10 @@ def codecs() -> tuple[Codec, ...]:
 
 @functools.cache
 def comm_codec_number(codec: str) -> int:
-    """Parses the text of a codec, or "auto". Returns an ncast_codec. Raises ValueError for an invalid text."""
+    """Parses the codec of a call: its text, forced or not, or "auto". Returns an ncast_codec.
+
+    Raises ValueError for an invalid text.
+    """
     number = c_uint64()
     check(library().ncast_codec_parse(codec.encode(), byref(number)))
     return number.value
@@ -82,11 +85,18 @@ def comm_codec_number(codec: str) -> int:
 
 @functools.cache
 def codec_number(codec: str) -> int:
-    """As `comm_codec_number`, but for frames, which cannot be "auto"."""
+    """As `comm_codec_number`, but for frames: neither "auto" nor forced."""
     number = comm_codec_number(codec)
     if number == AUTO:
         raise ValueError("codec is 'auto', which only the calls of a communicator accept")
+    if codec.endswith("!"):
+        raise ValueError(f"codec is {codec!r}, but only the calls of a communicator can force a codec")
     return number
+
+
+def forced(codec: str) -> str:
+    """The codec of a call that uses this codec even if that is slower. "auto" chooses in any case."""
+    return codec if codec == "auto" or codec.endswith("!") else f"{codec}!"
 
 
 def codec_text(number: int) -> str:

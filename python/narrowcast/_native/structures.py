@@ -154,6 +154,7 @@ class DecisionC(Structure):
         ("costs_warning", c_char_p),
         ("sentence", c_char_p),
         ("plan", c_char_p),
+        ("allowed", c_char_p),
     ]
 
 

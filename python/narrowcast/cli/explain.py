@@ -52,7 +52,9 @@ def explain(
     backend: Annotated[
         str, typer.Option(callback=backend_name, help="cuda: between GPUs. host: between processes of this machine.")
     ] = "cuda",
-    codec: Annotated[str, typer.Option(callback=comm_codec_name, help="auto or a codec.")] = "auto",
+    codec: Annotated[
+        str, typer.Option(callback=comm_codec_name, help="auto or a codec that the call allows; CODEC! forces it.")
+    ] = "auto",
     ctas: Annotated[
         int, typer.Option(min=0, max=64, help="Maximum number of CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
     ] = 0,
@@ -181,7 +183,8 @@ def _table(call: dict[str, Any], explanation: Explanation) -> Table:
             table.add_row("", f"not {_plan_name(explanation, name, one.plan)}", time + one.why_not)
     if explanation.shots is not None:
         table.add_row("shots", str(explanation.shots), explanation.shots_why or "")
-    table.add_row("codec", explanation.codec, explanation.codec_why)
+    allowed = f" (allowed: {explanation.allowed})" if explanation.allowed else ""
+    table.add_row("codec", explanation.codec, explanation.codec_why + allowed)
     if explanation.ctas:
         packets = f"sends packets of {explanation.packet_bytes} bytes" if explanation.packet_bytes else ""
         table.add_row("kernel", f"{explanation.ctas} CTAs of {explanation.warps} warps", packets)

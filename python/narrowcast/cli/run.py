@@ -32,7 +32,10 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments.")],
     codec: Annotated[
         list[str] | None,
-        typer.Option(metavar="[OPERATION=]CODEC", help="auto or a codec, for all operations or one; repeatable."),
+        typer.Option(
+            metavar="[OPERATION=]CODEC",
+            help="auto or a codec that calls allow, for all operations or one; repeatable. CODEC! forces it.",
+        ),
     ] = None,
     take: Annotated[
         str | None, typer.Option(metavar="WHEN", help="auto (if the cost model predicts a gain), always or never.")

@@ -21,8 +21,8 @@ void add_all_to_all_v(const Call& call, Schedule* schedule) {
     if (peer == comm.rank()) {
       stage.add<Copy>(from, to, send.elems * ncast_dtype_bytes(call.dtype));
     } else {
-      stage.add<Send>(comm, peer, to_peer, from, send.elems);
-      stage.add<Receive>(comm, peer, from_peer, to, recv.elems);
+      stage.add<Send>(comm, peer, to_peer, encoding_of(call), from, send.elems);
+      stage.add<Receive>(comm, peer, from_peer, encoding_of(call), to, recv.elems);
     }
   }
   // Do not return before every receiver has compared its counts.

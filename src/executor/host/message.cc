@@ -4,15 +4,9 @@
 #include <cstring>
 
 #include "codec/frame/encode_frame.h"
-#include "select/decision.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
-
-Encoding encoding_of(const CallTag& tag) {
-  // On this backend the link is memory, so AUTO chooses raw: encoding would cost as much as the copy that it shortens.
-  return {static_cast<ncast_dtype>(tag.dtype), select::codec_between_processes(tag.codec)};
-}
 
 device::BlockContext context_of(const Communicator& comm, const CallTag& tag, uint64_t first_elem) {
   return {first_elem, static_cast<uint32_t>(tag.sequence - 1), static_cast<uint32_t>(comm.rank()), 0};

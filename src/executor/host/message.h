@@ -17,8 +17,8 @@ struct Encoding {
   bool is_raw() const { return codec == NCAST_CODEC_RAW; }
 };
 
-// The encoding of a call's own codec: the library's choice if it is AUTO.
-Encoding encoding_of(const CallTag& tag);
+// The encoding of a call's messages.
+inline Encoding encoding_of(const Call& call) { return {call.dtype, call.chosen_codec}; }
 
 struct Payload {
   const std::byte* bytes = nullptr;

@@ -15,7 +15,7 @@ ncast_status Plans::find(const Call& call, PlanRun** run) {
   }
   if (builder == nullptr) builder = select::plan_between_processes(call.operation);
   const int root = has_root(call.operation) ? call.peer : 0;
-  const Key key = {call.operation, root, select::codec_between_processes(call.codec), builder};
+  const Key key = {call.operation, root, call.chosen_codec, builder};
   std::unique_ptr<PlanRun>& entry = own_[key];
   if (entry == nullptr) {
     if (ncast_status status = build(key, &entry)) return status;

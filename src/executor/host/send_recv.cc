@@ -25,10 +25,12 @@ void add_sends_and_receives(std::span<const Call* const> calls, Schedule* schedu
       (call->operation == Operation::send ? self_sends : self_receives).push_back(call);
     } else if (call->operation == Operation::send) {
       const CallTag tag = make_tag(*call, ++comm.sends[peer]);
-      queue_of(*call).push_back(std::make_unique<Send>(comm, call->peer, tag, call->send, call->count));
+      queue_of(*call).push_back(
+          std::make_unique<Send>(comm, call->peer, tag, encoding_of(*call), call->send, call->count));
     } else {
       const CallTag tag = make_tag(*call, ++comm.receives[peer]);
-      queue_of(*call).push_back(std::make_unique<Receive>(comm, call->peer, tag, call->recv, call->count));
+      queue_of(*call).push_back(
+          std::make_unique<Receive>(comm, call->peer, tag, encoding_of(*call), call->recv, call->count));
     }
   }
   for (size_t i = 0; i < self_sends.size(); ++i) {

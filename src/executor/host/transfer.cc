@@ -4,35 +4,35 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "executor/host/message.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
 namespace {
 
-uint64_t chunk_elems(Communicator& comm, const CallTag& tag) {
-  return comm.staging.chunk_bytes() / encoding_of(tag).value_bytes();
+uint64_t chunk_elems(Communicator& comm, const Encoding& encoding) {
+  return comm.staging.chunk_bytes() / encoding.value_bytes();
 }
 
 }  // namespace
 
-Send::Send(Communicator& comm, int peer, const CallTag& tag, const void* values, uint64_t elems)
+Send::Send(Communicator& comm, int peer, const CallTag& tag, const Encoding& encoding, const void* values,
+           uint64_t elems)
     : comm_(comm),
       peer_(peer),
       tag_(tag),
+      encoding_(encoding),
       values_(static_cast<const std::byte*>(values)),
-      chunks_(elems, chunk_elems(comm, tag)) {}
+      chunks_(elems, chunk_elems(comm, encoding)) {}
 
 ncast_status Send::advance(bool* progressed) {
   channel::RingSender& ring = comm_.world->to(peer_);
   const channel::Slot slot = ring.next_free();
   if (!slot) return NCAST_OK;
-  const Encoding encoding = encoding_of(tag_);
   tag_.position = chunks_.first();
   tag_.chunk_elems = chunks_.elems();
-  const std::byte* values = chunks_.elems() == 0 ? nullptr : values_ + chunks_.first() * encoding.value_bytes();
+  const std::byte* values = chunks_.elems() == 0 ? nullptr : values_ + chunks_.first() * encoding_.value_bytes();
   size_t payload_bytes = 0;
-  if (ncast_status status = encode(encoding, context_of(comm_, tag_, chunks_.first()), values, chunks_.elems(),
+  if (ncast_status status = encode(encoding_, context_of(comm_, tag_, chunks_.first()), values, chunks_.elems(),
                                    slot.payload, ring.payload_capacity_bytes(), &payload_bytes)) {
     return status;
   }
@@ -42,12 +42,14 @@ ncast_status Send::advance(bool* progressed) {
   return NCAST_OK;
 }
 
-Receive::Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems)
+Receive::Receive(Communicator& comm, int peer, const CallTag& tag, const Encoding& encoding, void* values,
+                 uint64_t elems)
     : comm_(comm),
       peer_(peer),
       tag_(tag),
+      encoding_(encoding),
       values_(static_cast<std::byte*>(values)),
-      chunks_(elems, chunk_elems(comm, tag)) {}
+      chunks_(elems, chunk_elems(comm, encoding)) {}
 
 ncast_status Receive::advance(bool* progressed) {
   channel::RingReceiver& ring = comm_.world->from(peer_);
@@ -60,9 +62,8 @@ ncast_status Receive::advance(bool* progressed) {
     return fail(NCAST_CORRUPT, "rank %d received a chunk of %" PRIu64 " values from rank %d instead of %" PRIu64,
                 comm_.rank(), elems, peer_, chunks_.elems());
   }
-  const Encoding encoding = encoding_of(tag_);
-  std::byte* values = elems == 0 ? nullptr : values_ + chunks_.first() * encoding.value_bytes();
-  if (ncast_status status = decode(encoding, payload, elems, peer_, values)) return status;
+  std::byte* values = elems == 0 ? nullptr : values_ + chunks_.first() * encoding_.value_bytes();
+  if (ncast_status status = decode(encoding_, payload, elems, peer_, values)) return status;
   ring.release();
   chunks_.next();
   *progressed = true;

@@ -6,6 +6,7 @@
 #include "channel/host/world.h"
 #include "executor/call.h"
 #include "executor/host/communicator.h"
+#include "executor/host/message.h"
 
 namespace narrowcast::executor::host {
 
@@ -44,7 +45,7 @@ class Chunks {
 // Sends values to a peer.
 class Send final : public Transfer {
  public:
-  Send(Communicator& comm, int peer, const CallTag& tag, const void* values, uint64_t elems);
+  Send(Communicator& comm, int peer, const CallTag& tag, const Encoding& encoding, const void* values, uint64_t elems);
 
   ncast_status advance(bool* progressed) override;
   bool done() const override { return chunks_.done(); }
@@ -54,13 +55,14 @@ class Send final : public Transfer {
   Communicator& comm_;
   const int peer_;
   CallTag tag_;
+  const Encoding encoding_;
   const std::byte* values_;
   Chunks chunks_;
 };
 
 class Receive final : public Transfer {
  public:
-  Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems);
+  Receive(Communicator& comm, int peer, const CallTag& tag, const Encoding& encoding, void* values, uint64_t elems);
 
   ncast_status advance(bool* progressed) override;
   bool done() const override { return chunks_.done(); }
@@ -70,6 +72,7 @@ class Receive final : public Transfer {
   Communicator& comm_;
   const int peer_;
   CallTag tag_;
+  const Encoding encoding_;
   std::byte* values_;
   Chunks chunks_;
 };

@@ -39,9 +39,9 @@ bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_co
          narrowcast.ncast_decode(frame.data(), wire_bytes, 0, result->data(), result->size(), nullptr) == NCAST_OK;
 }
 
-// The codec of the call; for AUTO the one that the engine chooses. nullopt: the engine failed, which is logged.
+// The codec that the engine chooses among those that the call allows. nullopt: the engine failed, which is logged.
 std::optional<ncast_codec> codec_of(const Communicator& comm, const EngineCall& engine_call) {
-  if (engine_call.codec != NCAST_CODEC_AUTO) return engine_call.codec;
+  if (engine_call.codec == NCAST_CODEC_RAW) return engine_call.codec;
   const Engine& narrowcast = *engine();
   const Call& call = engine_call.call;
   ncast_explanation* explanation = nullptr;
@@ -57,10 +57,11 @@ std::optional<ncast_codec> codec_of(const Communicator& comm, const EngineCall& 
   return std::nullopt;
 }
 
-// Whether values arrive with the same bits as they were sent. AUTO chooses only exact codecs.
+// Whether values arrive with the same bits as they were sent, whichever codec is chosen. AUTO allows only exact codecs.
 bool is_exact(const EngineCall& engine_call) {
-  return engine_call.codec == NCAST_CODEC_AUTO ||
-         engine()->ncast_codec_error_bound(engine_call.codec, static_cast<ncast_dtype>(engine_call.call.dtype), 1) == 0;
+  const ncast_codec codec = engine_call.codec & ~ncast_codec{NCAST_CODEC_FORCED};
+  return codec == NCAST_CODEC_AUTO ||
+         engine()->ncast_codec_error_bound(codec, static_cast<ncast_dtype>(engine_call.call.dtype), 1) == 0;
 }
 
 bool read(const void* from, CudaStream stream, Bytes* values) {

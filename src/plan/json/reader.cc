@@ -171,6 +171,7 @@ Operand read_operand(const Json& value, const Path& path, bool is_source) {
     if (*parsed.codec == NCAST_CODEC_AUTO) fault(object.path_of("codec"), "a plan must name the codec, not auto");
     if (is_source && operand.place == Place::local && !operand.packets)
       fault(object.path_of("codec"), "values in a buffer of the rank are not encoded");
+    if (codec::is_forced(*parsed.codec)) fault(object.path_of("codec"), "a plan's codec is always used: omit the '!'");
     operand.codec = *parsed.codec;
   }
   object.finish({"buffer", "chunk", "channel", "switch", "packets", "codec"});

@@ -52,6 +52,7 @@ void expect_same_on_all_ranks(const std::vector<float>& own, int rank, GpuRank& 
 }
 
 void check(ncast_codec codec, int rank, int ranks, GpuRank& gpu, std::vector<std::vector<float>>& results) {
+  const ncast_codec forced = tests::forced(codec);
   const double bound = ncast_codec_error_bound(codec, NCAST_FLOAT32, 1);
   const DeviceFloats sent(values_of(rank));
   std::vector<float> exact(count), gathered;
@@ -63,7 +64,7 @@ void check(ncast_codec codec, int rank, int ranks, GpuRank& gpu, std::vector<std
 
   const DeviceFloats sum(std::vector<float>(count, NAN));
   gpu.begin();
-  EXPECT_OK(ncast_all_reduce(sent.data, sum.data, count, NCAST_FLOAT32, NCAST_SUM, codec, gpu.comm, gpu.stream));
+  EXPECT_OK(ncast_all_reduce(sent.data, sum.data, count, NCAST_FLOAT32, NCAST_SUM, forced, gpu.comm, gpu.stream));
   gpu.end();
   // One error for each contribution of another rank, and one for the encoded result.
   expect_near(sum.read(), exact, (ranks - 1) * bound + ncast_codec_error_bound(codec, NCAST_FLOAT32, ranks + 1) + 1e-6);
@@ -71,13 +72,13 @@ void check(ncast_codec codec, int rank, int ranks, GpuRank& gpu, std::vector<std
 
   const DeviceFloats all(std::vector<float>(count * static_cast<size_t>(ranks), NAN));
   gpu.begin();
-  EXPECT_OK(ncast_all_gather(sent.data, all.data, count, NCAST_FLOAT32, codec, gpu.comm, gpu.stream));
+  EXPECT_OK(ncast_all_gather(sent.data, all.data, count, NCAST_FLOAT32, forced, gpu.comm, gpu.stream));
   gpu.end();
   expect_near(all.read(), gathered, bound);
 
   const DeviceFloats spread(rank == 0 ? values_of(0) : std::vector<float>(count, NAN));
   gpu.begin();
-  EXPECT_OK(ncast_broadcast(spread.data, spread.data, count, NCAST_FLOAT32, 0, codec, gpu.comm, gpu.stream));
+  EXPECT_OK(ncast_broadcast(spread.data, spread.data, count, NCAST_FLOAT32, 0, forced, gpu.comm, gpu.stream));
   gpu.end();
   expect_near(spread.read(), values_of(0), bound);
 }

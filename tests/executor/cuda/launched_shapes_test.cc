@@ -8,6 +8,7 @@
 #include "doctest/doctest.h"
 #include "executor/cuda/cut_calls.h"
 #include "select/decision.h"
+#include "support/codec_table.h"
 
 namespace narrowcast::executor::cuda {
 namespace {
@@ -156,8 +157,9 @@ TEST_CASE("a decision has the shape of the rank with the most work") {
               CAPTURE(ranks);
               CAPTURE(count);
               CAPTURE(max_ctas);
-              const CallShape shape{operation, dtype,        codec,   count * ncast_dtype_bytes(dtype),
-                                    ranks,     Link::nvlink, max_ctas};
+              const CallShape shape{
+                  operation,    dtype,   tests::forced(codec), count * ncast_dtype_bytes(dtype), ranks,
+                  Link::nvlink, max_ctas};
               const Decision decision = decide(shape, {none, ForcedTransport::blocks});
               REQUIRE(decision.blocks.has_value());
               const Launched launch = launched(operation, dtype, decision.codec, ranks, ranks - 1, count, max_ctas);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "support/codec_table.h"
 #include "support/gpu_rank.h"
 
 namespace narrowcast::testing {
@@ -81,7 +82,7 @@ void check_mismatch(const char* name, const RankCall& call, int ranks = 2) {
 }
 
 void check_collectives() {
-  constexpr auto raw = NCAST_CODEC_RAW, window = NCAST_CODEC_WINDOW;
+  constexpr ncast_codec raw = NCAST_CODEC_RAW, window = tests::forced(NCAST_CODEC_WINDOW);
   constexpr auto f32 = NCAST_FLOAT32, i32 = NCAST_INT32, bf16 = NCAST_BFLOAT16, f16 = NCAST_FLOAT16;
   check_mismatch("count", [](const RankArguments& r) {
     return ncast_all_reduce(r.send, r.recv, r.rank == 0 ? 40'000 : 80'000, f32, NCAST_SUM, raw, r.comm, r.stream);
@@ -168,7 +169,7 @@ TEST_CASE("MISMATCH: collectives by blocks or packets, as decided") {
 }
 
 TEST_CASE("MISMATCH: sends and receives") {
-  constexpr auto raw = NCAST_CODEC_RAW, window = NCAST_CODEC_WINDOW;
+  constexpr ncast_codec raw = NCAST_CODEC_RAW, window = tests::forced(NCAST_CODEC_WINDOW);
   check_messages("a longer send", 2'000, NCAST_FLOAT32, raw, 1'000, NCAST_FLOAT32, raw);
   check_messages("a longer receive", 1'000, NCAST_FLOAT32, raw, 2'000, NCAST_FLOAT32, raw);
   check_messages("a much longer send", 1'000'000, NCAST_FLOAT32, raw, 500'000, NCAST_FLOAT32, raw);
@@ -187,12 +188,12 @@ TEST_CASE("MISMATCH: a graph and single calls match until their counts differ") 
     const auto call = [&](uint64_t count) {
       EXPECT_OK(ncast_all_reduce(buffers.send, buffers.recv, 64, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_AUTO, gpu.comm,
                                  gpu.stream));
-      EXPECT_OK(ncast_all_gather(buffers.send, buffers.recv, 200'000, NCAST_BFLOAT16, NCAST_CODEC_WINDOW, gpu.comm,
-                                 gpu.stream));
+      EXPECT_OK(ncast_all_gather(buffers.send, buffers.recv, 200'000, NCAST_BFLOAT16, tests::forced(NCAST_CODEC_WINDOW),
+                                 gpu.comm, gpu.stream));
       EXPECT_OK(rank == 0 ? ncast_send(buffers.send, 5'000, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, gpu.comm, gpu.stream)
                           : ncast_recv(buffers.recv, 5'000, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, gpu.comm, gpu.stream));
-      EXPECT_OK(ncast_all_reduce(buffers.send, buffers.recv, count, NCAST_BFLOAT16, NCAST_SUM, NCAST_CODEC_WINDOW,
-                                 gpu.comm, gpu.stream));
+      EXPECT_OK(ncast_all_reduce(buffers.send, buffers.recv, count, NCAST_BFLOAT16, NCAST_SUM,
+                                 tests::forced(NCAST_CODEC_WINDOW), gpu.comm, gpu.stream));
     };
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;

@@ -135,7 +135,8 @@ TEST_CASE("every call names one plan, whose ranks send the bytes that the kernel
                  {select::ForcedTransport::none, select::ForcedTransport::packets, select::ForcedTransport::one_shot,
                   select::ForcedTransport::two_shot, select::ForcedTransport::blocks}) {
               for (const auto link : {select::Link::nvlink, select::Link::host}) {
-                check(operation, ranks, {operation, dtype, codec, bytes, ranks, link, 57}, forced, &classes);
+                check(operation, ranks, {operation, dtype, tests::forced(codec), bytes, ranks, link, 57}, forced,
+                      &classes);
               }
             }
           }

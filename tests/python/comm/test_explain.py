@@ -18,7 +18,7 @@ def test_a_communicator_has_every_operation():
 
 
 @pytest.mark.parametrize("operation", narrowcast.operations())
-@pytest.mark.parametrize("codec", ["auto", *(one.name for one in narrowcast.codecs())])
+@pytest.mark.parametrize("codec", ["auto", *(f"{one.name}!" for one in narrowcast.codecs())])
 def test_every_call_is_explained(operation, codec):
     for kind in VALUE_TYPES:
         for count in (1, 10_000, 100_000_000):
@@ -28,7 +28,7 @@ def test_every_call_is_explained(operation, codec):
             )
             assert explanation.path_why in explanation.sentence
             assert explanation.codec_why in explanation.sentence
-            assert codec in ("auto", explanation.codec) or not kind.is_float
+            assert codec in ("auto", f"{explanation.codec}!") or not kind.is_float
             assert 1 <= explanation.ctas <= 64
             assert explanation.link == "nvlink"
             assert (explanation.plan is None) == (operation in ("send", "recv", "all_to_all_v"))
@@ -92,7 +92,7 @@ def test_a_custom_cost_model_decides(monkeypatch, tmp_path):
 
 def test_communicators_of_the_host_backend_explain_their_calls():
     with Communicator(narrowcast.unique_id(), 0, 1) as comm:
-        explanation = comm.explain("all_reduce", 1, dtype="int8")
+        explanation = comm.explain("all_reduce", 1, dtype="bfloat16")
         assert (explanation.candidate, explanation.path, explanation.codec, explanation.link) == (
             "frames:raw",
             "frames",
@@ -102,7 +102,9 @@ def test_communicators_of_the_host_backend_explain_their_calls():
         assert explanation.codec_why == "copying in memory is faster than coding on a CPU"
         assert explanation.predicted.chosen is None
         assert explanation.costs_warning is None
-        assert comm.explain("all_reduce", 1, dtype="bfloat16", codec="window").candidate == "frames:window"
+        for codec, candidate in (("window", "frames:raw"), ("window!", "frames:window")):
+            explanation = comm.explain("all_reduce", 1, dtype="bfloat16", codec=codec)
+            assert (explanation.allowed, explanation.candidate) == (codec, candidate)
         assert comm.explain("all_reduce", 0, dtype="bfloat16").candidate == "none"
 
 

@@ -18,7 +18,7 @@ def reduced(everyones, op, **options):
     return everyones
 
 
-@pytest.mark.parametrize("codec", ["raw", "window"])
+@pytest.mark.parametrize("codec", ["raw", "window!"])
 @pytest.mark.parametrize("name", [kind.name for kind in VALUE_TYPES if kind.is_float])
 def test_min_and_max_ignore_nan_unless_all_values_are_nan(name, codec):
     kind = value_type(name)

@@ -99,6 +99,7 @@ def _rejected(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
         ("no such root", "root", lambda: comm.broadcast(values(0, 3), root=-1, **options)),
         ("a single send to itself", "itself", lambda: comm.send(values(0, 3), world.rank, **options)),
         ("another size", "out holds", lambda: comm.all_reduce(values(0, 3), values(out, 4), **options)),
+        ("auto, forced", "auto cannot be forced", lambda: comm.all_reduce(values(0, 3), codec="auto!", **options)),
         ("an unknown codec", "is not a codec", lambda: comm.all_reduce(values(0, 3), codec="zip", **options)),
     ]
 

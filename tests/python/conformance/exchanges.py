@@ -7,6 +7,7 @@ import functools
 import random
 
 import narrowcast
+from narrowcast._native.codecs import forced
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
 
 from . import tolerance
@@ -77,7 +78,7 @@ def _check_v(world: World, kind: ValueType, how: str, data: str, times: int = 1)
             recv_counts,
             send_offsets=send_offsets,
             recv_offsets=recv_offsets,
-            codec=codec,
+            codec=forced(codec),
             stream=stream,
             dtype=kind.name,
         )
@@ -175,7 +176,7 @@ def _check_mixed(world: World) -> Outcome:
         source, target = Guarded(place, raw.nbytes), Guarded(place, right.nbytes)
         calls.append((call, source.lay(raw, 0, stream), target.lay(poison(right.nbytes), 0, stream), target, right))
     with narrowcast.group():
-        calls[0][0].run(comm, calls[0][1], calls[0][2], codec="window", stream=stream)
+        calls[0][0].run(comm, calls[0][1], calls[0][2], codec=forced("window"), stream=stream)
         with narrowcast.group():
             mailbox.post(comm, own)
             calls[1][0].run(comm, calls[1][1], calls[1][2], codec="auto", stream=stream)

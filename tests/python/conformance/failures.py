@@ -159,7 +159,7 @@ def _mismatch(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) 
     """The last rank calls with three times as many values as the others."""
     values, target = _buffers(place, how, stream)
     count = _COUNTS["small" if how == "small" else "large"] * (3 if comm.rank == comm.ranks - 1 else 1)
-    codec = "window" if how == "window" else "raw"
+    codec = "window!" if how == "window" else "raw"
     result = _call_and_wait(comm, place, stream, lambda: _all_reduce(place, comm, stream, values, target, count, codec))
     if result["error"] is None:
         # Its part arrived; those of others may not.

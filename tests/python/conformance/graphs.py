@@ -9,6 +9,7 @@ from typing import Any
 import narrowcast
 import numpy as np
 from narrowcast import Counters, OperationCounters
+from narrowcast._native.codecs import forced
 from narrowcast._native.cuda_driver import Graph
 from narrowcast.types import value_type
 
@@ -55,7 +56,7 @@ class Repeated:
         self._right = [expected(self._call, self._sample, i) for i in range(_VARIANTS)]
 
     def run(self, comm: narrowcast.Communicator, stream: Any) -> None:
-        self._call.run(comm, self._values, self._out, codec=self._codec, stream=stream)
+        self._call.run(comm, self._values, self._out, codec=forced(self._codec), stream=stream)
 
     def refill(self, replay: int, stream: Any) -> None:
         self._values.copy_from(self._inputs, replay % _VARIANTS * self._in_bytes, stream)

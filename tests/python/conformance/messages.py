@@ -9,6 +9,7 @@ from typing import Any
 import narrowcast
 import numpy as np
 from narrowcast._bench import samples
+from narrowcast._native.codecs import forced
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
 
 from . import tolerance
@@ -84,7 +85,7 @@ class Mailbox:
             buffer = self._source if what == "send" else self._target
             array = buffer.part(start, message.count * message.kind.bytes)
             stream = self._stream if what == "send" or recv_stream is None else recv_stream
-            getattr(comm, what)(array, peer, codec=message.codec, stream=stream, dtype=message.kind.name)
+            getattr(comm, what)(array, peer, codec=forced(message.codec), stream=stream, dtype=message.kind.name)
 
     def check(self, outcome: Outcome, where: str = "") -> None:
         """Compares the received messages. The streams must be idle."""

@@ -11,6 +11,7 @@ import numpy as np
 from narrowcast._bench import operations, oracle
 from narrowcast._bench.operations import Call, describe
 from narrowcast._comm.explain import changes
+from narrowcast._native.codecs import forced
 from narrowcast.types import REDUCTIONS as OPS
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
 
@@ -206,7 +207,7 @@ def make_call(
     outcome: Outcome,
     where: str,
 ) -> np.ndarray | None:
-    """Makes one call. Returns the bits of its output; None if this rank has none."""
+    """Makes one call and forces the codec. Returns the bits of its output; None if this rank has none."""
     place, value_bytes = world.place, call.kind.bytes
     place.reset()
     sent_bytes, out_bytes = call.send_elems * value_bytes, call.recv_elems * value_bytes
@@ -226,7 +227,7 @@ def make_call(
         source, target = Guarded(place, sent_bytes), Guarded(place, out_bytes)
         values = source.lay(raw, shifts[0], stream)
         out = target.lay(poison(out_bytes), shifts[1], stream)
-    call.run(world.comm, values, out, codec=codec, stream=stream)
+    call.run(world.comm, values, out, codec=forced(codec), stream=stream)
     place.finish(world.comm, stream)
     if source is not None:
         outcome.note(f"{where}, the input", source.read(0, 0, stream)[1])

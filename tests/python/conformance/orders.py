@@ -8,6 +8,7 @@ import itertools
 import random
 
 import narrowcast
+from narrowcast._native.codecs import forced
 from narrowcast.types import value_type
 
 from .guarded import Guarded
@@ -114,7 +115,7 @@ def _check_collective_grouped(world: World) -> Outcome:
     with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
         if world.rank == 0:
             mailbox.post(world.comm, own)
-        call.run(world.comm, inputs, results, codec="window", stream=stream)
+        call.run(world.comm, inputs, results, codec=forced("window"), stream=stream)
         if world.rank != 0:
             mailbox.post(world.comm, own)
     place.finish(world.comm, stream)

@@ -8,6 +8,7 @@ from typing import Any
 
 import narrowcast
 import numpy as np
+from narrowcast._native.codecs import forced
 from narrowcast.types import value_type
 
 from .guarded import Guarded
@@ -36,7 +37,7 @@ class Pending:
         world.place.wait(stream)
 
     def launch(self, comm: narrowcast.Communicator, stream: Any) -> None:
-        self._call.run(comm, self._values, self._out, codec=self._codec, stream=stream)
+        self._call.run(comm, self._values, self._out, codec=forced(self._codec), stream=stream)
 
     def check(self, outcome: Outcome, where: str) -> None:
         """Compares the result. The stream must be idle."""
@@ -122,7 +123,7 @@ def _chain(world: World) -> Outcome:
         ]
         place.wait(world.streams[0])
         for i in range(steps):
-            options = {"codec": exact()[i % len(exact())], "stream": world.streams[i % 2], "dtype": "bfloat16"}
+            options = {"codec": forced(exact()[i % len(exact())]), "stream": world.streams[i % 2], "dtype": "bfloat16"}
             with narrowcast.group():
                 world.comm.send(arrays[i], after, **options)
                 world.comm.recv(arrays[i + 1], before, **options)
@@ -216,7 +217,7 @@ def _refilled(world: World) -> Outcome:
         place.write(source, inputs.view(np.uint8), stream)
         for i in range(calls):
             values.copy_from(source, i % variants * size, stream)
-            call.run(world.comm, values, out, codec=codec, stream=stream)
+            call.run(world.comm, values, out, codec=forced(codec), stream=stream)
             place.part(slots, i * size, size).copy_from(out, 0, stream)
         place.finish(world.comm, stream)
         found = place.read(slots, stream).view(np.uint16)

@@ -7,6 +7,7 @@ import itertools
 
 from narrowcast._bench import operations
 from narrowcast._bench.operations import describe
+from narrowcast._native.codecs import forced
 from narrowcast.plan import build
 from narrowcast.types import value_type
 
@@ -56,7 +57,7 @@ def _check(world: World, choice: Choice) -> Outcome:
 def _medium(world: World, choice: Choice, codec: str) -> tuple[str, Medium]:
     """The plan that the call runs, and how it sends values."""
     root = choice.root if describe(choice.operation).has_root else 0
-    said = world.comm.explain(choice.operation, choice.count, dtype=choice.kind, codec=codec, root=root)
+    said = world.comm.explain(choice.operation, choice.count, dtype=choice.kind, codec=forced(codec), root=root)
     assert said.plan is not None
     if said.packet_bytes is not None:
         return said.plan, Packets(lines=said.packet_bytes > 16)

@@ -29,7 +29,7 @@ def test_one_thread_drives_all_gpus(count, grouped):
             if grouped:
                 with narrowcast.group():
                     for comm, buffer, stream in zip(comms, buffers, streams, strict=True):
-                        comm.all_reduce(buffer, op="max", stream=stream, dtype="float32", codec="window")
+                        comm.all_reduce(buffer, op="max", stream=stream, dtype="float32", codec="window!")
             else:
                 for comm, buffer, stream in zip(comms, buffers, streams, strict=True):
                     comm.all_reduce(buffer, op="max", stream=stream, dtype="float32")
@@ -39,7 +39,7 @@ def test_one_thread_drives_all_gpus(count, grouped):
                 assert (place.read(buffer, stream).view(np.float32) == RANKS).all()
 
 
-@pytest.mark.parametrize("codec", ["raw", "window"])
+@pytest.mark.parametrize("codec", ["raw", "window!"])
 def test_two_communicators_may_start_long_calls_in_different_orders(codec):
     # The CTAs of both calls must be resident together: on every other GPU the second call starts first.
     count = 16 << 20

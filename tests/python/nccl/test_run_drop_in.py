@@ -80,7 +80,7 @@ run_ranks("nccl_jobs:every_operation", arguments, lambda results: None, timeout_
 
 @pytest.mark.usefixtures("rank_jobs")
 def test_ranks_report_executed_and_forwarded_calls_with_reasons(run_real, tmp_path):
-    options = ["--take", "always", "--codec", "window", "--off", "broadcast", "--stats", "out.json"]
+    options = ["--take", "always", "--codec", "window!", "--off", "broadcast", "--stats", "out.json"]
     test_only = {"NCCL_NVLS_ENABLE": "0", "TEST_FOLDER": str(tmp_path)}
     done = run_real(*options, "--", sys.executable, "-c", RANKS, **test_only)
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from narrowcast import comm
 from narrowcast._bench import cuda_ranks, harness, plan_gpu_ranks, tune_ranks
 from narrowcast._bench.contenders import Run
 from narrowcast._native import cuda_driver
+from narrowcast._native.codecs import forced
 from narrowcast.types import value_type
 
 _LAUNCHES_WAIT = "FAKE_LAUNCHES_WAIT" in os.environ
@@ -136,7 +137,8 @@ def _communicators(one_way: bool) -> Callable[..., Any]:
 
 def _run_by_methods(communicator: GpuCommunicator, codec: str) -> Run:
     """Replaces calls of the library, which the host backend would not enqueue on the stream."""
-    return lambda call, values, out, stream: call.run(communicator, values, out, codec=codec, stream=stream.handle)
+    own = forced(codec)
+    return lambda call, values, out, stream: call.run(communicator, values, out, codec=own, stream=stream.handle)
 
 
 for _module in (cuda_ranks, harness, tune_ranks):

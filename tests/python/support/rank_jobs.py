@@ -16,6 +16,7 @@ from narrowcast._bench import host_ranks, samples
 from narrowcast._bench.contenders import Contender
 from narrowcast._bench.operations import prepare
 from narrowcast._native import cuda_driver
+from narrowcast._native.codecs import forced
 from narrowcast.types import value_type
 
 
@@ -28,9 +29,8 @@ def operations(*, unique_id, rank, ranks, cases, emit):
     with communicator(unique_id, rank, ranks) as comm:
         for operation, dtype, data, op, codec, count in cases:
             kind = value_type(dtype)
-            call = prepare(
-                operation, comm, samples.sample(data, dtype), kind, count, codec=codec, op=op, root=ranks - 1
-            )
+            sample = samples.sample(data, dtype)
+            call = prepare(operation, comm, sample, kind, count, codec=forced(codec), op=op, root=ranks - 1)
             call.poison()
             call.run()
             emit([operation, dtype, op, codec, count, call.count_wrong()])
@@ -42,7 +42,7 @@ def counters(*, unique_id, rank, ranks, emit):
     totals = []
     with communicator(unique_id, rank, ranks) as comm:
         assert comm.library_ranks() == (rank, ranks)
-        for codec in ("raw", "window"):
+        for codec in ("raw", "window!"):
             before = comm.counters()
             comm.all_gather(values, out, codec=codec, dtype="bfloat16")
             after = comm.counters()

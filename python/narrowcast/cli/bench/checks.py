@@ -13,7 +13,7 @@ from ..._native.codecs import split_codecs
 from ...cuda import device_count
 from ...errors import UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
-from .._common import BadUse
+from .._common import BadUse, comm_codec_name
 from .._sizes import parse_size, sizes
 
 ALL = "all"  # value types or reductions
@@ -115,7 +115,9 @@ def reject_other_processes(threads: int, gpus: int, parallel_init: int) -> None:
 
 
 def listed_codecs(given: list[str] | None) -> list[str]:
-    return list(dict.fromkeys(name for text in given or [] for name in split_codecs(text)))
+    """The distinct codecs of an option. Benchmarks force them in any case, and report their plain names."""
+    names = [comm_codec_name(name) for text in given or [] for name in split_codecs(text)]
+    return list(dict.fromkeys(name.removesuffix("!") for name in names))
 
 
 def listed(given: list[str] | None) -> list[str]:

@@ -15,7 +15,7 @@ from ..._files.display import printable_lines
 from ...comm import unique_id
 from ...errors import InternalError
 from ...types import ValueType
-from .._common import comm_codec_name, print_json, write_json
+from .._common import print_json, write_json
 from .._provenance import command_line
 from .._tables import terminal_width
 from . import checks, options
@@ -100,7 +100,7 @@ def collective(operation: str) -> Callable[..., None]:
         ops = checks.reductions(operation, op)
         checks.check_call(operation, pattern, in_place)
         data, kinds = checks.value_types(datatype, data)
-        codecs = [comm_codec_name(name) for name in checks.listed_codecs(codec)] or ["auto"]
+        codecs = checks.listed_codecs(codec) or ["auto"]
         opponents = checks.opponents(operation, checks.listed(against), is_cuda, windows=register == _WINDOWS)
         checks.check_outputs(output_file, plot, len(kinds) * len(ops))
         ranks = checks.rank_count(ranks, is_cuda)

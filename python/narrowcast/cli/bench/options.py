@@ -92,7 +92,9 @@ InPlace = Annotated[
 Ranks = Annotated[int | None, typer.Option(min=1, max=64, help="Default: all GPUs, or 4 processes on the host.")]
 Codec = Annotated[
     list[str] | None,
-    typer.Option(help="auto or a codec; repeatable, or A,B. Default: auto, which is raw on the host."),
+    typer.Option(
+        help="auto, or a codec, which is forced; repeatable, or A,B. Default: auto, which is raw on the host."
+    ),
 ]
 Data = Annotated[
     str | None,

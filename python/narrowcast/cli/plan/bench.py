@@ -10,6 +10,7 @@ from ..._bench import operations
 from ..._bench.launch import run_ranks
 from ..._bench.plan_bench_ranks import BUILT_IN_NAME, PLAN_NAME
 from ..._files.display import bytes_text
+from ..._native.codecs import forced
 from ..._plan.text import heading
 from ...comm import unique_id
 from ...errors import InternalError
@@ -29,7 +30,9 @@ def bench(
     size: SizesOption = _SIZES,
     dtype: TypeOption = "bfloat16",
     op: ReductionOption = "sum",
-    codec: Annotated[str, typer.Option(callback=comm_codec_name, help="Codec of the built-in way, or auto.")] = "auto",
+    codec: Annotated[
+        str, typer.Option(callback=comm_codec_name, help="Codec of the built-in way, which is forced, or auto.")
+    ] = "auto",
     backend: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +71,7 @@ def bench(
         "root": model.root,
         "dtype": kind.name,
         "op": op,
-        "codec": codec,
+        "codec": forced(codec),
         "in_place": model.in_place == "yes",
         "exact": is_exact(proof),
         "counts": list(dict.fromkeys(counts)),
