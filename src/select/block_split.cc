@@ -80,6 +80,7 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   }
   BlockShape blocks{};
   blocks.plan = plan;
+  blocks.codec = codec;
   blocks.block_bytes = block_bytes(shape.dtype, codec);
   const MoveWarps warps = move_warps(blocks.block_bytes);
   blocks.warps = warps.all();
@@ -103,6 +104,7 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
 BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_bytes, uint32_t max_ctas,
                            bool clusters) {
   BlockShape blocks{};
+  blocks.codec = codec;
   blocks.block_bytes = block_bytes(dtype, codec);
   blocks.warps = reduce_warps(blocks.block_bytes, ncast_dtype_bytes(dtype));
   blocks.piece_warps = reduce_rings(blocks.warps);

@@ -38,7 +38,8 @@ constexpr uint32_t cluster_size(uint32_t ctas, bool clustered) {
 
 // The same on all ranks, except `ctas`: ranks with less to do use fewer. The cost model was measured with these shapes.
 struct BlockShape {
-  const char* plan;  // the builder of plan/builders/ whose messages the ranks send; NULL: no plan describes the call
+  const char* plan;   // the builder of plan/builders/ whose messages the ranks send; NULL: no plan describes the call
+  ncast_codec codec;  // of the values on the link
   uint32_t block_bytes;  // bytes of the values in a block
   uint32_t warps;        // warps of a CTA
   uint32_t piece_warps;  // warps of a CTA that send a piece, or reduce it

@@ -197,10 +197,11 @@ TEST_CASE("an added plan runs by its time, or always if it was added so") {
   const auto decision_of = [&](int ranks) {
     Decider of_ranks({.ranks = ranks, .link = Link::nvlink}, {});
     of_ranks.add_plan(encoded);
-    return of_ranks.decide(of_ranks.shape_of(Operation::all_to_all, NCAST_INT8, NCAST_CODEC_AUTO, 1000));
+    return of_ranks.decide(of_ranks.shape_of(Operation::all_to_all, NCAST_INT8, NCAST_CODEC_AUTO, 1 << 20));
   };
   CHECK(decision_of(2).codec == NCAST_CODEC_WINDOW);
   CHECK(decision_of(2).codec_reason == std::string("the plan states the codec of its messages"));
+  CHECK(decision_of(2).blocks->codec == NCAST_CODEC_RAW);  // the built-in way has its own
   CHECK(decision_of(1).candidate == "copy");
 
   Decider forced({.ranks = 4, .link = Link::nvlink, .transport = ForcedTransport::blocks}, parsed(costs));

@@ -223,7 +223,7 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
 }
 
 Communicator::Coding Communicator::coding_of(const DecidedCall& decided) {
-  const ncast_codec codec = decided.decision.codec;
+  const ncast_codec codec = decided.decision.blocks->codec;
   return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : decided.call.dtype, codec};
 }
 
@@ -242,7 +242,7 @@ cudaError_t Communicator::launch_collective(const DecidedCall& decided, cudaStre
 
 cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream_t stream) {
   const Call& call = decided.call;
-  const ncast_codec codec = decided.decision.codec;
+  const ncast_codec codec = decided.decision.blocks->codec;
   const Rings rings(*decided.decision.blocks, layout_);
   BlockCall moves = block_call(call.operation, codec, 0);
   cut_moves(call, rings, &moves);
@@ -266,7 +266,7 @@ cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream
 cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaStream_t stream) {
   const Call& call = decided.call;
   const Rings rings(*decided.decision.blocks, layout_);
-  BlockCall reduction = block_call(call.operation, decided.decision.codec, 0);
+  BlockCall reduction = block_call(call.operation, decided.decision.blocks->codec, 0);
   cut_reduction(call, rings, &reduction);
   set_call_marks(call, &reduction.announced);
   reduction.raw_bytes = sent_bytes(reduction);

@@ -162,6 +162,7 @@ TEST_CASE("a decision has the shape of the rank with the most work") {
                   Link::nvlink, max_ctas};
               const Decision decision = decide(shape, {none, ForcedTransport::blocks});
               REQUIRE(decision.blocks.has_value());
+              CHECK(decision.blocks->codec == decision.codec);
               const Launched launch = launched(operation, dtype, decision.codec, ranks, ranks - 1, count, max_ctas);
               const Piece largest = largest_piece(launch);
               const uint32_t rings = std::max(largest.rings, launch.calls[0].turns.rings);
