@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._comm.explain import explain
+from .._native.codecs import Codec, codecs
 from .._native.operations import operations
 from .._native.settings import environment_of
 from ..errors import InvalidArgumentError
@@ -16,11 +17,11 @@ from .operations import call_of
 
 # Packets are longer than their values: 16 bytes for 12, or 128 for 120. So a larger ratio means packets.
 _MIN_PACKET_RATIO = 1.05
-# The benchmark data that window cannot shrink.
+# The benchmark data that no codec can shrink.
 INCOMPRESSIBLE = "random"
 LINKS = ("nvlink", "pcie", "host")
-SERIES = ("packets", "blocks:raw", "blocks:window", "blocks:window/incompressible", "nccl", "nccl:default")
 UNKNOWN_KERNELS = "unknown"
+_INCOMPRESSIBLE_SUFFIX = "/incompressible"
 
 
 class Curve(NamedTuple):
@@ -29,7 +30,7 @@ class Curve(NamedTuple):
     operation: str
     ranks: int
     link: str  #: one of LINKS, or "shm"
-    series: str  #: one of SERIES, or the name of a plan: "plan:ring"
+    series: str  #: one of every_series(), of the host backend, or the name of a plan: "plan:ring"
 
 
 class ContradictionError(ValueError):
@@ -78,8 +79,8 @@ class Times:
     def curves(self) -> list[Curve]:
         """The curves that have times, sorted."""
         # Those of the host backend and plans come last.
-        places = {series: place for place, series in enumerate(SERIES)}
-        return sorted(self._samples, key=lambda one: (*one[:3], places.get(one.series, len(SERIES)), one.series))
+        places = {series: place for place, series in enumerate(every_series())}
+        return sorted(self._samples, key=lambda one: (*one[:3], places.get(one.series, len(places)), one.series))
 
     def typical(self, curve: Curve) -> dict[int, float]:
         """Microseconds by bytes of `count` values, in ascending order; empty if the curve has no times."""
@@ -99,9 +100,29 @@ class Times:
         return "\n".join(lines) + "\n"
 
 
+def coded(dtype: str) -> list[str]:
+    """The codecs that encode values of this type."""
+    return [one.name for one in _coding() if dtype in (kind.dtype for kind in one.types)]
+
+
+def every_series() -> list[str]:
+    """The series of calls between GPUs, apart from plans."""
+    by_codec = [f"blocks:{one.name}{suffix}" for one in _coding() for suffix in ("", _INCOMPRESSIBLE_SUFFIX)]
+    return ["packets", "blocks:raw", *by_codec, "nccl", "nccl:default"]
+
+
+def series_of(candidate: str, data: str) -> str:
+    """The series of a candidate that was measured with this data."""
+    return f"{candidate}{_INCOMPRESSIBLE_SUFFIX}" if data == INCOMPRESSIBLE else candidate
+
+
 def series_of_nccl(contender: str) -> tuple[str, ...]:
     """The series to which a time of a variant of NCCL belongs."""
     return ("nccl", "nccl:default") if contender == "nccl" else ("nccl",)
+
+
+def _coding() -> list[Codec]:
+    return [one for one in codecs() if one.name != "raw"]
 
 
 def _link(report: dict[str, Any], environment: str) -> str:
@@ -134,11 +155,11 @@ def load(path: Path) -> str | None:
 
 
 def _series(data: str, row: dict[str, Any]) -> tuple[str, ...]:
-    """The series to which a row of a report belongs; none for the codec auto."""
+    """The series to which a row of a report belongs; none for the codec auto, and for codecs with parameters."""
     if row["codec"] is None:
         return series_of_nccl(row["contender"])
-    if row["codec"] == "window":
-        return ("blocks:window/incompressible" if data == INCOMPRESSIBLE else "blocks:window",)
+    if row["codec"] in coded(row["type"]):
+        return (series_of(f"blocks:{row['codec']}", data),)
     if row["codec"] == "raw":
         # Early reports did not count the bytes of packets.
         is_packets = row["ratio"] is None or row["ratio"] > _MIN_PACKET_RATIO

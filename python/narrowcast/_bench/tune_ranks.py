@@ -15,7 +15,7 @@ from ..comm import Communicator
 from ..types import value_type
 from . import nccl_library, samples
 from .contenders import Contender, Opponents, run_ours, run_plan, set_bytes
-from .cost_model import INCOMPRESSIBLE
+from .cost_model import INCOMPRESSIBLE, coded
 from .harness import Harness, Schedule, set_environment, source_of
 from .launch import Emit
 from .operations import Call, barrier, call_of, count_of, describe
@@ -90,7 +90,9 @@ def tune(
         opponents.join(plain)
         packets = Contender("packets", plain, run_ours(by_packets, "raw"), comm=by_packets)
         raw = Contender("blocks:raw", plain, run_ours(by_blocks, "raw"), comm=by_blocks)
-        window = Contender("blocks:window", plain, run_ours(by_blocks, "window"), comm=by_blocks)
+        encoded = [
+            Contender(f"blocks:{name}", plain, run_ours(by_blocks, name), comm=by_blocks) for name in coded(DTYPE)
+        ]
         planned = [(plan, Contender(plan.series, plain, run_plan(run), comm=by_blocks)) for plan, run in own]
         emit(
             {
@@ -102,17 +104,17 @@ def tune(
         for data in (_SHRINKING, INCOMPRESSIBLE):
             sample = samples.sample(data, DTYPE)
             source = source_of(sample, max(call.send_elems for call in every))
-            contenders = [packets, raw, window, *opponents.contenders]
+            contenders = [packets, raw, *encoded, *opponents.contenders]
             harness = Harness(host, contenders, sample, source, schedule)
             is_in_place = any(plan.in_place for plan, _ in planned)
             harness_in_place = Harness(host, contenders, sample, source, within) if is_in_place else None
             for operation in operations:
                 for call in calls[operation]:
-                    only, only_in_place = [window], []
+                    only, only_in_place = encoded, []
                     if data == _SHRINKING:
                         explanation = by_packets.explain(call_of(operation), call.count, dtype=DTYPE)
                         only = [packets] if explanation.path == "packets" else []
-                        only += [raw, window, *_of_operation(opponents.contenders, operation)]
+                        only += [raw, *encoded, *_of_operation(opponents.contenders, operation)]
                         suited = [(plan, one) for plan, one in planned if plan.suits(operation, call.count, kind)]
                         only += [one for plan, one in suited if not plan.in_place]
                         only_in_place = [one for plan, one in suited if plan.in_place]

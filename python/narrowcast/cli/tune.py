@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._bench.cost_model import INCOMPRESSIBLE, UNKNOWN_KERNELS, ContradictionError, Curve, Times, load, series_of_nccl
+from .._bench.cost_model import UNKNOWN_KERNELS, ContradictionError, Curve, Times, load, series_of, series_of_nccl
 from .._bench.launch import run_ranks
 from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
@@ -215,8 +215,7 @@ def measure(
         seen.add((operation, data))
         for name in first["contenders"]:
             microseconds = 1e6 * bench_report.seconds_of([result["contenders"][name] for result in results])
-            candidate = f"{name}/incompressible" if data == INCOMPRESSIBLE else name
-            for series in series_of_nccl(name) if name.startswith("nccl") else (candidate,):
+            for series in series_of_nccl(name) if name.startswith("nccl") else (series_of(name, data),):
                 curve = Curve(call_of(operation), ranks, setup["link"], series)
                 times.add(curve, first["count"] * value_bytes, microseconds)
 
@@ -261,7 +260,7 @@ def _choices(explain_count: Callable[[int], Explanation]) -> str:
         explanation = explain_count(count)
         if explanation.path == "packets":
             return "packets"
-        return "window" if explanation.codec == "window" else "raw blocks"
+        return "raw blocks" if explanation.codec == "raw" else explanation.codec
 
     (_, first), *others = changes(choice, *_COUNTS)
     return ", ".join([first, *(f"{name} from {_bytes_text(count)}" for count, name in others)])

@@ -70,7 +70,7 @@ def test_all_candidates_of_all_operations_are_measured(on_fakes, tmp_path, monke
     for operation in names():
         name = call_of(operation)
         parts = 2 if bus_factor(operation, 2) == 0.5 else 1
-        for series in cost_model.SERIES:
+        for series in cost_model.every_series():
             expected = None if (name, series) == ("send", "packets") else [1024 // parts, 16384 // parts]
             assert curves.get(Curve(name, 2, "nvlink", series)) == expected, (name, series)
     # The library accepts the model.
@@ -357,6 +357,20 @@ def test_an_invalid_model_does_not_replace_the_file(cli_here, tmp_path):
     assert ".partial" not in done.stderr
     assert (tmp_path / "keep.costs").read_text() == "old content"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["keep.costs", "report.json"]
+
+
+def test_calls_with_every_codec_are_measured(monkeypatch):
+    window = next(one for one in narrowcast.codecs() if one.name == "window")
+    other = dataclasses.replace(window, name="other")
+    monkeypatch.setattr(cost_model, "codecs", lambda: (*narrowcast.codecs(), other))
+    assert cost_model.coded("bfloat16") == ["window", "other"]
+    assert cost_model.coded("int32") == []
+    times, rows = Times(), [{"codec": "other", "type": kind, "count": 8, "time_us": 2} for kind in ("float32", "int32")]
+    conditions = {"graph_calls": 1, "ctas": 0, "in_place": False, "pattern": "ring", "ranks": 2}
+    for data in ("weights", "random"):
+        times.add_report({"backend": "cuda", "operation": "send", "data": data, "rows": rows, **conditions})
+    series = ["blocks:other", "blocks:other/incompressible"]
+    assert times.curves() == [Curve("send", 2, "nvlink", one) for one in series]
 
 
 def test_nccl_has_its_fastest_time_and_other_series_their_median():
