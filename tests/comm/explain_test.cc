@@ -110,6 +110,7 @@ TEST_CASE("an explanation has the codec that is used and those that the call all
   CHECK(Explained(NCAST_OP_SEND, 64 << 20, forced_window, 2, 4, NCAST_FLOAT64)->block_bytes == 8192);
   const Explained few(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_RAW, 2, 4);
   CHECK(few->ctas == 4);
+  CHECK(few->warps == move_warps(4096).all());
   CHECK(few->rings == 4 * move_warps(4096).senders);
 }
 

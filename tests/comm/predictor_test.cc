@@ -98,34 +98,74 @@ TEST_CASE("calls are compared with NCCL's fastest variant if windows are registe
   ncast_explanation_destroy(explanation);
 }
 
-TEST_CASE("the explanation of a predictor has the plans that it uses") {
-  const Predictor predictor = predictor_for(2);
+// Uses a plan for all-gathers of int32.
+void use_plan(const Predictor& predictor, const char* builder, int always) {
   ncast_plan_request request = {};
   request.struct_bytes = sizeof request;
   request.operation = NCAST_OP_ALL_GATHER;
   request.ranks = 2;
   ncast_plan* plan = nullptr;
-  REQUIRE(ncast_plan_build("ring", &request, &plan) == NCAST_OK);
+  REQUIRE(ncast_plan_build(builder, &request, &plan) == NCAST_OK);
   ncast_plan_use use = {};
   use.struct_bytes = sizeof use;
-  use.always = 1;
-  REQUIRE(ncast_predictor_use_plan(predictor.get(), plan, NCAST_INT32, NCAST_SUM, &use) == NCAST_OK);
+  use.always = always;
+  CHECK(ncast_predictor_use_plan(predictor.get(), plan, NCAST_INT32, NCAST_SUM, &use) == NCAST_OK);
   ncast_plan_destroy(plan);
+}
+
+// What a predictor says about an all-gather of 1000 values.
+struct Said {
+  std::string plan, sentence, alternative;
+  bool alternative_runs;
+  ncast_comparison comparison;
+};
+Said said_of(const Predictor& predictor, ncast_dtype dtype) {
   ncast_plan_call call = {};
   call.struct_bytes = sizeof call;
   call.operation = NCAST_OP_ALL_GATHER;
   call.count = 1000;
   call.codec = NCAST_CODEC_RAW;
+  call.dtype = dtype;
+  ncast_explanation* explanation = nullptr;
+  REQUIRE(ncast_predictor_explain_call(predictor.get(), &call, &explanation) == NCAST_OK);
+  ncast_decision decision = {};
+  decision.struct_bytes = sizeof decision;
+  CHECK(ncast_explanation_decision(explanation, &decision) == NCAST_OK);
+  ncast_candidate last = {};
+  last.struct_bytes = sizeof last;
+  CHECK(ncast_explanation_candidate(explanation, ncast_explanation_candidates(explanation) - 1, &last) == NCAST_OK);
+  REQUIRE(last.plan != nullptr);
+  CHECK(std::string(last.plan) == "all_gather ring");
+  Said said{decision.plan, decision.sentence, last.name, last.why_not == nullptr, {}};
+  ncast_explanation_destroy(explanation);
+  said.comparison.struct_bytes = sizeof said.comparison;
+  CHECK(ncast_predictor_compare_call(predictor.get(), &call, 0, &said.comparison) == NCAST_OK);
+  return said;
+}
+
+TEST_CASE("explanations and comparisons of a predictor have the plans that it uses") {
+  const Predictor predictor = predictor_for(2);
+  use_plan(predictor, "one_shot", 0);
+  use_plan(predictor, "ring", 1);
   for (const ncast_dtype dtype : {NCAST_INT32, NCAST_INT64}) {
-    call.dtype = dtype;
-    ncast_explanation* explanation = nullptr;
-    REQUIRE(ncast_predictor_explain_call(predictor.get(), &call, &explanation) == NCAST_OK);
-    ncast_decision decision = {};
-    decision.struct_bytes = sizeof decision;
-    CHECK(ncast_explanation_decision(explanation, &decision) == NCAST_OK);
-    CHECK((std::string(decision.plan) == "all_gather ring") == (dtype == NCAST_INT32));
-    ncast_explanation_destroy(explanation);
+    const Said said = said_of(predictor, dtype);
+    CHECK((said.plan == "all_gather ring") == (dtype == NCAST_INT32));
+    CHECK(said.alternative_runs == (dtype == NCAST_INT32));
+    CHECK((said.comparison.plan != nullptr) == (dtype == NCAST_INT32));
+    CHECK((said.comparison.always != 0) == (dtype == NCAST_INT32));
+    CHECK(said.sentence.find(" us plan:") == std::string::npos);  // not measured
   }
+
+  const std::string name = said_of(predictor, NCAST_INT32).alternative;
+  const Predictor measured = predictor_with_costs(
+      "all_gather 2 nvlink blocks:raw 4000:9\nall_gather 2 nvlink blocks:window 4000:9\nall_gather 2 nvlink " + name +
+      " 4000:5\n");
+  use_plan(measured, "ring", 0);
+  const Said said = said_of(measured, NCAST_INT32);
+  CHECK(said.comparison.plan == std::string("all_gather ring"));
+  CHECK(said.comparison.always == 0);
+  CHECK(said.comparison.microseconds == 5);
+  CHECK(said.sentence.ends_with(", 5.0 us " + name + "."));
 }
 
 TEST_CASE("a predictor outlives its communicator, and the host backend has no times") {
@@ -175,6 +215,7 @@ TEST_CASE("invalid arguments of predictors are rejected") {
   CHECK(message(ncast_predictor_create(9, nullptr, &made)) == "ncast_predictor_create: ranks is 9, not 1 to 8");
   CHECK(message(ncast_predictor_create(2, nullptr, nullptr)) == "ncast_predictor_create: predictor is NULL");
   CHECK(message(ncast_comm_predictor(nullptr, &made)) == "ncast_comm_predictor: comm is NULL");
+  CHECK(message(ncast_comm_predictor(nullptr, nullptr)) == "ncast_comm_predictor: predictor is NULL");
   {
     const testing::Environment model("NARROWCAST_COST_MODEL", "/nowhere");
     CHECK(message(ncast_predictor_create(2, nullptr, &made)) ==

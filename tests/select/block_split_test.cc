@@ -85,6 +85,14 @@ TEST_CASE("all-reduces with pieces of 16 MiB or more run in clusters of four CTA
   for (const auto& [max_ctas, used] : {std::pair{64u, 60u}, {60u, 60u}, {59u, 56u}, {4u, 4u}})
     CHECK(shape_of(Operation::all_reduce, least, max_ctas).max_ctas == used);
   CHECK_FALSE(shape_of(Operation::all_reduce, least, 3).clustered);
+  CallShape without_room = call_of(Operation::all_reduce, least, 2);
+  without_room.clusters = false;
+  CHECK_FALSE(choose_block_shape(without_room, NCAST_CODEC_RAW).clustered);
+}
+
+TEST_CASE("a reduction sends a turn ahead if a ring has four slots or more") {
+  CHECK(turns_ahead(4) == 1);
+  CHECK(turns_ahead(3) == 0);
 }
 
 TEST_CASE("a kernel has a CTA for each ring it sends or receives, and enough warps if each serves one piece") {

@@ -54,6 +54,11 @@ TEST_CASE("pieces of 64 KiB or more use packets of 128 bytes, where the link del
   CHECK_FALSE(has_lines(64 << 10, false));
 }
 
+TEST_CASE("a rank that is alone copies its values, so no buffer limits them") {
+  for (const Operation operation : {Operation::all_gather, Operation::all_reduce})
+    CHECK(most_packet_bytes(operation, 1, true) == UINT64_MAX);
+}
+
 TEST_CASE("two ranks take two shots where a warp would reduce several rows in one") {
   constexpr uint64_t one_turn = uint64_t{channel::LinePacket::row_bytes} * channel::max_packet_ctas * 16;
   CHECK(most_one_shot_bytes(2) == one_turn);

@@ -196,4 +196,6 @@ TEST_CASE("predictions use the CTAs of a communicator, and else those of the set
     REQUIRE(create_predictor(engine, 2, max_ctas, "", &predictor) == NCAST_OK);
     CHECK(used == (max_ctas == 0 ? settings().max_ctas : 5));
   }
+  engine.ncast_predictor_create = [](int, const ncast_comm_config*, ncast_predictor**) { return NCAST_UNSUPPORTED; };
+  CHECK(create_predictor(engine, 2, 0, "", &predictor) == NCAST_UNSUPPORTED);
 }
