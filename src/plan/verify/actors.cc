@@ -1,7 +1,5 @@
 #include "plan/verify/actors.h"
 
-#include <utility>
-
 namespace narrowcast::plan::verify {
 
 Actors::Actors(std::span<const Program* const> programs, const std::vector<std::vector<MemoryMap>>& maps) {
@@ -16,14 +14,13 @@ Actors::Actors(std::span<const Program* const> programs, const std::vector<std::
   for (int rank = 0; rank < ranks; ++rank) actors_.push_back({Kind::user, rank, 0, 0, none});
   visited_.assign(static_cast<size_t>(ranks), 0);
 
-  Sets related(actors_.size());
   for (uint32_t plan = 0; plan < programs.size(); ++plan) {
-    relate(plan, *programs[plan], &related);
-    for (const MemoryMap& map : maps[plan]) mark_sharing(plan, *programs[plan], map, &related);
+    for (const MemoryMap& map : maps[plan]) mark_sharing(plan, *programs[plan], map);
     if (programs.size() > 1) mark_scratch_users(plan, *programs[plan]);
     mark_signallers(plan, *programs[plan]);
   }
-  number_components(&related);
+  for (Actor& actor : actors_)
+    if (actor.component != none) actor.component = static_cast<uint32_t>(components_++);
 }
 
 void Actors::add_engines(std::span<const Program* const> programs) {
@@ -40,7 +37,7 @@ void Actors::add_engines(std::span<const Program* const> programs) {
 }
 
 // Marks the actors that access a chunk which another actor also accesses, unless all only read.
-void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map, Sets* related) {
+void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map) {
   struct Use {
     uint32_t first = none;  // actor
     bool is_shared = false, is_written = false;
@@ -59,10 +56,7 @@ void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap
       });
   };
   each_cell([&](Use& use, uint32_t actor, bool is_write, bool is_foreign, int rank) {
-    if (use.first != none && use.first != actor) {
-      use.is_shared = true;
-      related->join(use.first, actor);
-    }
+    use.is_shared |= use.first != none && use.first != actor;
     use.first = actor;
     use.is_written |= is_write;
     if (!is_foreign) return;
@@ -74,33 +68,6 @@ void Actors::mark_sharing(uint32_t plan, const Program& program, const MemoryMap
   each_cell([&](const Use& use, uint32_t actor, bool, bool, int) {
     if (use.is_shared && use.is_written) need(actor);
   });
-}
-
-// Joins the sets of groups that learn of each other within a call, apart from those that share memory.
-void Actors::relate(uint32_t plan, const Program& program, Sets* related) const {
-  const auto join = [&](uint32_t one, uint32_t other) { related->join(group(plan, one), group(plan, other)); };
-  const auto join_all = [&](const std::vector<uint32_t>& groups) {
-    for (const uint32_t other : groups) join(groups.front(), other);
-  };
-  for (const FlatStep& step : program.steps)
-    for (const StepId& id : step.step->after) join(step.group, program.group_of(program.rank_of(step), id.group));
-  for (const std::vector<uint32_t>& members : program.barriers) join_all(members);
-  for (const FlatChannel& channel : program.channels) {
-    if (channel.sender != none && channel.receiver != none) join(channel.sender, channel.receiver);
-    if (channel.signallers.empty() || channel.waiters.empty()) continue;
-    join_all(channel.signallers);
-    join_all(channel.waiters);
-    join(channel.signallers.front(), channel.waiters.front());
-  }
-}
-
-// Related actors get numbers one after another, so that what a group learns is in few nodes of its row.
-void Actors::number_components(Sets* related) {
-  std::vector<uint32_t> with_components;
-  for (uint32_t actor = 0; actor < actors_.size(); ++actor)
-    if (actors_[actor].component != none) with_components.push_back(actor);
-  std::ranges::sort(with_components, {}, [&](uint32_t actor) { return std::pair(related->find(actor), actor); });
-  for (const uint32_t actor : with_components) actors_[actor].component = static_cast<uint32_t>(components_++);
 }
 
 // Scratch chunks of different plans can overlap in any way.

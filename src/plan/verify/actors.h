@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plan/sets.h"
 #include "plan/verify/program.h"
 
 namespace narrowcast::plan::verify {
@@ -45,12 +44,10 @@ class Actors {
     return (uint64_t{group} << 32 | channel) * 64 + plan;
   }
   void add_engines(std::span<const Program* const> programs);
-  void mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map, Sets* related);
+  void mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map);
   void mark_scratch_users(uint32_t plan, const Program& program);
   void mark_signallers(uint32_t plan, const Program& program);
   void need(uint32_t actor) { actors_[actor].component = 0; }
-  void relate(uint32_t plan, const Program& program, Sets* related) const;
-  void number_components(Sets* related);
 
   std::vector<Actor> actors_;
   std::vector<uint32_t> first_groups_;

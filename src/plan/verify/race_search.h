@@ -39,8 +39,8 @@ class RaceSearch {
   // --- clocks
 
   void join(Clock& into, const Clock& other) {
-    into.accesses.join(rows_, other.accesses);
-    if (tracks_reads_) into.reads.join(rows_, other.reads);
+    into.accesses.join(other.accesses);
+    if (tracks_reads_) into.reads.join(other.reads);
   }
   void join(Clock& into, const Stamp& stamp) {
     // Who knows an epoch of a group knows what the group knew then.
@@ -48,19 +48,19 @@ class RaceSearch {
       return;
     join(into, stamp.clock);
     if (stamp.component == none) return;
-    into.accesses.raise(rows_, stamp.component, stamp.epoch);
-    if (tracks_reads_) into.reads.raise(rows_, stamp.component, stamp.read_epoch);
+    into.accesses.raise(stamp.component, stamp.epoch, actors_.components());
+    if (tracks_reads_) into.reads.raise(stamp.component, stamp.read_epoch, actors_.components());
   }
   void raise(Clock& clock, uint32_t actor, uint32_t epoch) {
     const uint32_t component = actors_[actor].component;
     if (component == none) return;
-    clock.accesses.raise(rows_, component, epoch);
-    if (tracks_reads_) clock.reads.raise(rows_, component, epoch);
+    clock.accesses.raise(component, epoch, actors_.components());
+    if (tracks_reads_) clock.reads.raise(component, epoch, actors_.components());
   }
 
   void join_reads(Clock& into, const Stamp& stamp) {
-    into.reads.join(rows_, stamp.clock.reads);
-    if (stamp.component != none) into.reads.raise(rows_, stamp.component, stamp.read_epoch);
+    into.reads.join(stamp.clock.reads);
+    if (stamp.component != none) into.reads.raise(stamp.component, stamp.read_epoch, actors_.components());
   }
 
   uint32_t actor_of(uint32_t group) const { return actors_.group(plan_, group); }
@@ -181,7 +181,6 @@ class RaceSearch {
   const std::vector<const Program*> programs_;
   const std::vector<std::vector<MemoryMap>> maps_;
   const Actors actors_;
-  Rows rows_;
   const bool tracks_reads_;
   std::vector<PlanState> states_;
   std::vector<EngineState> engines_;  // by actor

@@ -29,7 +29,6 @@ RaceSearch::RaceSearch(std::span<const Scheduled> plans, std::vector<const Progr
       programs_(std::move(programs)),
       maps_(maps_of(programs_)),
       actors_(programs_, maps_),
-      rows_(actors_.components()),
       tracks_reads_(orders_reads(programs_)),
       engines_(actors_.count()),
       ranks_(static_cast<size_t>(programs_[0]->plan->rank_count())),

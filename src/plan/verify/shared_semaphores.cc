@@ -16,7 +16,6 @@ class RankOrder {
         rank_(rank),
         first_(program.rank_groups[static_cast<size_t>(rank)]),
         count_(program.rank_groups[static_cast<size_t>(rank) + 1] - first_),
-        rows_(count_),
         clocks_(count_) {
     for (uint32_t group = 0; group < count_; ++group) {
       const FlatGroup& flat = program.groups[first_ + group];
@@ -31,11 +30,11 @@ class RankOrder {
 
   void begin(uint32_t group) {
     for (const StepId& id : program_.steps[next_[group]].step->after)
-      clocks_[group].join(rows_, completed_[program_.end_of(rank_, id) - 1]);
+      clocks_[group].join(completed_[program_.end_of(rank_, id) - 1]);
   }
   void finish(uint32_t group) {
     const uint32_t flat = next_[group]++;
-    clocks_[group].raise(rows_, group, flat + 1);
+    clocks_[group].raise(group, flat + 1, count_);
     if (const auto found = completed_.find(flat); found != completed_.end()) found->second = clocks_[group];
   }
   void pass_barrier(const Step& step) {
@@ -44,7 +43,7 @@ class RankOrder {
         program_.barriers[program_.rank_barriers[static_cast<size_t>(rank_)] + step.barrier];
     for (const uint32_t member : members) {
       begin(member - first_);
-      all.join(rows_, clocks_[member - first_]);
+      all.join(clocks_[member - first_]);
     }
     for (const uint32_t member : members) {
       clocks_[member - first_] = all;
@@ -56,7 +55,6 @@ class RankOrder {
   const Program& program_;
   const int rank_;
   const uint32_t first_, count_;
-  Rows rows_;
   std::vector<Row> clocks_;  // of each group
   std::vector<uint32_t> next_;
   std::unordered_map<uint32_t, Row> completed_;  // clocks of the steps that others come after
