@@ -19,8 +19,8 @@ inline constexpr uint64_t max_listed = 10'000'000;
 inline constexpr uint64_t max_flat_steps = 4'000'000;
 // Chunks of all buffers, with those in loops divided into parts.
 inline constexpr uint64_t max_cells = 16'000'000;
-// Groups of all ranks: each has a vector clock with an epoch for each of them.
-inline constexpr uint64_t max_groups = 4096;
+// Entries of a vector clock: groups of all ranks that share memory with other groups.
+inline constexpr uint64_t max_clock_entries = 4096;
 // Signals between several groups on a channel are compared with each other.
 inline constexpr uint32_t max_shared_signals = 10'000;
 

@@ -33,6 +33,7 @@ RaceSearch::RaceSearch(std::span<const Scheduled> plans, std::vector<const Progr
       engines_(actors_.count()),
       ranks_(static_cast<size_t>(programs_[0]->plan->rank_count())),
       scratch_log_(ranks_.size()) {
+  check_limit("groups that share memory with others, on all ranks:", actors_.components(), max_clock_entries);
   for (uint32_t plan = 0; plan < programs_.size(); ++plan) states_.push_back(initial_state(plan));
 }
 
