@@ -1,10 +1,10 @@
 // all_to_all_v: every rank sends each piece directly to its destination. Plans do not describe it, because their pieces
 // all have the same size.
-#include "executor/host/schedule.h"
+#include "executor/host/staged_calls.h"
 
 namespace narrowcast::executor::host {
 
-void add_all_to_all_v(const Call& call, Schedule* schedule) {
+void add_all_to_all_v(const Call& call, StagedCalls* staged) {
   Communicator& comm = communicator_of(call);
   // The receiver of each chunk compares the counts of the pair of ranks.
   Stage stage;
@@ -30,8 +30,8 @@ void add_all_to_all_v(const Call& call, Schedule* schedule) {
   end.tag = stage.tag;
   end.tag.phase = 1;
   end.comparison.emplace(comm, end.tag);
-  schedule->stages.push_back(std::move(stage));
-  schedule->stages.push_back(std::move(end));
+  staged->stages.push_back(std::move(stage));
+  staged->stages.push_back(std::move(end));
 }
 
 }  // namespace narrowcast::executor::host

@@ -7,28 +7,28 @@
 
 #include "channel/host/bounded_wait.h"
 #include "executor/host/message.h"
-#include "executor/host/schedule.h"
+#include "executor/host/staged_calls.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
 namespace {
 
-// Runs the schedule of one communicator.
+// Runs the calls of one communicator.
 class Execution {
  public:
-  explicit Execution(Schedule schedule) : schedule_(std::move(schedule)), wait_(*comm().world, comm().limit) {
+  explicit Execution(StagedCalls staged) : staged_(std::move(staged)), wait_(*comm().world, comm().limit) {
     start_stage();
   }
 
-  Communicator& comm() { return *schedule_.comm; }
-  bool done() const { return stage_ == schedule_.stages.size(); }
+  Communicator& comm() { return *staged_.comm; }
+  bool done() const { return stage_ == staged_.stages.size(); }
   void sleep(bootstrap::Nanoseconds longest) { wait_.sleep(longest); }
 
   // Advances every transfer that can run by one step.
   ncast_status advance(bool* progressed) {
     if (ncast_status status = wait_.begin_poll()) return status;
     bool any_progress = false;
-    Stage& stage = schedule_.stages[stage_];
+    Stage& stage = staged_.stages[stage_];
     bool stage_done = true;
     if (stage.comparison && !stage.comparison->done()) {
       if (ncast_status status = stage.comparison->advance(&any_progress)) return status;
@@ -71,7 +71,7 @@ class Execution {
 
   void start_stage() {
     if (done()) return;
-    const Stage& stage = schedule_.stages[stage_];
+    const Stage& stage = staged_.stages[stage_];
     const CallTag& tag = stage.tag;
     position_.assign(stage.queues.size(), 0);
     if (stage.plan != nullptr) stage.plan->begin(*stage.call, tag);
@@ -85,7 +85,7 @@ class Execution {
 
   channel::RankSet awaited_ranks() const {
     channel::RankSet set = 0;
-    const Stage& stage = schedule_.stages[stage_];
+    const Stage& stage = staged_.stages[stage_];
     if (stage.comparison) set |= stage.comparison->awaited_ranks();
     if (stage.plan != nullptr) set |= stage.plan->awaited_ranks();
     for (size_t i = 0; i < stage.queues.size(); ++i) {
@@ -96,7 +96,7 @@ class Execution {
 
   // Detects ranks that wait for each other in different calls: they never receive a chunk whose tag would show it.
   ncast_status compare_collectives(channel::RankSet awaited_ranks) {
-    const CallTag& mine = schedule_.stages[stage_].tag;
+    const CallTag& mine = staged_.stages[stage_].tag;
     if (is_point_to_point(mine.operation)) return NCAST_OK;
     for (; awaited_ranks != 0; awaited_ranks &= awaited_ranks - 1) {
       const int peer = std::countr_zero(awaited_ranks);
@@ -118,32 +118,32 @@ class Execution {
                 describe(unpack(packed)).c_str());
   }
 
-  Schedule schedule_;
+  StagedCalls staged_;
   channel::BoundedWait wait_;
   size_t stage_ = 0;
   std::vector<size_t> position_;  // of the current transfer in each queue of the stage
 };
 
-ncast_status make_schedules(const std::vector<Call>& calls, std::vector<Schedule>* schedules) {
+ncast_status stage_calls(const std::vector<Call>& calls, std::vector<StagedCalls>* all_staged) {
   for (const Call& call : calls) {
-    const auto same = [&](const Schedule& schedule) { return schedule.comm == call.comm; };
-    if (std::ranges::none_of(*schedules, same)) schedules->push_back({&communicator_of(call), {}});
+    const auto same = [&](const StagedCalls& staged) { return staged.comm == call.comm; };
+    if (std::ranges::none_of(*all_staged, same)) all_staged->push_back({&communicator_of(call), {}});
   }
-  for (Schedule& schedule : *schedules) {
+  for (StagedCalls& staged : *all_staged) {
     // The communicator may have failed since the call was launched.
-    if (ncast_status status = schedule.comm->check_error()) return status;
+    if (ncast_status status = staged.comm->check_error()) return status;
     std::vector<const Call*> transfers;
     for (const Call& call : calls) {
-      if (call.comm != schedule.comm) continue;
+      if (call.comm != staged.comm) continue;
       if (is_point_to_point(call.operation)) {
         transfers.push_back(&call);
       } else if (call.operation == Operation::all_to_all_v) {
-        add_all_to_all_v(call, &schedule);
-      } else if (ncast_status status = add_plan(call, &schedule)) {
+        add_all_to_all_v(call, &staged);
+      } else if (ncast_status status = add_plan(call, &staged)) {
         return status;
       }
     }
-    add_sends_and_receives(transfers, &schedule);
+    add_sends_and_receives(transfers, &staged);
   }
   return NCAST_OK;
 }
@@ -167,11 +167,11 @@ ncast_status advance_all(std::vector<Execution>& all) {
 }  // namespace
 
 ncast_status run(const std::vector<Call>& calls) {
-  std::vector<Schedule> schedules;
-  if (ncast_status status = make_schedules(calls, &schedules)) return status;
+  std::vector<StagedCalls> all_staged;
+  if (ncast_status status = stage_calls(calls, &all_staged)) return status;
   std::vector<Execution> all;
-  all.reserve(schedules.size());
-  for (Schedule& schedule : schedules) all.emplace_back(std::move(schedule));
+  all.reserve(all_staged.size());
+  for (StagedCalls& staged : all_staged) all.emplace_back(std::move(staged));
   return advance_all(all);
 }
 

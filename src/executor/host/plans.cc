@@ -1,7 +1,7 @@
 #include "executor/host/plans.h"
 
 #include "executor/host/builder_plans.h"
-#include "executor/host/schedule.h"
+#include "executor/host/staged_calls.h"
 #include "select/decision.h"
 
 namespace narrowcast::executor::host {
@@ -52,7 +52,7 @@ void Plans::unload(uint32_t number) {
   loaded_[number - 1].reset();
 }
 
-ncast_status add_plan(const Call& call, Schedule* schedule) {
+ncast_status add_plan(const Call& call, StagedCalls* staged) {
   Communicator& comm = communicator_of(call);
   PlanRun* run = nullptr;
   if (ncast_status status = comm.plans->find(call, &run)) return status;
@@ -60,12 +60,12 @@ ncast_status add_plan(const Call& call, Schedule* schedule) {
   const bool shares_memory = call.plan != 0 && run->shares_memory();
   if (shares_memory) {
     // Without messages, nothing else would reveal that the ranks make different calls.
-    Stage& before = schedule->stages.emplace_back();
+    Stage& before = staged->stages.emplace_back();
     before.tag = tag;
     before.comparison.emplace(comm, tag);
     tag.phase = 1;
   }
-  Stage& stage = schedule->stages.emplace_back();
+  Stage& stage = staged->stages.emplace_back();
   stage.tag = tag;
   stage.plan = run;
   stage.call = &call;

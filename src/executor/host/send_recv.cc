@@ -1,14 +1,14 @@
 // send and recv: those of a group run concurrently, except that those on the same ring run in order.
-#include "executor/host/schedule.h"
+#include "executor/host/staged_calls.h"
 
 namespace narrowcast::executor::host {
 
-void add_sends_and_receives(std::span<const Call* const> calls, Schedule* schedule) {
+void add_sends_and_receives(std::span<const Call* const> calls, StagedCalls* staged) {
   if (calls.empty()) return;
-  Communicator& comm = *schedule->comm;
+  Communicator& comm = *staged->comm;
   std::vector<const Call*> self_sends;  // send i matches receive i
   std::vector<const Call*> self_receives;
-  Stage& stage = schedule->stages.emplace_back();
+  Stage& stage = staged->stages.emplace_back();
   stage.tag = make_tag(*calls.front(), 0);
   // The queue of a ring. Most stages have few.
   std::vector<std::pair<Operation, int>> rings;

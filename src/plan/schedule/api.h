@@ -2,7 +2,7 @@
 #pragma once
 
 #include "narrowcast/plan.h"
-#include "plan/schedule/schedule.h"
+#include "plan/schedule/scheduler.h"
 
 namespace narrowcast::plan::schedule {
 

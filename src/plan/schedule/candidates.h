@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "plan/ir.h"
-#include "plan/schedule/schedule.h"
+#include "plan/schedule/scheduler.h"
 #include "plan/simulate/simulate.h"
 
 namespace narrowcast::plan::schedule {

@@ -11,36 +11,36 @@
 
 #include "plan/schedule/merged_groups.h"
 #include "plan/simulate/batches.h"
-#include "plan/simulate/program.h"
+#include "plan/simulate/task_lists.h"
 
 namespace narrowcast::plan::schedule {
 namespace {
 
 // The longest of some loads.
-double microseconds_of(std::span<const simulate::Load> loads, const simulate::Programs& programs) {
+double microseconds_of(std::span<const simulate::Load> loads, const simulate::TaskLists& task_lists) {
   double longest = 0;
   for (const simulate::Load& load : loads)
-    longest = std::max(longest, load.times * load.amount / programs.capacities[load.resource]);
+    longest = std::max(longest, load.times * load.amount / task_lists.capacities[load.resource]);
   return longest;
 }
 
 }  // namespace
 
 StepGraph::StepGraph(const Plan& parts, const simulate::Machine& machine, const simulate::Options& simulation) {
-  const simulate::Programs programs(parts, machine, simulation, simulate::batches_of(parts, machine, simulation));
-  links_ = programs.capacities.size();
+  const simulate::TaskLists task_lists(parts, machine, simulation, simulate::batches_of(parts, machine, simulation));
+  links_ = task_lists.capacities.size();
   for (uint32_t rank = 0; rank < parts.ranks.size(); ++rank) {
     first_.emplace_back();
     for (uint32_t group = 0; group < parts.ranks[rank].groups.size(); ++group) {
       first_[rank].push_back(static_cast<uint32_t>(nodes_.size()));
-      const std::vector<simulate::Task>& tasks = programs.all[programs.program_of()[rank][group]].tasks;
+      const std::vector<simulate::Task>& tasks = task_lists.all[task_lists.task_list_of()[rank][group]].tasks;
       for (uint32_t step = 0; step < parts.ranks[rank].groups[group].steps.size(); ++step) {
-        const std::span<const simulate::Load> transfer = programs.transfer_of(tasks[step]);
+        const std::span<const simulate::Load> transfer = task_lists.transfer_of(tasks[step]);
         Node& node = nodes_.emplace_back(rank, group, step);
-        node.duration = microseconds_of(programs.work_of(tasks[step]), programs) + microseconds_of(transfer, programs) +
-                        tasks[step].fixed_us;
+        node.duration = microseconds_of(task_lists.work_of(tasks[step]), task_lists) +
+                        microseconds_of(transfer, task_lists) + tasks[step].fixed_us;
         for (const simulate::Load& load : transfer)
-          if (const double microseconds = microseconds_of({&load, 1}, programs); microseconds > 0)
+          if (const double microseconds = microseconds_of({&load, 1}, task_lists); microseconds > 0)
             node.links.push_back({load.resource, microseconds / node.duration});
       }
     }

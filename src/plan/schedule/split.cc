@@ -10,7 +10,7 @@
 
 #include "plan/schedule/awaited.h"
 #include "plan/sets.h"
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::schedule {
 namespace {

@@ -29,12 +29,12 @@ bool only_sends(const Rank& rank) {
 
 }  // namespace
 
-Calls::Calls(const Plan& plan, const Machine& machine, const Programs& programs, bool repeats)
+Calls::Calls(const Plan& plan, const Machine& machine, const TaskLists& task_lists, bool repeats)
     : launch_us_(launch_us_of(plan, machine)),
       announcement_us_(machine.step_us + (plan.rank_count() > machine.gpus_per_host ? machine.network_latency_us
                                                                                     : machine.link_latency_us)),
       ranks_(plan.ranks.size()) {
-  for (const Program& program : programs.all) ranks_[program.rank].works = true;
+  for (const TaskList& task_list : task_lists.all) ranks_[task_list.rank].works = true;
   uint32_t senders = 0;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (!ranks_[rank].works) continue;

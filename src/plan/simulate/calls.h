@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/simulate/program.h"
+#include "plan/simulate/task_lists.h"
 
 namespace narrowcast::plan::simulate {
 
@@ -16,7 +16,7 @@ namespace narrowcast::plan::simulate {
 // one begins a call, others use the link of the receiver.
 class Calls {
  public:
-  Calls(const Plan& plan, const Machine& machine, const Programs& programs, bool repeats);
+  Calls(const Plan& plan, const Machine& machine, const TaskLists& task_lists, bool repeats);
 
   size_t count() const { return calls_.size(); }  // to simulate
   double first_begin() const { return launch_us_; }

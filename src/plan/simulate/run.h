@@ -37,11 +37,11 @@ struct Awaited {
 
 enum class Phase : uint8_t { starting, working, transferring, ending, done };
 
-// A worker: it executes a program for its micro-batches, in turns. In turn t it executes the tasks of stage s for its
-// micro-batch t - s. Most programs have one stage, so that micro-batches follow each other.
+// A worker: it executes a task list for its micro-batches, in turns. In turn t it executes the tasks of stage s for its
+// micro-batch t - s. Most task lists have one stage, so that micro-batches follow each other.
 struct Run {
-  uint32_t program = 0;
-  uint32_t worker = 0;  // of the program
+  uint32_t task_list = 0;
+  uint32_t worker = 0;  // of the task list
   uint32_t call = 0;
   uint32_t turn = 0;   // of the call
   uint32_t turns = 0;  // that it has ended, in all calls
@@ -60,7 +60,7 @@ struct Run {
   uint32_t puts = 0;   // posted transfers that signals wait for
 };
 
-// When the workers of a program were busy.
+// When the workers of a task list were busy.
 struct Busy {
   double total = 0;
   uint32_t working = 0;  // workers

@@ -10,16 +10,16 @@ constexpr double rounding = 1e-9;  // of shares, relative
 
 }  // namespace
 
-Sharing::Sharing(const Programs& programs, std::vector<Run>& runs, Agenda& events)
-    : programs_(programs),
+Sharing::Sharing(const TaskLists& task_lists, std::vector<Run>& runs, Agenda& events)
+    : task_lists_(task_lists),
       runs_(runs),
       events_(events),
-      active_(programs.capacities.size()),
-      left_(programs.capacities),
-      is_changed_(programs.capacities.size()),
+      active_(task_lists.capacities.size()),
+      left_(task_lists.capacities),
+      is_changed_(task_lists.capacities.size()),
       levels_(1),
-      sharing_(programs.capacities.size()),
-      shares_(programs.capacities.size()) {}
+      sharing_(task_lists.capacities.size()),
+      shares_(task_lists.capacities.size()) {}
 
 void Sharing::begin(uint32_t index, double now) {
   Run& run = runs_[index];
@@ -27,7 +27,7 @@ void Sharing::begin(uint32_t index, double now) {
   run.rate = 0;
   run.updated = now;
   if (index >= loads_.size()) loads_.resize(runs_.size());
-  loads_[index] = loads_of(programs_, run);
+  loads_[index] = loads_of(task_lists_, run);
   for (const Load& load : loads(index)) active_[load.resource].push_back(index);
   mark_changed(loads(index));
 }
@@ -71,14 +71,14 @@ void Sharing::collect() {
       if (run.phase == Phase::working)
         levels_[0].push_back(index);
       else
-        transfers_.push_back({run.program, run.posted, run.turns, run.worker, run.task, index});
+        transfers_.push_back({run.task_list, run.posted, run.turns, run.worker, run.task, index});
     }
   // Their users have given everything back, but for rounding.
-  for (uint32_t resource : changed_) left_[resource] = programs_.capacities[resource];
+  for (uint32_t resource : changed_) left_[resource] = task_lists_.capacities[resource];
   std::ranges::sort(transfers_);
   size_t level = 0;
   for (size_t i = 0; i < transfers_.size(); ++i) {
-    if (i == 0 || transfers_[i - 1].program != transfers_[i].program)
+    if (i == 0 || transfers_[i - 1].task_list != transfers_[i].task_list)
       level = 0;
     else if (follows(i))
       ++level;
@@ -87,15 +87,15 @@ void Sharing::collect() {
   }
 }
 
-// Whether a transfer follows the one before, of the same program, instead of sharing links with it.
+// Whether a transfer follows the one before, of the same task list, instead of sharing links with it.
 bool Sharing::follows(size_t number) const {
   const Transfer &before = transfers_[number - 1], &one = transfers_[number];
-  return !programs_.first_blocks_share_links || !is_first(before) || !is_first(one) || before.turns != one.turns;
+  return !task_lists_.first_blocks_share_links || !is_first(before) || !is_first(one) || before.turns != one.turns;
 }
 
 bool Sharing::is_first(const Transfer& transfer) const {
   const Run& run = runs_[transfer.index];
-  return run.turn == programs_.all[run.program].tasks[run.task].stage;
+  return run.turn == task_lists_.all[run.task_list].tasks[run.task].stage;
 }
 
 // Divides what is left among these runs: the resource with the smallest shares limits those that use it, and what they
@@ -152,7 +152,7 @@ void Sharing::take(uint32_t index, double rate) {
 }
 
 bool Sharing::is_used_up(const Load& load) const {
-  return left_[load.resource] <= rounding * programs_.capacities[load.resource];
+  return left_[load.resource] <= rounding * task_lists_.capacities[load.resource];
 }
 
 }  // namespace narrowcast::plan::simulate

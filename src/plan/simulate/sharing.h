@@ -8,26 +8,26 @@
 #include <vector>
 
 #include "plan/simulate/agenda.h"
-#include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
+#include "plan/simulate/task_lists.h"
 
 namespace narrowcast::plan::simulate {
 
 // What a run uses: first CTAs, then links.
-inline std::span<const Load> loads_of(const Programs& programs, const Run& run) {
-  const Task& task = programs.all[run.program].tasks[run.task];
-  return run.phase == Phase::working ? programs.work_of(task) : programs.transfer_of(task);
+inline std::span<const Load> loads_of(const TaskLists& task_lists, const Run& run) {
+  const Task& task = task_lists.all[run.task_list].tasks[run.task];
+  return run.phase == Phase::working ? task_lists.work_of(task) : task_lists.transfer_of(task);
 }
 
 // Divides resources among the runs that use them, so that all get equal shares, except those that another resource
-// limits to less (max-min fairness). The runs of a program are warps, which share its CTAs in this way. What they send
+// limits to less (max-min fairness). The runs of a task list are warps, which share its CTAs in this way. What they send
 // follows each other on a link, posted transfers as they were posted, others in the order of turns: it is first divided
-// among the earliest transfers of all programs, then what these leave among the next ones. The first blocks of warps
-// can be an exception (Programs::first_blocks_share_links).
+// among the earliest transfers of all task lists, then what these leave among the next ones. The first blocks of warps
+// can be an exception (TaskLists::first_blocks_share_links).
 class Sharing {
  public:
   // Keeps references. Sets the rates of runs, and in `events` the times at which they end.
-  Sharing(const Programs& programs, std::vector<Run>& runs, Agenda& events);
+  Sharing(const TaskLists& task_lists, std::vector<Run>& runs, Agenda& events);
 
   // The run begins, or ends, to use its loads, of which it has some. All rates remain as they are until share().
   void begin(uint32_t index, double now);
@@ -40,7 +40,7 @@ class Sharing {
  private:
   // A transfer that uses a changed resource. They are sorted as they follow each other.
   struct Transfer {
-    uint32_t program;
+    uint32_t task_list;
     double posted;
     uint32_t turns, worker;
     size_t task;
@@ -58,7 +58,7 @@ class Sharing {
   void take(uint32_t index, double rate);
   bool is_used_up(const Load& load) const;
 
-  const Programs& programs_;
+  const TaskLists& task_lists_;
   std::vector<Run>& runs_;
   Agenda& events_;
   std::vector<std::span<const Load>> loads_;   // by run, what it uses or used last

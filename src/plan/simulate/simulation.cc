@@ -8,9 +8,9 @@
 #include "plan/simulate/agenda.h"
 #include "plan/simulate/calls.h"
 #include "plan/simulate/kernel.h"
-#include "plan/simulate/program.h"
 #include "plan/simulate/run.h"
 #include "plan/simulate/sharing.h"
+#include "plan/simulate/task_lists.h"
 
 namespace narrowcast::plan::simulate {
 namespace {
@@ -25,22 +25,22 @@ class Simulation {
         options_(options),
         batches_(batches.count),
         workers_(batches.workers),
-        programs_(plan, machine, options, batches),
-        calls_(plan, machine, programs_, options.repeats),
-        busy_(programs_.all.size()),
-        events_(programs_.all.size() * workers_),
-        sharing_(programs_, runs_, events_) {
+        task_lists_(plan, machine, options, batches),
+        calls_(plan, machine, task_lists_, options.repeats),
+        busy_(task_lists_.all.size()),
+        events_(task_lists_.all.size() * workers_),
+        sharing_(task_lists_, runs_, events_) {
     memory_.grow(bytes_of_state(plan));
-    if (in_stages) programs_.divide_into_stages();
+    if (in_stages) task_lists_.divide_into_stages();
     at_work_.resize(plan.ranks.size());
-    for (uint32_t program = 0; program < programs_.all.size(); ++program)
+    for (uint32_t task_list = 0; task_list < task_lists_.all.size(); ++task_list)
       for (uint32_t worker = 0; worker < workers_; ++worker) {
         const auto index = static_cast<uint32_t>(runs_.size());
-        runs_.push_back({.program = program, .worker = worker, .owner = index});
-        ++at_work_[programs_.all[program].rank];
+        runs_.push_back({.task_list = task_list, .worker = worker, .owner = index});
+        ++at_work_[task_lists_.all[task_list].rank];
       }
     workers_end_ = static_cast<uint32_t>(runs_.size());
-    for (uint32_t worker = 0; worker < workers_; ++worker) states_.emplace_back(plan, programs_);
+    for (uint32_t worker = 0; worker < workers_; ++worker) states_.emplace_back(plan, task_lists_);
   }
 
   Outcome run(Prediction* prediction) {
@@ -64,13 +64,13 @@ class Simulation {
     prediction->microseconds = calls_.microseconds();
     prediction->repeated_us = calls_.repeated_us();
     prediction->batches = batches_;
-    prediction->sent_bytes = programs_.sent_bytes;
+    prediction->sent_bytes = task_lists_.sent_bytes;
     prediction->timeline = std::move(timeline_);
     for (uint32_t rank = 0; rank < plan_.ranks.size(); ++rank) {
-      const std::vector<uint32_t>& programs = programs_.program_of()[rank];
-      for (uint32_t group = 0; group < programs.size(); ++group)
-        if (const uint32_t program = programs[group]; program != Programs::none)
-          prediction->groups.push_back({rank, group, busy_[program].total / static_cast<double>(calls_.count())});
+      const std::vector<uint32_t>& task_lists = task_lists_.task_list_of()[rank];
+      for (uint32_t group = 0; group < task_lists.size(); ++group)
+        if (const uint32_t task_list = task_lists[group]; task_list != TaskLists::none)
+          prediction->groups.push_back({rank, group, busy_[task_list].total / static_cast<double>(calls_.count())});
     }
     const bool all_done = std::ranges::all_of(runs_, [](const Run& run) { return run.phase == Phase::done; });
     return all_done ? Outcome::completes : Outcome::is_stuck;
@@ -80,31 +80,31 @@ class Simulation {
   // About what the workers need for a plan.
   uint64_t bytes_of_state(const Plan& plan) const {
     uint64_t steps = 0;
-    for (const Program& one : programs_.all) steps += one.tasks.size();
-    return workers_ * (programs_.all.size() * 256 + (steps + 3 * plan.channels.size()) * sizeof(Awaited));
+    for (const TaskList& one : task_lists_.all) steps += one.tasks.size();
+    return workers_ * (task_lists_.all.size() * 256 + (steps + 3 * plan.channels.size()) * sizeof(Awaited));
   }
   // What workers of the same number share. Workers only communicate with those of their number.
   struct State {
-    State(const Plan& plan, const Programs& programs)
+    State(const Plan& plan, const TaskLists& task_lists)
         : messages(plan.channels.size()), credits(plan.channels.size()), in_flight(plan.channels.size()) {
       for (size_t i = 0; i < plan.channels.size(); ++i)
         if (plan.channels[i].kind != ChannelKind::ring) messages[i].arrivals.assign(plan.channels[i].initial, 0);
-      for (const Program& program : programs.all)
-        completed.emplace_back(plan.ranks[program.rank].groups[program.group].steps.size());
+      for (const TaskList& task_list : task_lists.all)
+        completed.emplace_back(plan.ranks[task_list.rank].groups[task_list.group].steps.size());
       for (const Rank& rank : plan.ranks) barriers.emplace_back(rank.barriers.size());
-      packets.resize(programs.packet_cells());
+      packets.resize(task_lists.packet_cells());
     }
 
     std::vector<Awaited> messages;                             // by channel: messages, or signals
     std::vector<Awaited> credits;                              // by channel; without arrivals
     std::vector<uint32_t> in_flight;                           // by channel
-    std::vector<std::vector<Awaited>> completed;               // by program and step: one arrival per micro-batch
+    std::vector<std::vector<Awaited>> completed;               // by task list and step: one arrival per micro-batch
     std::vector<std::vector<std::vector<uint32_t>>> barriers;  // by rank and barrier: the runs that reached it
     std::vector<Awaited> packets;                              // by packet cell: one arrival per micro-batch
   };
 
-  const Program& program(const Run& run) const { return programs_.all[run.program]; }
-  const Task& task(const Run& run) const { return program(run).tasks[run.task]; }
+  const TaskList& task_list(const Run& run) const { return task_lists_.all[run.task_list]; }
+  const Task& task(const Run& run) const { return task_list(run).tasks[run.task]; }
   State& state(const Run& run) { return states_[run.worker]; }
 
   void wake(Awaited& awaited, double time) {
@@ -142,7 +142,7 @@ class Simulation {
     if (step.kind == StepKind::wait)
       for (uint32_t channel : step.channels) time = std::max(time, arrival(own.messages[channel], index));
     for (const StepId& id : step.after) {
-      const uint32_t awaited = programs_.program_of()[program(run).rank][id.group];
+      const uint32_t awaited = task_lists_.task_list_of()[task_list(run).rank][id.group];
       time = std::max(time, arrival(own.completed[awaited][id.step], index, batch_of(run)));
     }
     for (uint32_t cell : current.reads_packets) time = std::max(time, arrival(own.packets[cell], index, batch_of(run)));
@@ -183,7 +183,7 @@ class Simulation {
 
   void reach_barrier(uint32_t index) {
     const Run& run = runs_[index];
-    const uint32_t rank = program(run).rank, barrier = task(run).step->barrier;
+    const uint32_t rank = task_list(run).rank, barrier = task(run).step->barrier;
     std::vector<uint32_t>& reached = state(run).barriers[rank][barrier];
     reached.push_back(index);
     if (reached.size() < plan_.ranks[rank].barriers[barrier].size()) return;
@@ -196,15 +196,15 @@ class Simulation {
   void begin_loads(uint32_t index, Phase phase) {
     Run& run = runs_[index];
     run.phase = phase;
-    if (loads_of(programs_, run).empty()) return end_phase(index);
-    Busy& busy = busy_[run.program];
+    if (loads_of(task_lists_, run).empty()) return end_phase(index);
+    Busy& busy = busy_[run.task_list];
     if (busy.working++ == 0) busy.since = now_;
     sharing_.begin(index, now_);
   }
 
   void end_loads(uint32_t index) {
     const Run& run = runs_[index];
-    Busy& busy = busy_[run.program];
+    Busy& busy = busy_[run.task_list];
     if (--busy.working == 0) busy.total += now_ - busy.since;
     sharing_.end(index);
     end_phase(index);
@@ -232,7 +232,7 @@ class Simulation {
     free_.pop_back();
     runs_[index] = runs_[owner];
     runs_[index].posted = now_;
-    ++at_work_[program(runs_[index]).rank];
+    ++at_work_[task_list(runs_[index]).rank];
     if (task(runs_[index]).puts) ++runs_[owner].puts;
     begin_loads(index, Phase::transferring);
   }
@@ -259,7 +259,7 @@ class Simulation {
       wake(own.credits[operand.channel], now_);
     }
     if (step.kind == StepKind::signal)
-      for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
+      for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + task_lists_.latencies[channel]);
     if (current.posts)
       post(index);
     else
@@ -273,16 +273,16 @@ class Simulation {
     State& own = state(run);
     double arrival = now_;  // of what it stored on other ranks
     for (const Operand& operand : current.step->to)
-      if (operand.has_channel()) arrival = std::max(arrival, now_ + programs_.latencies[operand.channel]);
-    calls_.extend(program(run).rank, run.call, arrival);
+      if (operand.has_channel()) arrival = std::max(arrival, now_ + task_lists_.latencies[operand.channel]);
+    calls_.extend(task_list(run).rank, run.call, arrival);
     if (options_.records_timeline && run.call == 0) {
       memory_.grow(sizeof(Interval));
-      timeline_.push_back({program(run).rank, program(run).group, current.number,
+      timeline_.push_back({task_list(run).rank, task_list(run).group, current.number,
                            run.worker + (run.turn - current.stage) * workers_, run.begin, now_});
     }
-    for (uint32_t channel : current.sends) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
+    for (uint32_t channel : current.sends) deliver(own.messages[channel], now_ + task_lists_.latencies[channel]);
     for (uint32_t cell : current.writes_packets) deliver(own.packets[cell], arrival);
-    if (current.is_last_part) deliver(own.completed[run.program][current.number], now_);
+    if (current.is_last_part) deliver(own.completed[run.task_list][current.number], now_);
   }
 
   void deliver(Awaited& awaited, double time) {
@@ -312,10 +312,10 @@ class Simulation {
   // Goes on to the next task of the call. Returns false if there is none.
   bool advance(Run* run) const {
     do {
-      if (++run->task != program(*run).tasks.size()) continue;
+      if (++run->task != task_list(*run).tasks.size()) continue;
       run->task = 0;
       ++run->turns;
-      if (++run->turn == batches_of(*run) + programs_.stages - 1) return false;
+      if (++run->turn == batches_of(*run) + task_lists_.stages - 1) return false;
     } while (!has_task(*run));
     return true;
   }
@@ -330,12 +330,12 @@ class Simulation {
   size_t batch_of(const Run& run) const { return size_t{run.call} * batches_of(run) + run.turn - task(run).stage; }
 
   void end_work(uint32_t index) {
-    const uint32_t rank = program(runs_[index]).rank;
+    const uint32_t rank = task_list(runs_[index]).rank;
     if (--at_work_[rank] != 0) return;
     calls_.end(rank);
     while (const std::optional<Calls::Begin> next = calls_.next()) {
       for (uint32_t i = 0; i < workers_end_; ++i) {
-        if (program(runs_[i]).rank != next->rank) continue;
+        if (task_list(runs_[i]).rank != next->rank) continue;
         ++runs_[i].call;
         ++at_work_[next->rank];
         begin_call(i, std::max(now_, next->time));
@@ -347,12 +347,12 @@ class Simulation {
   const Plan& plan_;
   const Options& options_;
   const uint32_t batches_, workers_;
-  Programs programs_;
+  TaskLists task_lists_;
   Calls calls_;
   std::vector<Run> runs_;       // workers, then posted transfers
   uint32_t workers_end_ = 0;    // in runs_
   std::vector<uint32_t> free_;  // of the others, those that have ended
-  std::vector<Busy> busy_;      // by program
+  std::vector<Busy> busy_;      // by task list
   std::vector<State> states_;   // by worker
   Agenda events_;
   Sharing sharing_;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::verify {
 

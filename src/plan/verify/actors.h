@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::verify {
 
@@ -21,8 +21,8 @@ class Actors {
     uint32_t component = none;
   };
 
-  // maps: for each program, those of memory_maps().
-  Actors(std::span<const Program* const> programs, const std::vector<std::vector<MemoryMap>>& maps);
+  // maps: for each plan, those of memory_maps().
+  Actors(std::span<const FlatPlan* const> flat_plans, const std::vector<std::vector<MemoryMap>>& maps);
 
   size_t count() const { return actors_.size(); }
   size_t components() const { return components_; }
@@ -43,10 +43,10 @@ class Actors {
   static uint64_t key(uint32_t plan, uint32_t group, uint32_t channel) {
     return (uint64_t{group} << 32 | channel) * 64 + plan;
   }
-  void add_engines(std::span<const Program* const> programs);
-  void mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map);
-  void mark_scratch_users(uint32_t plan, const Program& program);
-  void mark_signallers(uint32_t plan, const Program& program);
+  void add_engines(std::span<const FlatPlan* const> flat_plans);
+  void mark_sharing(uint32_t plan, const FlatPlan& flat_plan, const MemoryMap& map);
+  void mark_scratch_users(uint32_t plan, const FlatPlan& flat_plan);
+  void mark_signallers(uint32_t plan, const FlatPlan& flat_plan);
   void need(uint32_t actor) { actors_[actor].component = 0; }
 
   std::vector<Actor> actors_;

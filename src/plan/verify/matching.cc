@@ -23,20 +23,20 @@ struct Message {
 
 class MatchingCheck {
  public:
-  explicit MatchingCheck(const Program& program)
-      : program_(program),
-        sends_(program.channels.size()),
-        receives_(program.channels.size()),
-        signals_(program.channels.size()),
-        waits_(program.channels.size()) {}
+  explicit MatchingCheck(const FlatPlan& flat_plan)
+      : flat_plan_(flat_plan),
+        sends_(flat_plan.channels.size()),
+        receives_(flat_plan.channels.size()),
+        signals_(flat_plan.channels.size()),
+        waits_(flat_plan.channels.size()) {}
 
   void run() {
-    std::vector<std::map<uint32_t, uint64_t>> visits(program_.barriers.size());
+    std::vector<std::map<uint32_t, uint64_t>> visits(flat_plan_.barriers.size());
     uint64_t unit_bytes = 0;
     uint32_t chunks = 0;
-    for (uint32_t flat = 0; flat < program_.steps.size(); ++flat) {
-      const FlatStep& step = program_.steps[flat];
-      if (program_.is_boundary(step)) {
+    for (uint32_t flat = 0; flat < flat_plan_.steps.size(); ++flat) {
+      const FlatStep& step = flat_plan_.steps[flat];
+      if (flat_plan_.is_boundary(step)) {
         unit_bytes = step.step->unit_bytes;
         spend(step.step->body.size());
         chunks = widest(step.step->body);
@@ -54,9 +54,10 @@ class MatchingCheck {
         count.flat = flat;
       }
       if (step.step->kind == StepKind::barrier)
-        ++visits[program_.rank_barriers[static_cast<size_t>(program_.rank_of(step))] + step.step->barrier][step.group];
+        ++visits[flat_plan_.rank_barriers[static_cast<size_t>(flat_plan_.rank_of(step))] + step.step->barrier]
+                [step.group];
     }
-    for (uint32_t channel = 0; channel < program_.channels.size(); ++channel) {
+    for (uint32_t channel = 0; channel < flat_plan_.channels.size(); ++channel) {
       check_messages(channel);
       check_semaphore(channel);
     }
@@ -77,7 +78,7 @@ class MatchingCheck {
 
   // "3 from rank 0 to rank 1".
   std::string ends(uint32_t channel) const {
-    const Channel& described = program_.plan->channels[channel];
+    const Channel& described = flat_plan_.plan->channels[channel];
     return to_string(channel) + " from rank " + to_string(described.from) + " to rank " + to_string(described.to);
   }
 
@@ -86,11 +87,11 @@ class MatchingCheck {
     if (operand.place != Place::message) return;
     memory_.grow(sizeof(Message));
     std::vector<Message>& list = messages[operand.channel];
-    const FlatStep& step = program_.steps[flat];
-    if (!list.empty() && program_.steps[list.front().flat].group != step.group)
-      refute(Property::structure, program_.where(flat),
+    const FlatStep& step = flat_plan_.steps[flat];
+    if (!list.empty() && flat_plan_.steps[list.front().flat].group != step.group)
+      refute(Property::structure, flat_plan_.where(flat),
              std::string("a second group ") + verb + " ring " + to_string(operand.channel) + "; the first is group " +
-                 to_string(program_.where(list.front().flat).group));
+                 to_string(flat_plan_.where(list.front().flat).group));
     list.push_back({flat, step.cells, codec::canonical(operand.codec), unit});
   }
 
@@ -102,13 +103,13 @@ class MatchingCheck {
       const auto mismatch = [&](const std::string& text) {
         std::string message = ring;
         message.append(", message ").append(to_string(i)).append(": ").append(text);
-        Finding finding{Property::structure, program_.where(receive.flat), std::move(message), {}};
-        finding.trace = {{program_.where(send.flat), describe(program_, send.flat)},
-                         {program_.where(receive.flat), describe(program_, receive.flat)}};
+        Finding finding{Property::structure, flat_plan_.where(receive.flat), std::move(message), {}};
+        finding.trace = {{flat_plan_.where(send.flat), describe(flat_plan_, send.flat)},
+                         {flat_plan_.where(receive.flat), describe(flat_plan_, receive.flat)}};
         throw Refuted(std::move(finding));
       };
       const auto chunks = [&](const Message& message) {
-        return counted(message.cells / program_.parts, "chunk", "chunks");
+        return counted(message.cells / flat_plan_.parts, "chunk", "chunks");
       };
       if (send.unit_bytes != receive.unit_bytes) mismatch("it is sent and received by loops that differ in unit_bytes");
       if (send.cells != receive.cells)
@@ -119,7 +120,7 @@ class MatchingCheck {
     if (sends.size() == receives.size()) return;
     const bool is_lost = sends.size() > receives.size();
     const Message& first = is_lost ? sends[receives.size()] : receives[sends.size()];
-    refute(Property::structure, program_.where(first.flat),
+    refute(Property::structure, flat_plan_.where(first.flat),
            ring + ": " + counted(sends.size(), "message is sent", "messages are sent") + " and " +
                to_string(receives.size()) + " received; " +
                (is_lost ? "no step receives what this step sends" : "no step sends what this step receives"));
@@ -139,9 +140,9 @@ class MatchingCheck {
                                " and " + counted(waits.steps, "wait", "waits") + " in a call" +
                                (kind.first != 0 ? ", in loops of this unit" : "");
       if (signals.steps > waits.steps)
-        refute(Property::structure, program_.where(signals.flat),
+        refute(Property::structure, flat_plan_.where(signals.flat),
                text + ", so that a wait of a later call does not wait");
-      refute(Property::deadlock, program_.where(waits.flat), text + ", so that a wait does not end");
+      refute(Property::deadlock, flat_plan_.where(waits.flat), text + ", so that a wait does not end");
     }
   }
 
@@ -149,29 +150,29 @@ class MatchingCheck {
     for (size_t barrier = 0; barrier < visits.size(); ++barrier) {
       uint64_t most = 0;
       for (const auto& [group, count] : visits[barrier]) most = std::max(most, count);
-      for (const uint32_t group : program_.barriers[barrier]) {
+      for (const uint32_t group : flat_plan_.barriers[barrier]) {
         const auto found = visits[barrier].find(group);
         const uint64_t count = found == visits[barrier].end() ? 0 : found->second;
         if (count == most) continue;
         Where where;
-        where.rank = program_.groups[group].rank;
-        where.group = static_cast<int>(program_.groups[group].index);
+        where.rank = flat_plan_.groups[group].rank;
+        where.group = static_cast<int>(flat_plan_.groups[group].index);
         refute(Property::deadlock, where,
                "the group visits barrier " +
-                   to_string(barrier - program_.rank_barriers[static_cast<size_t>(where.rank)]) + " " +
+                   to_string(barrier - flat_plan_.rank_barriers[static_cast<size_t>(where.rank)]) + " " +
                    to_string(count) + " times and another group " + to_string(most) + " times");
       }
     }
   }
 
   HeldMemory memory_;
-  const Program& program_;
+  const FlatPlan& flat_plan_;
   std::vector<std::vector<Message>> sends_, receives_;
   std::vector<Counts> signals_, waits_;
 };
 
 }  // namespace
 
-Finding check_matching(const Program& program) { return first_finding(MatchingCheck(program)); }
+Finding check_matching(const FlatPlan& flat_plan) { return first_finding(MatchingCheck(flat_plan)); }
 
 }  // namespace narrowcast::plan::verify

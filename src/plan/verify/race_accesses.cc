@@ -25,7 +25,7 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
   // Scratch is the same memory in place and out of place.
   const size_t map_count = is_scratch ? 1 : maps_[plan_].size();
   for (size_t map = 0; map < map_count && !finding_.found(); ++map) {
-    each_range(*program_, maps_[plan_][map], step, operand, [&](int rank, uint32_t first) {
+    each_range(*flat_plan_, maps_[plan_][map], step, operand, [&](int rank, uint32_t first) {
       const Access access{viewer.actor, viewer.epoch, {first, step.cells, operand.packets}};
       Accesses& memory = state_->memory[map];
       spend(uint64_t{12} * step.cells);
@@ -35,7 +35,7 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
         else
           read(memory, memory[cell + offset], access, viewer, flat, operand);
       }
-      if (is_scratch && programs_.size() > 1) log_scratch(rank, access, viewer, is_write, flat, operand);
+      if (is_scratch && flat_plans_.size() > 1) log_scratch(rank, access, viewer, is_write, flat, operand);
     });
     if (finding_.found()) finding_.message += maps_[plan_][map].suffix();
   }
@@ -58,7 +58,7 @@ void RaceSearch::write(Accesses& memory, uint32_t index, Accesses::Cell& cell, c
   if (overwrites_packets && cell.packet_call == call_) return report_second_packets(flat, operand, cell.write);
   const Access* reader = memory.find_reader(cell, [&](const Access& earlier) {
     if (is_ordered(earlier, true, viewer, access.shape)) return false;
-    return !program_->has_packets || !derives_from(flat, index - access.shape.first, earlier, index);
+    return !flat_plan_->has_packets || !derives_from(flat, index - access.shape.first, earlier, index);
   });
   if (reader != nullptr) return report_race(flat, operand, true, *reader, false, viewer);
   // A reader that precedes came after the last write.
@@ -115,10 +115,10 @@ bool RaceSearch::derives_from(uint32_t flat, uint32_t offset, const Access& read
     std::tie(flat, offset) = pending.back();
     pending.pop_back();
     if (flat == reader && read.shape.first + offset == cell) return true;
-    const FlatStep& step = program_->steps[flat];
+    const FlatStep& step = flat_plan_->steps[flat];
     for (const Operand& from : step.step->from) {
       if (!from.packets) continue;
-      each_range(*program_, maps_[plan_][0], step, from, [&](int, uint32_t first) {
+      each_range(*flat_plan_, maps_[plan_][0], step, from, [&](int, uint32_t first) {
         const uint32_t index = state_->memory[0][first + offset + scratch_offset()].packet_stamp;
         visit(packets_[index].flat, position_of(step, from) + offset - packets_[index].position);
       });

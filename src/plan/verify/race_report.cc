@@ -10,13 +10,13 @@ namespace narrowcast::plan::verify {
 std::pair<uint32_t, uint32_t> RaceSearch::step_of(const Access& access) const {
   const Actors::Actor& actor = actors_[access.actor];
   if (actor.kind == Actors::Kind::engine) return {engines_[access.actor].steps[(access.epoch - 1) / 2], none};
-  const FlatGroup& group = programs_[actor.plan]->groups[actor.index];
+  const FlatGroup& group = flat_plans_[actor.plan]->groups[actor.index];
   const uint32_t call = (access.epoch - 1) / epochs_of_call(group);
   return {group.begin + (access.epoch - 1) % epochs_of_call(group) / 2, call};
 }
 
 Where RaceSearch::where(uint32_t plan, uint32_t flat) const {
-  Where where = programs_[plan]->where(flat);
+  Where where = flat_plans_[plan]->where(flat);
   where.plan = static_cast<int>(plan);
   return where;
 }
@@ -31,7 +31,7 @@ TraceStep RaceSearch::trace_of(const Access& access) const {
     return step;
   }
   const auto [flat, call] = step_of(access);
-  std::string text = describe(*programs_[actor.plan], flat);
+  std::string text = describe(*flat_plans_[actor.plan], flat);
   if (actor.kind == Actors::Kind::engine) text += ", by the copy engine";
   if (call != none && call != state_->calls) text += ", in call " + std::to_string(call) + " of the plan";
   return {where(actor.plan, flat), text};
@@ -68,7 +68,7 @@ TraceStep RaceSearch::reason_of(const Access& earlier, bool is_read, const Viewe
   }
   const auto [flat, call] = step_of({earlier.actor, known, {}});
   const std::string of_call = call != none && call != state_->calls ? " of call " + std::to_string(call) : "";
-  const bool is_end = actor.kind == Actors::Kind::group && flat == programs_[actor.plan]->groups[actor.index].end;
+  const bool is_end = actor.kind == Actors::Kind::group && flat == flat_plans_[actor.plan]->groups[actor.index].end;
   step.text = "only the steps of " + who + " up to " + (is_end ? "the end" : describe(where(actor.plan, flat))) +
               of_call + " are known to precede";
   return step;
@@ -76,14 +76,14 @@ TraceStep RaceSearch::reason_of(const Access& earlier, bool is_read, const Viewe
 
 void RaceSearch::report_race(uint32_t flat, const Operand& operand, bool is_write, const Access& earlier,
                              bool earlier_is_write, const Viewer& viewer) {
-  const FlatStep& step = program_->steps[flat];
+  const FlatStep& step = flat_plan_->steps[flat];
   finding_.property = Property::race;
   finding_.where = where(plan_, flat);
   finding_.message = std::string(is_write ? "writes " : "reads ") +
-                     describe(*program_->plan, program_->rank_of(step), operand, step.step->count) +
+                     describe(*flat_plan_->plan, flat_plan_->rank_of(step), operand, step.step->count) +
                      ", not ordered after " + name_of(earlier) + ", which " +
                      (earlier_is_write ? "writes it" : "reads it");
-  std::string text = describe(*program_, flat);
+  std::string text = describe(*flat_plan_, flat);
   if (actors_[viewer.actor].kind == Actors::Kind::engine) text += ", by the copy engine";
   if (state_->calls != 0) text += ", in call " + std::to_string(state_->calls) + " of the plan";
   finding_.trace = {
@@ -91,13 +91,13 @@ void RaceSearch::report_race(uint32_t flat, const Operand& operand, bool is_writ
 }
 
 void RaceSearch::report_second_packets(uint32_t flat, const Operand& operand, const Access& earlier) {
-  const FlatStep& step = program_->steps[flat];
+  const FlatStep& step = flat_plan_->steps[flat];
   finding_.property = Property::race;
   finding_.where = where(plan_, flat);
   finding_.message = "writes packets to " +
-                     describe(*program_->plan, program_->rank_of(step), operand, step.step->count) + " after " +
+                     describe(*flat_plan_->plan, flat_plan_->rank_of(step), operand, step.step->count) + " after " +
                      name_of(earlier) + " in the same call; a reader cannot tell which it sees";
-  finding_.trace = {trace_of(earlier), {finding_.where, describe(*program_, flat)}};
+  finding_.trace = {trace_of(earlier), {finding_.where, describe(*flat_plan_, flat)}};
 }
 
 void RaceSearch::report_user_race(int rank, Buffer buffer, uint32_t chunk, const Access& access, bool is_write) {

@@ -17,7 +17,7 @@ namespace narrowcast::plan::verify {
 
 class RaceSearch {
  public:
-  RaceSearch(std::span<const Scheduled> plans, std::vector<const Program*> programs);
+  RaceSearch(std::span<const OrderedPlan> plans, std::vector<const FlatPlan*> flat_plans);
 
   Finding run(std::span<const uint32_t> calls);
 
@@ -34,7 +34,7 @@ class RaceSearch {
   PlanState initial_state(uint32_t plan) const;
 
   // Whether the threads of a group only wait for each other at syncs.
-  bool independent() const { return program_->plan->threads == Threads::independent; }
+  bool independent() const { return flat_plan_->plan->threads == Threads::independent; }
 
   // --- clocks
 
@@ -66,7 +66,7 @@ class RaceSearch {
   uint32_t actor_of(uint32_t group) const { return actors_.group(plan_, group); }
   uint32_t epoch_before(uint32_t group) const {
     const GroupState& state = state_->groups[group];
-    return state.base + 2 * (state.next - program_->groups[group].begin);
+    return state.base + 2 * (state.next - flat_plan_->groups[group].begin);
   }
   Clock all_seen(const GroupState& group) {
     Clock clock = group.seen;
@@ -157,9 +157,9 @@ class RaceSearch {
   bool derives_from(uint32_t flat, uint32_t offset, const Access& read, uint32_t cell);
 
   uint32_t position_of(const FlatStep& step, const Operand& operand) const {
-    return operand.chunk * program_->parts + step.first;
+    return operand.chunk * flat_plan_->parts + step.first;
   }
-  size_t scratch_offset() const { return state_->calls % program_->plan->scratch_copies * state_->scratch_stride; }
+  size_t scratch_offset() const { return state_->calls % flat_plan_->plan->scratch_copies * state_->scratch_stride; }
 
   // --- reports: race_report.cc
 
@@ -177,8 +177,8 @@ class RaceSearch {
   void report_user_race(int rank, Buffer buffer, uint32_t chunk, const Access& access, bool is_write);
 
   HeldMemory memory_;
-  const std::span<const Scheduled> plans_;
-  const std::vector<const Program*> programs_;
+  const std::span<const OrderedPlan> plans_;
+  const std::vector<const FlatPlan*> flat_plans_;
   const std::vector<std::vector<MemoryMap>> maps_;
   const Actors actors_;
   const bool tracks_reads_;
@@ -188,7 +188,7 @@ class RaceSearch {
   std::vector<std::unordered_map<uint32_t, Logged>> scratch_log_;  // by rank and actor; if there are several plans
 
   uint32_t call_ = 0, plan_ = 0;
-  const Program* program_ = nullptr;
+  const FlatPlan* flat_plan_ = nullptr;
   PlanState* state_ = nullptr;
   // Of steps that others come after: what they pass on, and how many still come.
   std::unordered_map<uint32_t, std::pair<Stamp, uint32_t>> completions_;

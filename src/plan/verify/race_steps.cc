@@ -7,7 +7,7 @@
 namespace narrowcast::plan::verify {
 
 void RaceSearch::execute(uint32_t flat) {
-  const FlatStep& step = program_->steps[flat];
+  const FlatStep& step = flat_plan_->steps[flat];
   GroupState& group = state_->groups[step.group];
   spend(300);
   if (step.step->kind == StepKind::barrier) return pass_barrier(step);
@@ -28,17 +28,17 @@ void RaceSearch::execute(uint32_t flat) {
 }
 
 void RaceSearch::acquire_dependences(uint32_t flat) {
-  const FlatStep& step = program_->steps[flat];
+  const FlatStep& step = flat_plan_->steps[flat];
   spend(20 * step.step->after.size());
   for (const StepId& id : step.step->after) {
-    const auto found = completions_.find(program_->end_of(program_->rank_of(step), id) - 1);
+    const auto found = completions_.find(flat_plan_->end_of(flat_plan_->rank_of(step), id) - 1);
     join(state_->groups[step.group].seen, found->second.first);
     if (--found->second.second == 0) completions_.erase(found);
   }
 }
 
 void RaceSearch::finish(uint32_t flat) {
-  const uint32_t group = program_->steps[flat].group;
+  const uint32_t group = flat_plan_->steps[flat].group;
   if (const uint32_t dependents = state_->dependents[flat]; dependents != 0)
     completions_.emplace(flat, std::pair(completion(group), dependents));
   ++state_->groups[group].next;
@@ -53,8 +53,9 @@ void RaceSearch::sync(uint32_t index) {
 }
 
 void RaceSearch::pass_barrier(const FlatStep& step) {
-  const uint32_t barrier = program_->rank_barriers[static_cast<size_t>(program_->rank_of(step))] + step.step->barrier;
-  const std::vector<uint32_t>& members = program_->barriers[barrier];
+  const uint32_t barrier =
+      flat_plan_->rank_barriers[static_cast<size_t>(flat_plan_->rank_of(step))] + step.step->barrier;
+  const std::vector<uint32_t>& members = flat_plan_->barriers[barrier];
   spend(50 * members.size());
   Clock clock;
   for (const uint32_t member : members) {
@@ -70,7 +71,7 @@ void RaceSearch::pass_barrier(const FlatStep& step) {
 }
 
 void RaceSearch::signal(uint32_t flat, const FlatStep& step) {
-  const Clock& entry = ranks_[static_cast<size_t>(program_->rank_of(step))].entry;
+  const Clock& entry = ranks_[static_cast<size_t>(flat_plan_->rank_of(step))].entry;
   memory_.grow(step.step->channels.size() * sizeof(Signal));
   for (size_t position = 0; position < step.step->channels.size(); ++position) {
     spend(50);
@@ -89,7 +90,7 @@ void RaceSearch::signal(uint32_t flat, const FlatStep& step) {
       stamp.component = none;
     }
     state_->semaphores[channel].signals.push(std::move(signal));
-    if (program_->channels[channel].signallers.size() > 1) add_follower(channel);
+    if (flat_plan_->channels[channel].signallers.size() > 1) add_follower(channel);
   }
 }
 
@@ -99,8 +100,8 @@ void RaceSearch::wait(uint32_t flat, const FlatStep& step) {
     const SignalsNeeded* shared = plans_[plan_].shared->needed(flat, position);
     const uint32_t waits = shared != nullptr ? shared->least : ++state_->semaphores[channel].waits;
     // The number of signals that must have been sent.
-    const int64_t needed = int64_t{state_->calls} * program_->channels[channel].signals + waits -
-                           program_->plan->channels[channel].initial;
+    const int64_t needed = int64_t{state_->calls} * flat_plan_->channels[channel].signals + waits -
+                           flat_plan_->plan->channels[channel].initial;
     if (needed > 0) acquire_signals(step, channel, static_cast<uint64_t>(needed));
   }
 }
@@ -112,7 +113,7 @@ void RaceSearch::acquire(const Signal& signal, bool is_relaxed, Clock& clock) {
 }
 
 void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_t needed) {
-  const FlatChannel& flat = program_->channels[channel];
+  const FlatChannel& flat = flat_plan_->channels[channel];
   Semaphore& semaphore = state_->semaphores[channel];
   Clock& clock = acquired(state_->groups[step.group]);
   const bool is_relaxed = step.step->relaxed;
@@ -140,7 +141,7 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
 void RaceSearch::acquire_calls(uint32_t channel, size_t calls, bool is_relaxed, Clock& clock) {
   Semaphore& semaphore = state_->semaphores[channel];
   std::vector<std::array<Clock, 2>>& learned = semaphore.learned;
-  for (const size_t signals = program_->channels[channel].signals; learned.size() <= calls;) {
+  for (const size_t signals = flat_plan_->channels[channel].signals; learned.size() <= calls;) {
     std::array<Clock, 2> next = learned.back();
     for (size_t i = (learned.size() - 1) * signals; i < learned.size() * signals; ++i)
       for (const size_t relaxed : {0, 1}) acquire(semaphore.signals[i], relaxed == 1, next[relaxed]);
@@ -153,8 +154,8 @@ void RaceSearch::add_follower(uint32_t channel) {
   Queue<Signal>& signals = state_->semaphores[channel].signals;  // of all calls
   const SharedSemaphores& shared = *plans_[plan_].shared;
   const size_t last = signals.size() - 1;
-  spend(5 * (last % program_->channels[channel].signals));
-  for (size_t i = last - last % program_->channels[channel].signals; i < last; ++i)
+  spend(5 * (last % flat_plan_->channels[channel].signals));
+  for (size_t i = last - last % flat_plan_->channels[channel].signals; i < last; ++i)
     if (!shared.follows(channel, signals[last].index, signals[i].index) &&
         signals[last].stamp.clock.accesses[signals[i].component] >= signals[i].completion)
       ++signals[i].followers;
@@ -181,7 +182,7 @@ void RaceSearch::move(uint32_t flat, const FlatStep& step) {
   });
   for (const Operand& to : step.step->to)
     if (to.place == Place::message) {
-      const bool packets = program_->plan->channels[to.channel].packets;
+      const bool packets = flat_plan_->plan->channels[to.channel].packets;
       Passed passed{packets ? reads_so_far(step.group) : release(step.group), flat, 0};
       memory_.grow(sizeof(Passed));
       state_->rings[to.channel].push(std::move(passed));
@@ -189,9 +190,9 @@ void RaceSearch::move(uint32_t flat, const FlatStep& step) {
 }
 
 void RaceSearch::receive(uint32_t channel, uint32_t flat) {
-  const FlatStep& step = program_->steps[flat];
+  const FlatStep& step = flat_plan_->steps[flat];
   Queue<Passed>& ring = state_->rings[channel];
-  if (program_->plan->channels[channel].packets) {
+  if (flat_plan_->plan->channels[channel].packets) {
     receive_packets(ring[0], step);
     if (independent()) received_[flat].push_back(ring[0].flat);
   } else {
@@ -202,7 +203,7 @@ void RaceSearch::receive(uint32_t channel, uint32_t flat) {
 
 void RaceSearch::receive_packets(const Passed& packets, const FlatStep& step) {
   GroupState& group = state_->groups[step.group];
-  const Clock& entry = ranks_[static_cast<size_t>(program_->rank_of(program_->steps[packets.flat]))].entry;
+  const Clock& entry = ranks_[static_cast<size_t>(flat_plan_->rank_of(flat_plan_->steps[packets.flat]))].entry;
   Clock& clock = acquired(group);
   join(clock, entry);
   join_reads(clock, packets.stamp);
@@ -215,7 +216,7 @@ void RaceSearch::receive_packets(const Passed& packets, const FlatStep& step) {
 
 void RaceSearch::receive_packets(const FlatStep& step, const Operand& operand) {
   uint32_t last = none;
-  each_range(*program_, maps_[plan_][0], step, operand, [&](int, uint32_t first) {
+  each_range(*flat_plan_, maps_[plan_][0], step, operand, [&](int, uint32_t first) {
     spend(step.cells);
     for (uint32_t cell = first; cell < first + step.cells; ++cell) {
       const uint32_t index = state_->memory[0][cell + scratch_offset()].packet_stamp;

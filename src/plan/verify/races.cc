@@ -10,37 +10,37 @@ namespace narrowcast::plan::verify {
 
 namespace {
 
-std::vector<std::vector<MemoryMap>> maps_of(const std::vector<const Program*>& programs) {
+std::vector<std::vector<MemoryMap>> maps_of(const std::vector<const FlatPlan*>& flat_plans) {
   std::vector<std::vector<MemoryMap>> maps;
-  maps.reserve(programs.size());
-  for (const Program* program : programs) maps.push_back(memory_maps(*program->plan, program->parts));
+  maps.reserve(flat_plans.size());
+  for (const FlatPlan* flat_plan : flat_plans) maps.push_back(memory_maps(*flat_plan->plan, flat_plan->parts));
   return maps;
 }
 
-bool orders_reads(const std::vector<const Program*>& programs) {
-  return std::any_of(programs.begin(), programs.end(),
-                     [](const Program* program) { return program->has_packets || program->has_relaxed; });
+bool orders_reads(const std::vector<const FlatPlan*>& flat_plans) {
+  return std::any_of(flat_plans.begin(), flat_plans.end(),
+                     [](const FlatPlan* flat_plan) { return flat_plan->has_packets || flat_plan->has_relaxed; });
 }
 
 }  // namespace
 
-RaceSearch::RaceSearch(std::span<const Scheduled> plans, std::vector<const Program*> programs)
+RaceSearch::RaceSearch(std::span<const OrderedPlan> plans, std::vector<const FlatPlan*> flat_plans)
     : plans_(plans),
-      programs_(std::move(programs)),
-      maps_(maps_of(programs_)),
-      actors_(programs_, maps_),
-      tracks_reads_(orders_reads(programs_)),
+      flat_plans_(std::move(flat_plans)),
+      maps_(maps_of(flat_plans_)),
+      actors_(flat_plans_, maps_),
+      tracks_reads_(orders_reads(flat_plans_)),
       engines_(actors_.count()),
-      ranks_(static_cast<size_t>(programs_[0]->plan->rank_count())),
+      ranks_(static_cast<size_t>(flat_plans_[0]->plan->rank_count())),
       scratch_log_(ranks_.size()) {
   check_limit("groups that share memory with others, on all ranks:", actors_.components(), max_clock_entries);
-  for (uint32_t plan = 0; plan < programs_.size(); ++plan) states_.push_back(initial_state(plan));
+  for (uint32_t plan = 0; plan < flat_plans_.size(); ++plan) states_.push_back(initial_state(plan));
 }
 
 Finding RaceSearch::run(std::span<const uint32_t> calls) {
   for (call_ = 0; call_ < calls.size(); ++call_) {
     plan_ = calls[call_];
-    program_ = programs_[plan_];
+    flat_plan_ = flat_plans_[plan_];
     state_ = &states_[plan_];
     begin_call();
     for (const uint32_t flat : plans_[plan_].order) {
@@ -55,29 +55,29 @@ Finding RaceSearch::run(std::span<const uint32_t> calls) {
 }
 
 PlanState RaceSearch::initial_state(uint32_t plan) const {
-  const Program& program = *programs_[plan];
+  const FlatPlan& flat_plan = *flat_plans_[plan];
   PlanState state;
-  state.groups.resize(program.groups.size());
-  state.rings.resize(program.channels.size());
-  state.semaphores.resize(program.channels.size());
-  state.dependents.assign(program.steps.size(), 0);
-  for (const FlatStep& step : program.steps)
-    for (const StepId& id : step.step->after) ++state.dependents[program.end_of(program.rank_of(step), id) - 1];
+  state.groups.resize(flat_plan.groups.size());
+  state.rings.resize(flat_plan.channels.size());
+  state.semaphores.resize(flat_plan.channels.size());
+  state.dependents.assign(flat_plan.steps.size(), 0);
+  for (const FlatStep& step : flat_plan.steps)
+    for (const StepId& id : step.step->after) ++state.dependents[flat_plan.end_of(flat_plan.rank_of(step), id) - 1];
   for (const MemoryMap& map : maps_[plan])
-    state.memory.emplace_back(map.cells() * size_t{program.plan->scratch_copies});
+    state.memory.emplace_back(map.cells() * size_t{flat_plan.plan->scratch_copies});
   state.scratch_stride = maps_[plan][0].cells();
   return state;
 }
 
 void RaceSearch::begin_call() {
-  for (int rank = 0; rank < program_->plan->rank_count(); ++rank) {
+  for (int rank = 0; rank < flat_plan_->plan->rank_count(); ++rank) {
     RankState& state = ranks_[static_cast<size_t>(rank)];
     state.entry = state.end;
     raise(state.entry, actors_.user(rank), call_ + 1);
     if (actors_.is_visited(rank)) let_user_write(rank);
   }
-  for (uint32_t group = 0; group < program_->groups.size(); ++group) {
-    const FlatGroup& flat = program_->groups[group];
+  for (uint32_t group = 0; group < flat_plan_->groups.size(); ++group) {
+    const FlatGroup& flat = flat_plan_->groups[group];
     GroupState& state = state_->groups[group];
     state.seen = ranks_[static_cast<size_t>(flat.rank)].entry;
     forget_pending(state);
@@ -93,9 +93,9 @@ void RaceSearch::each_user_cell(int rank, Visit visit) {
   for (size_t map = 0; map < maps_[plan_].size(); ++map)
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
       const uint32_t first = maps_[plan_][map].base(rank, buffer);
-      const uint32_t cells = program_->parts * program_->plan->buffer_chunks(rank, buffer);
+      const uint32_t cells = flat_plan_->parts * flat_plan_->plan->buffer_chunks(rank, buffer);
       for (uint32_t cell = first; cell < first + cells; ++cell)
-        visit(state_->memory[map], state_->memory[map][cell], buffer, (cell - first) / program_->parts);
+        visit(state_->memory[map], state_->memory[map][cell], buffer, (cell - first) / flat_plan_->parts);
     }
 }
 
@@ -107,13 +107,13 @@ void RaceSearch::let_user_write(int rank) {
 }
 
 void RaceSearch::end_call() {
-  for (int rank = 0; rank < program_->plan->rank_count(); ++rank) {
+  for (int rank = 0; rank < flat_plan_->plan->rank_count(); ++rank) {
     RankState& state = ranks_[static_cast<size_t>(rank)];
     Clock end = state.entry;
     const size_t index = static_cast<size_t>(rank);
-    for (uint32_t group = program_->rank_groups[index]; group < program_->rank_groups[index + 1]; ++group) {
+    for (uint32_t group = flat_plan_->rank_groups[index]; group < flat_plan_->rank_groups[index + 1]; ++group) {
       join(end, all_seen(state_->groups[group]));
-      raise(end, actor_of(group), state_->groups[group].base + epochs_of_call(program_->groups[group]) - 1);
+      raise(end, actor_of(group), state_->groups[group].base + epochs_of_call(flat_plan_->groups[group]) - 1);
     }
     state.end = std::move(end);
     if (actors_.is_visited(rank)) check_user(rank);
@@ -140,11 +140,11 @@ void RaceSearch::check_user(int rank) {
   });
 }
 
-Finding find_race(std::span<const Scheduled> plans, std::span<const uint32_t> calls) {
-  std::vector<const Program*> programs;
-  programs.reserve(plans.size());
-  for (const Scheduled& plan : plans) programs.push_back(plan.program);
-  return RaceSearch(plans, std::move(programs)).run(calls);
+Finding find_race(std::span<const OrderedPlan> plans, std::span<const uint32_t> calls) {
+  std::vector<const FlatPlan*> flat_plans;
+  flat_plans.reserve(plans.size());
+  for (const OrderedPlan& plan : plans) flat_plans.push_back(plan.flat_plan);
+  return RaceSearch(plans, std::move(flat_plans)).run(calls);
 }
 
 }  // namespace narrowcast::plan::verify

@@ -9,20 +9,20 @@
 #include <span>
 #include <vector>
 
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 #include "plan/verify/shared_semaphores.h"
 
 namespace narrowcast::plan::verify {
 
-// A plan of a sequence, and an order in which a call of it can run (Schedule::order).
-struct Scheduled {
-  const Program* program;
+// A plan of a sequence, and an order in which a call of it can run (Synchronization::order).
+struct OrderedPlan {
+  const FlatPlan* flat_plan;
   std::span<const uint32_t> order;
   const SharedSemaphores* shared;
 };
 
 // Looks for two accesses to a chunk, one of them a write, that are not ordered.
 //   calls: indices in `plans`. Calls are ordered on each rank, but not between ranks.
-Finding find_race(std::span<const Scheduled> plans, std::span<const uint32_t> calls);
+Finding find_race(std::span<const OrderedPlan> plans, std::span<const uint32_t> calls);
 
 }  // namespace narrowcast::plan::verify

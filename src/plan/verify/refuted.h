@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::verify {
 

@@ -11,17 +11,17 @@ namespace {
 // Follows the order of the steps of one rank.
 class RankOrder {
  public:
-  RankOrder(const Program& program, int rank)
-      : program_(program),
+  RankOrder(const FlatPlan& flat_plan, int rank)
+      : flat_plan_(flat_plan),
         rank_(rank),
-        first_(program.rank_groups[static_cast<size_t>(rank)]),
-        count_(program.rank_groups[static_cast<size_t>(rank) + 1] - first_),
+        first_(flat_plan.rank_groups[static_cast<size_t>(rank)]),
+        count_(flat_plan.rank_groups[static_cast<size_t>(rank) + 1] - first_),
         clocks_(count_) {
     for (uint32_t group = 0; group < count_; ++group) {
-      const FlatGroup& flat = program.groups[first_ + group];
+      const FlatGroup& flat = flat_plan.groups[first_ + group];
       next_.push_back(flat.begin);
       for (uint32_t step = flat.begin; step < flat.end; ++step)
-        for (const StepId& id : program.steps[step].step->after) completed_[program.end_of(rank, id) - 1];
+        for (const StepId& id : flat_plan.steps[step].step->after) completed_[flat_plan.end_of(rank, id) - 1];
     }
   }
 
@@ -29,8 +29,8 @@ class RankOrder {
   const Row& clock(uint32_t group) const { return clocks_[group]; }
 
   void begin(uint32_t group) {
-    for (const StepId& id : program_.steps[next_[group]].step->after)
-      clocks_[group].join(completed_[program_.end_of(rank_, id) - 1]);
+    for (const StepId& id : flat_plan_.steps[next_[group]].step->after)
+      clocks_[group].join(completed_[flat_plan_.end_of(rank_, id) - 1]);
   }
   void finish(uint32_t group) {
     const uint32_t flat = next_[group]++;
@@ -40,7 +40,7 @@ class RankOrder {
   void pass_barrier(const Step& step) {
     Row all;
     const std::vector<uint32_t>& members =
-        program_.barriers[program_.rank_barriers[static_cast<size_t>(rank_)] + step.barrier];
+        flat_plan_.barriers[flat_plan_.rank_barriers[static_cast<size_t>(rank_)] + step.barrier];
     for (const uint32_t member : members) {
       begin(member - first_);
       all.join(clocks_[member - first_]);
@@ -52,7 +52,7 @@ class RankOrder {
   }
 
  private:
-  const Program& program_;
+  const FlatPlan& flat_plan_;
   const int rank_;
   const uint32_t first_, count_;
   std::vector<Row> clocks_;  // of each group
@@ -62,25 +62,25 @@ class RankOrder {
 
 }  // namespace
 
-SharedSemaphores::SharedSemaphores(const Program& program, std::span<const uint32_t> order) {
-  std::vector<uint8_t> ranks(program.plan->ranks.size(), 0);
-  for (uint32_t channel = 0; channel < program.channels.size(); ++channel) {
-    if (program.channels[channel].waiters.size() > 1)
-      ranks[static_cast<size_t>(program.plan->channels[channel].to)] = 1;
-    if (program.channels[channel].signallers.size() > 1)
-      ranks[static_cast<size_t>(program.plan->channels[channel].from)] = 1;
+SharedSemaphores::SharedSemaphores(const FlatPlan& flat_plan, std::span<const uint32_t> order) {
+  std::vector<uint8_t> ranks(flat_plan.plan->ranks.size(), 0);
+  for (uint32_t channel = 0; channel < flat_plan.channels.size(); ++channel) {
+    if (flat_plan.channels[channel].waiters.size() > 1)
+      ranks[static_cast<size_t>(flat_plan.plan->channels[channel].to)] = 1;
+    if (flat_plan.channels[channel].signallers.size() > 1)
+      ranks[static_cast<size_t>(flat_plan.plan->channels[channel].from)] = 1;
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank] != 0) add_rank(program, order, static_cast<int>(rank));
+    if (ranks[rank] != 0) add_rank(flat_plan, order, static_cast<int>(rank));
 }
 
-void SharedSemaphores::add_rank(const Program& program, std::span<const uint32_t> order, int rank) {
-  RankOrder ranked(program, rank);
+void SharedSemaphores::add_rank(const FlatPlan& flat_plan, std::span<const uint32_t> order, int rank) {
+  RankOrder ranked(flat_plan, rank);
   std::map<uint32_t, std::vector<Event>> waits, signals;  // by channel
   spend(order.size());
   for (const uint32_t flat : order) {
-    const FlatStep& step = program.steps[flat];
-    if (program.rank_of(step) != rank) continue;
+    const FlatStep& step = flat_plan.steps[flat];
+    if (flat_plan.rank_of(step) != rank) continue;
     if (step.step->kind == StepKind::barrier) {
       ranked.pass_barrier(*step.step);
       continue;
@@ -90,9 +90,9 @@ void SharedSemaphores::add_rank(const Program& program, std::span<const uint32_t
     spend(step.step->channels.size());
     for (size_t position = 0; position < step.step->channels.size(); ++position) {
       const uint32_t channel = step.step->channels[position];
-      if (step.step->kind == StepKind::wait && program.channels[channel].waiters.size() > 1)
+      if (step.step->kind == StepKind::wait && flat_plan.channels[channel].waiters.size() > 1)
         waits[channel].push_back({flat, position, group, ranked.clock(group)});
-      if (step.step->kind == StepKind::signal && program.channels[channel].signallers.size() > 1)
+      if (step.step->kind == StepKind::signal && flat_plan.channels[channel].signallers.size() > 1)
         signals[channel].push_back({flat, position, group, ranked.clock(group)});
     }
     ranked.finish(group);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/verify/clocks.h"
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::verify {
 
@@ -23,7 +23,7 @@ class SharedSemaphores {
  public:
   SharedSemaphores() = default;
   // order: one in which a call can run.
-  SharedSemaphores(const Program& program, std::span<const uint32_t> order);
+  SharedSemaphores(const FlatPlan& flat_plan, std::span<const uint32_t> order);
 
   bool has_shared_waits() const { return !needed_.empty(); }
   // position: of the channel in the step's list. NULL if only one group waits on the channel.
@@ -53,7 +53,7 @@ class SharedSemaphores {
 
   static uint64_t key(uint32_t flat, size_t position) { return uint64_t{flat} << 32 | position; }
   static bool precedes(const Event& a, const Event& b);
-  void add_rank(const Program& program, std::span<const uint32_t> order, int rank);
+  void add_rank(const FlatPlan& flat_plan, std::span<const uint32_t> order, int rank);
   void add_waits(const std::vector<Event>& waits);
   void add_signals(uint32_t channel, const std::vector<Event>& signals);
 

@@ -1,7 +1,7 @@
 // The properties `structure` and `bounds`: what can be said about a plan without executing it.
 #pragma once
 
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::verify {
 
@@ -10,6 +10,6 @@ namespace narrowcast::plan::verify {
 Finding check_structure(const Plan& plan);
 // Rings have one sender and one receiver group, whose messages match. All groups of a barrier visit it equally often.
 // Semaphores return to their first value.
-Finding check_matching(const Program& program);
+Finding check_matching(const FlatPlan& flat_plan);
 
 }  // namespace narrowcast::plan::verify

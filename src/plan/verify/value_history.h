@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plan/verify/contributions.h"
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::verify {
 

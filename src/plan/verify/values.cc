@@ -34,18 +34,18 @@ struct Value {
 
 class Execution {
  public:
-  Execution(const Program& program, const MemoryMap& map, ValueHistory* history)
-      : program_(program),
-        plan_(*program.plan),
+  Execution(const FlatPlan& flat_plan, const MemoryMap& map, ValueHistory* history)
+      : flat_plan_(flat_plan),
+        plan_(*flat_plan.plan),
         map_(map),
         history_(history),
         contributions_(plan_.rank_count()),
         memory_(map.cells()),
-        rings_(program.channels.size()) {
+        rings_(flat_plan.channels.size()) {
     for (int rank = 0; rank < plan_.rank_count(); ++rank)
       for (uint32_t chunk = 0; chunk < plan_.input_chunks(rank); ++chunk)
-        for (uint32_t part = 0; part < program.parts; ++part) {
-          Value& value = memory_[map.base(rank, Buffer::input) + chunk * program.parts + part];
+        for (uint32_t part = 0; part < flat_plan.parts; ++part) {
+          Value& value = memory_[map.base(rank, Buffer::input) + chunk * flat_plan.parts + part];
           value.set = contributions_.single(chunk, rank);
           value.expression = mix(chunk, static_cast<uint64_t>(rank));
         }
@@ -73,7 +73,7 @@ class Execution {
 
   // Returns whether no fault was found.
   bool execute(uint32_t flat) {
-    const FlatStep& step = program_.steps[flat];
+    const FlatStep& step = flat_plan_.steps[flat];
     if (step.step->from.empty()) return true;
     spend(50 + uint64_t{10} * step.cells * (step.step->from.size() + step.step->to.size()));
     hold(step.cells, &most_results_);
@@ -102,7 +102,7 @@ class Execution {
       source.operand = &from[i];
       source.firsts.clear();
       if (from[i].place != Place::message) {
-        each_range(program_, map_, step, from[i], [&](int, uint32_t first) { source.firsts.push_back(first); });
+        each_range(flat_plan_, map_, step, from[i], [&](int, uint32_t first) { source.firsts.push_back(first); });
         continue;
       }
       size_t skip = 0;
@@ -142,7 +142,7 @@ class Execution {
 
   // Steps that combine nothing leave complete values as they are.
   void note_completeness(uint32_t flat, const Value& result) {
-    const Step& step = *program_.steps[flat].step;
+    const Step& step = *flat_plan_.steps[flat].step;
     if (step.kind != StepKind::reduce && step.from[0].place != Place::everywhere) return;
     const int ranks = plan_.rank_count();
     const bool is_complete = contributions_.entries(result.set) == 1 && contributions_.is_of_all(result.set, ranks);
@@ -159,8 +159,8 @@ class Execution {
     const bool codecs_differ = operand.packets && codec::canonical(operand.codec) != value.codec;
     if (value.has_packets == operand.packets && !codecs_differ) return true;
     result_.finding.property = value.has_packets == operand.packets ? Property::structure : Property::undefined;
-    result_.finding.where = program_.where(flat);
-    const std::string place = describe(plan_, result_.finding.where.rank, operand, program_.steps[flat].step->count);
+    result_.finding.where = flat_plan_.where(flat);
+    const std::string place = describe(plan_, result_.finding.where.rank, operand, flat_plan_.steps[flat].step->count);
     result_.finding.message =
         codecs_differ && value.has_packets
             ? "reads " + place + " as " + codec::describe(operand.codec) + ", but it contains packets of " +
@@ -221,7 +221,7 @@ class Execution {
       for (const Value& value : results_) ring.values.push_back(encoded(value));
       return;
     }
-    each_range(program_, map_, step, to, [&](int, uint32_t first) {
+    each_range(flat_plan_, map_, step, to, [&](int, uint32_t first) {
       for (uint32_t cell = 0; cell < step.cells; ++cell) memory_[first + cell] = encoded(results_[cell]);
     });
   }
@@ -263,8 +263,8 @@ class Execution {
     std::vector<uint64_t> expressions(plan_.chunks * plan_.ranks.size(), 0);
     for (int rank = 0; rank < plan_.rank_count(); ++rank)
       for (uint32_t chunk = 0; chunk < plan_.output_chunks(rank); ++chunk)
-        for (uint32_t part = 0; part < program_.parts; ++part) {
-          const Value& value = memory_[map_.base(rank, Buffer::output) + chunk * program_.parts + part];
+        for (uint32_t part = 0; part < flat_plan_.parts; ++part) {
+          const Value& value = memory_[map_.base(rank, Buffer::output) + chunk * flat_plan_.parts + part];
           if (!check_output(rank, chunk, value)) return;
           result_.roundings = std::max(result_.roundings, value.roundings);
           result_.inexact_encodings = std::max(result_.inexact_encodings, value.inexact_encodings);
@@ -299,7 +299,7 @@ class Execution {
         const Double& twice = doubles_[value.doubled];
         finding.message = place + " contains " +
                           Contributions::describe(contributions_.first_common(twice.a, twice.b)) +
-                          " twice: " + describe(program_.where(twice.flat)) + " adds it again";
+                          " twice: " + describe(flat_plan_.where(twice.flat)) + " adds it again";
         history = none;
         explain_double(value);
       }
@@ -313,7 +313,9 @@ class Execution {
     return false;
   }
 
-  void add_trace(uint32_t flat) { result_.finding.trace.push_back({program_.where(flat), describe(program_, flat)}); }
+  void add_trace(uint32_t flat) {
+    result_.finding.trace.push_back({flat_plan_.where(flat), describe(flat_plan_, flat)});
+  }
 
   // The steps that the value went through, the last one last.
   void explain(uint32_t history, Contributions::Set found, Contributions::Set wanted) {
@@ -331,38 +333,38 @@ class Execution {
   void report_undefined(uint32_t flat, const Operand& operand, uint32_t cell) {
     Finding& finding = result_.finding;
     finding.property = Property::undefined;
-    finding.where = program_.where(flat);
+    finding.where = flat_plan_.where(flat);
     Operand chunk = operand;
     chunk.chunk += chunk_in(flat, operand, cell);
     const std::string text = "reads " + describe(plan_, finding.where.rank, chunk, 1);
-    const auto writer = std::find_if(program_.steps.begin(), program_.steps.end(), [&](const FlatStep& step) {
+    const auto writer = std::find_if(flat_plan_.steps.begin(), flat_plan_.steps.end(), [&](const FlatStep& step) {
       bool writes = false;
       for (const Operand& to : step.step->to)
-        each_range(program_, map_, step, to,
+        each_range(flat_plan_, map_, step, to,
                    [&](int, uint32_t first) { writes |= cell >= first && cell < first + step.cells; });
       return writes;
     });
     add_trace(flat);
-    if (writer == program_.steps.end()) {
+    if (writer == flat_plan_.steps.end()) {
       finding.message = text + ", which no step writes in this call";
       return;
     }
-    const auto index = static_cast<uint32_t>(writer - program_.steps.begin());
-    finding.message = text + " before " + describe(program_.where(index)) + " writes it";
+    const auto index = static_cast<uint32_t>(writer - flat_plan_.steps.begin());
+    finding.message = text + " before " + describe(flat_plan_.where(index)) + " writes it";
     add_trace(index);
   }
 
   // The index of the cell's chunk among those of the operand.
   uint32_t chunk_in(uint32_t flat, const Operand& operand, uint32_t cell) const {
-    const FlatStep& step = program_.steps[flat];
+    const FlatStep& step = flat_plan_.steps[flat];
     uint32_t chunk = 0;
-    each_range(program_, map_, step, operand, [&](int, uint32_t first) {
-      if (cell >= first && cell < first + step.cells) chunk = (step.first + cell - first) / program_.parts;
+    each_range(flat_plan_, map_, step, operand, [&](int, uint32_t first) {
+      if (cell >= first && cell < first + step.cells) chunk = (step.first + cell - first) / flat_plan_.parts;
     });
     return chunk;
   }
 
-  const Program& program_;
+  const FlatPlan& flat_plan_;
   const Plan& plan_;
   const MemoryMap& map_;
   ValueHistory* history_;
@@ -380,12 +382,12 @@ class Execution {
 
 }  // namespace
 
-Values compute_values(const Program& program, std::span<const uint32_t> order, const MemoryMap& map) {
-  Values values = Execution(program, map, nullptr).run(order);
+Values compute_values(const FlatPlan& flat_plan, std::span<const uint32_t> order, const MemoryMap& map) {
+  Values values = Execution(flat_plan, map, nullptr).run(order);
   if (!values.finding.found()) return values;
   try {
     ValueHistory history;
-    return Execution(program, map, &history).run(order);
+    return Execution(flat_plan, map, &history).run(order);
   } catch (const TooLarge&) {
     return values;  // without the steps that lead to the fault
   }

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 namespace narrowcast::plan::verify {
 
@@ -19,6 +19,6 @@ struct Values {
 };
 
 // Executes one call in the given order, which must be possible and without races.
-Values compute_values(const Program& program, std::span<const uint32_t> order, const MemoryMap& map);
+Values compute_values(const FlatPlan& flat_plan, std::span<const uint32_t> order, const MemoryMap& map);
 
 }  // namespace narrowcast::plan::verify

@@ -9,9 +9,9 @@
 
 #include "plan/budget.h"
 #include "plan/verify/races.h"
-#include "plan/verify/schedule.h"
 #include "plan/verify/shared_semaphores.h"
 #include "plan/verify/structure.h"
+#include "plan/verify/synchronization.h"
 #include "plan/verify/values.h"
 
 namespace narrowcast::plan::verify {
@@ -44,15 +44,15 @@ void check_size(const Plan& plan, bool split, HeldMemory* memory) {
 }
 
 // Signals of several groups, or for several groups, are compared with each other.
-void check_signals(const Program& program) {
-  for (const FlatChannel& channel : program.channels)
+void check_signals(const FlatPlan& flat_plan) {
+  for (const FlatChannel& channel : flat_plan.channels)
     if (channel.signallers.size() > 1 || channel.waiters.size() > 1)
       check_limit("signals between several groups on a channel:", channel.signals, max_shared_signals);
 }
 
 struct Prepared {
   HeldMemory memory;
-  Program program;
+  FlatPlan flat_plan;
   std::vector<uint32_t> order;
   SharedSemaphores shared;
 };
@@ -93,17 +93,17 @@ class Verification {
     for (TraceStep& step : finding.trace) step.where.plan = static_cast<int>(plan);
   }
 
-  // The flat programs and their orders. Returns a finding of structure or deadlock.
+  // The flat plans and their orders. Returns a finding of structure or deadlock.
   Finding prepare(bool split, std::vector<Prepared>& prepared, uint32_t& least_depth) {
     prepared.reserve(plans_.size());
     for (size_t i = 0; i < plans_.size(); ++i) {
       HeldMemory memory;
       check_size(*plans_[i], split, &memory);
       Prepared& current = prepared.emplace_back(Prepared{std::move(memory), flatten(*plans_[i], split), {}, {}});
-      if (!split) report_.steps += current.program.steps.size();
-      Finding finding = check_matching(current.program);
-      if (!finding.found()) check_signals(current.program);
-      if (!finding.found()) finding = schedule(current, least_depth);
+      if (!split) report_.steps += current.flat_plan.steps.size();
+      Finding finding = check_matching(current.flat_plan);
+      if (!finding.found()) check_signals(current.flat_plan);
+      if (!finding.found()) finding = find_order(current, least_depth);
       if (finding.found()) {
         name_plan(finding, i);
         return finding;
@@ -113,24 +113,24 @@ class Verification {
   }
 
   // Finds an order, and the least depth. Returns a finding of deadlock.
-  Finding schedule(Prepared& plan, uint32_t& least_depth) const {
-    Schedule schedule(plan.program);
-    const bool completes = schedule.run(options_.depth);
+  Finding find_order(Prepared& plan, uint32_t& least_depth) const {
+    Synchronization synchronization(plan.flat_plan);
+    const bool completes = synchronization.run(options_.depth);
     Finding finding;
     if (completes)
-      plan.order = schedule.order();
+      plan.order = synchronization.order();
     else
-      finding = schedule.deadlock();
-    if (completes) plan.shared = SharedSemaphores(plan.program, plan.order);
+      finding = synchronization.deadlock();
+    if (completes) plan.shared = SharedSemaphores(plan.flat_plan, plan.order);
     if (plan.shared.has_shared_waits()) {
-      schedule.set_shared_semaphores(plan.shared);
-      if (!schedule.run(options_.depth))
+      synchronization.set_shared_semaphores(plan.shared);
+      if (!synchronization.run(options_.depth))
         throw Unsupported(
             "several groups wait on the same channel, and whether the plan completes can depend on which of "
             "them a signal lets go on: " +
-            schedule.deadlock().message);
+            synchronization.deadlock().message);
     }
-    least_depth = std::max(least_depth, schedule.least_depth());
+    least_depth = std::max(least_depth, synchronization.least_depth());
     return finding;
   }
 
@@ -144,10 +144,10 @@ class Verification {
   }
 
   Finding check_races(const std::vector<Prepared>& prepared) const {
-    std::vector<Scheduled> scheduled;
-    scheduled.reserve(prepared.size());
-    for (const Prepared& plan : prepared) scheduled.push_back({&plan.program, plan.order, &plan.shared});
-    return find_race(scheduled, calls());
+    std::vector<OrderedPlan> ordered;
+    ordered.reserve(prepared.size());
+    for (const Prepared& plan : prepared) ordered.push_back({&plan.flat_plan, plan.order, &plan.shared});
+    return find_race(ordered, calls());
   }
 
   void check_whole() {
@@ -158,8 +158,8 @@ class Verification {
     finding = check_races(prepared);
     for (size_t i = 0; i < prepared.size() && !finding.found(); ++i) {
       std::vector<uint32_t> completing;  // the same in place and out of place
-      for (const MemoryMap& map : memory_maps(*plans_[i], prepared[i].program.parts)) {
-        Values values = compute_values(prepared[i].program, prepared[i].order, map);
+      for (const MemoryMap& map : memory_maps(*plans_[i], prepared[i].flat_plan.parts)) {
+        Values values = compute_values(prepared[i].flat_plan, prepared[i].order, map);
         report_.roundings = std::max(report_.roundings, values.roundings);
         report_.inexact_encodings = std::max(report_.inexact_encodings, values.inexact_encodings);
         report_.rank_order &= values.rank_order;
@@ -172,10 +172,10 @@ class Verification {
         name_plan(finding, i);
         break;
       }
-      for (const uint32_t flat : completing) report_.completing.push_back(prepared[i].program.where(flat));
+      for (const uint32_t flat : completing) report_.completing.push_back(prepared[i].flat_plan.where(flat));
     }
     has_wide_messages_ = std::any_of(prepared.begin(), prepared.end(),
-                                     [](const Prepared& plan) { return plan.program.has_wide_messages; });
+                                     [](const Prepared& plan) { return plan.flat_plan.has_wide_messages; });
   }
 
   // Results are the same as without splitting if there are no races.

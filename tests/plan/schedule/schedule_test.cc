@@ -1,5 +1,3 @@
-#include "plan/schedule/schedule.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -9,6 +7,7 @@
 #include "narrowcast/plan.h"
 #include "plan/builders/builders.h"
 #include "plan/json/json.h"
+#include "plan/schedule/scheduler.h"
 #include "plan/schedule/split.h"
 #include "plan/verify/verify.h"
 #include "schedules.h"

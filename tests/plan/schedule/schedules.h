@@ -8,7 +8,7 @@
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
 #include "plan/json/json.h"
-#include "plan/schedule/schedule.h"
+#include "plan/schedule/scheduler.h"
 #include "plan/verify/verify.h"
 
 namespace narrowcast::plan::schedule {

@@ -4,7 +4,7 @@
 
 #include "doctest/doctest.h"
 #include "plan/simulate/batches.h"
-#include "plan/simulate/program.h"
+#include "plan/simulate/task_lists.h"
 #include "predictions.h"
 
 namespace narrowcast::plan::simulate {
@@ -15,8 +15,8 @@ TEST_CASE("a rank ends a call when all others have announced it") {
   const Plan plan = reduction();  // ranks 0 and 1 only send
   const Machine machine = one_host();
   const Options options{.piece_bytes = million, .max_batches = 1, .repeats = true};
-  const Programs programs(plan, machine, options, batches_of(plan, machine, options));
-  Calls calls(plan, machine, programs, options.repeats);
+  const TaskLists task_lists(plan, machine, options, batches_of(plan, machine, options));
+  Calls calls(plan, machine, task_lists, options.repeats);
   const auto end = [&](uint32_t rank, uint32_t call, double time) {
     calls.extend(rank, call, time);
     calls.end(rank);

@@ -30,20 +30,20 @@ struct Stage {
 };
 
 // The stages of all calls of one communicator in a launch.
-struct Schedule {
+struct StagedCalls {
   Communicator* comm;
   std::vector<Stage> stages;
 };
 
 // Appends the stages of a call that runs a plan: every collective except all_to_all_v. Error: that of preparing the
 // plan.
-ncast_status add_plan(const Call& call, Schedule* schedule);
+ncast_status add_plan(const Call& call, StagedCalls* staged);
 
-void add_all_to_all_v(const Call& call, Schedule* schedule);
+void add_all_to_all_v(const Call& call, StagedCalls* staged);
 
 // Appends all sends and receives of a group, in one stage. The caller has checked that sends from this rank to itself
 // match their receives.
-void add_sends_and_receives(std::span<const Call* const> calls, Schedule* schedule);
+void add_sends_and_receives(std::span<const Call* const> calls, StagedCalls* staged);
 
 // The address of a value in a buffer. NULL if the buffer is NULL.
 inline const std::byte* at(const void* buffer, ncast_dtype dtype, uint64_t elem) {

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 #include "plan/verify/shared_semaphores.h"
 
 namespace narrowcast::plan::verify {
 
-class Schedule {
+class Synchronization {
  public:
-  explicit Schedule(const Program& program);
+  explicit Synchronization(const FlatPlan& flat_plan);
 
   // Runs one call until nothing can run. Returns whether it completed.
   //   depth: of all rings; 0: as the plan states.
@@ -53,14 +53,14 @@ class Schedule {
   void wake(std::vector<uint32_t>& heads, uint32_t index);
   void wake_step_waiters(uint32_t group);
   uint32_t barrier_of(const FlatStep& step) const {
-    return program_.rank_barriers[static_cast<size_t>(program_.rank_of(step))] + step.step->barrier;
+    return flat_plan_.rank_barriers[static_cast<size_t>(flat_plan_.rank_of(step))] + step.step->barrier;
   }
   // The group that has to act so that the group of the blocker goes on; none if no group does.
   uint32_t culprit(uint32_t group, const Blocker& blocker) const;
   std::string describe_wait(uint32_t group, const Blocker& blocker, uint32_t culprit) const;
   bool will_write_packets(uint32_t flat, uint32_t cell) const;
 
-  const Program& program_;
+  const FlatPlan& flat_plan_;
   const MemoryMap map_;
   const SharedSemaphores* shared_ = nullptr;
   uint32_t depth_ = 0;

@@ -30,30 +30,30 @@ struct Task {
   double load_us = 0;        // of a payload that was not loaded ahead, in addition
   bool posts = false;        // the next step does not wait for the transfer
   bool puts = false;         // but signals do
-  // What Programs::work_of() and transfer_of() return.
+  // What TaskLists::work_of() and transfer_of() return.
   uint32_t first_load = 0, work_loads = 0, transfer_loads = 0;
   std::vector<uint32_t> sends;                          // channels on which messages arrive after the transfer
   std::vector<uint32_t> reads_packets, writes_packets;  // cells: chunks that contain packets
 };
 
-struct Program {
+struct TaskList {
   uint32_t rank = 0, group = 0;
   uint32_t ctas = 0;  // the resource that stands for the group's CTAs
   std::vector<Task> tasks;
 };
 
-class Programs {
+class TaskLists {
  public:
-  Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches);
+  TaskLists(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches);
 
-  // Sorts the tasks of each program by stage, if the plan can have stages.
+  // Sorts the tasks of each task list by stage, if the plan can have stages.
   void divide_into_stages();
 
   uint32_t stages = 1;
-  // Whether the first micro-batches of a program's workers share links instead of following each other: warps that
+  // Whether the first micro-batches of a task list's workers share links instead of following each other: warps that
   // reduce begin together. Encoding spreads what they send.
   const bool first_blocks_share_links;
-  std::vector<Program> all;        // of the groups that have steps
+  std::vector<TaskList> all;       // of the groups that have steps
   std::vector<double> capacities;  // by resource: what loads can use of it in a microsecond
   std::vector<double> latencies;   // by channel, of a flight
   std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
@@ -62,15 +62,17 @@ class Programs {
   std::span<const Load> transfer_of(const Task& task) const {
     return {loads_.data() + task.first_load + task.work_loads, task.transfer_loads};
   }
-  const std::vector<std::vector<uint32_t>>& program_of() const { return program_of_; }  // by rank and group; or none
+  const std::vector<std::vector<uint32_t>>& task_list_of() const {
+    return task_list_of_;
+  }  // by rank and group; or none
 
   size_t packet_cells() const { return packet_cells_.size(); }
 
   static constexpr uint32_t none = ~uint32_t{0};
 
  private:
-  void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program);
-  Task task_of(const Program& program, const Step& step, double bytes);
+  void add_tasks(const std::vector<Step>& steps, uint32_t repeats, TaskList* task_list);
+  Task task_of(const TaskList& task_list, const Step& step, double bytes);
   void count_transfers(uint32_t batches);
   void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, std::vector<Load>* transfer);
 
@@ -84,7 +86,7 @@ class Programs {
   // Of a micro-batch, by resource: what links carry, and the responses to it in the other direction.
   std::vector<double> bytes_, response_bytes_;
   std::map<std::tuple<uint32_t, Buffer, uint32_t>, uint32_t> packet_cells_;  // numbers by rank, buffer and chunk
-  std::vector<std::vector<uint32_t>> program_of_;
+  std::vector<std::vector<uint32_t>> task_list_of_;
   std::vector<Load> loads_;  // of all tasks, so that those which are used together are near each other
 };
 

@@ -1,4 +1,4 @@
-#include "plan/schedule/schedule.h"
+#include "plan/schedule/scheduler.h"
 
 #include <algorithm>
 #include <cmath>

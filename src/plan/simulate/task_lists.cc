@@ -1,4 +1,4 @@
-#include "plan/simulate/program.h"
+#include "plan/simulate/task_lists.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +43,7 @@ void load_ahead(std::vector<Task>* tasks) {
 
 }  // namespace
 
-Programs::Programs(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
+TaskLists::TaskLists(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches)
     : first_blocks_share_links(batches.has_turns && is_raw(plan)),
       plan_(plan),
       machine_(machine),
@@ -67,38 +67,38 @@ Programs::Programs(const Plan& plan, const Machine& machine, const Options& opti
                                           : machine.link_latency_us);
   }
   for (uint32_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    std::vector<uint32_t>& numbers = program_of_.emplace_back();
+    std::vector<uint32_t>& numbers = task_list_of_.emplace_back();
     const double group_ctas = options.ctas_per_group != 0 ? options.ctas_per_group : machine.ctas;
     const auto working =
         std::ranges::count_if(plan.ranks[rank].groups, [](const Group& group) { return !group.steps.empty(); });
     shares_ctas_ = static_cast<double>(working) * group_ctas > machine.ctas;
     for (uint32_t group = 0; group < plan.ranks[rank].groups.size(); ++group) {
-      Program program{rank, group, static_cast<uint32_t>(capacities.size()), {}};
-      add_tasks(plan.ranks[rank].groups[group].steps, 1, &program);
-      load_ahead(&program.tasks);
-      numbers.push_back(program.tasks.empty() ? none : static_cast<uint32_t>(all.size()));
-      if (program.tasks.empty()) continue;
+      TaskList task_list{rank, group, static_cast<uint32_t>(capacities.size()), {}};
+      add_tasks(plan.ranks[rank].groups[group].steps, 1, &task_list);
+      load_ahead(&task_list.tasks);
+      numbers.push_back(task_list.tasks.empty() ? none : static_cast<uint32_t>(all.size()));
+      if (task_list.tasks.empty()) continue;
       capacities.push_back(group_ctas);
-      all.push_back(std::move(program));
+      all.push_back(std::move(task_list));
     }
   }
   count_transfers(batches.count);
 }
 
-void Programs::divide_into_stages() {
+void TaskLists::divide_into_stages() {
   const Stages found = stages_of(plan_);
   if (found.empty()) return;
-  for (Program& program : all) {
-    for (Task& task : program.tasks) {
-      task.stage = found[program.rank][program.group][task.number];
+  for (TaskList& task_list : all) {
+    for (Task& task : task_list.tasks) {
+      task.stage = found[task_list.rank][task_list.group][task.number];
       stages = std::max(stages, task.stage + 1);
     }
-    std::ranges::sort(program.tasks, {}, [](const Task& task) { return std::pair(task.stage, task.number); });
+    std::ranges::sort(task_list.tasks, {}, [](const Task& task) { return std::pair(task.stage, task.number); });
   }
 }
 
 // Responses to what a rank receives use its link, too.
-void Programs::count_transfers(uint32_t batches) {
+void TaskLists::count_transfers(uint32_t batches) {
   const auto leave_for_values = [&](size_t port, size_t other) {
     if (bytes_[port] > 0) capacities[port] *= bytes_[port] / (bytes_[port] + response_bytes_[other]);
   };
@@ -112,12 +112,12 @@ void Programs::count_transfers(uint32_t batches) {
   }
 }
 
-void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program) {
+void TaskLists::add_tasks(const std::vector<Step>& steps, uint32_t repeats, TaskList* task_list) {
   for (uint32_t number = 0; number < steps.size(); ++number) {
     const Step& step = steps[number];
     if (step.kind != StepKind::loop) {
-      program->tasks.push_back(task_of(*program, step, chunk_bytes_ * step.count / repeats));
-      program->tasks.back().number = number;
+      task_list->tasks.push_back(task_of(*task_list, step, chunk_bytes_ * step.count / repeats));
+      task_list->tasks.back().number = number;
       continue;
     }
     uint32_t widest = 1;
@@ -125,16 +125,16 @@ void Programs::add_tasks(const std::vector<Step>& steps, uint32_t repeats, Progr
     const double unit = std::max<double>(1, static_cast<double>(step.unit_bytes));
     const auto iterations = static_cast<uint32_t>(
         std::clamp(std::ceil(chunk_bytes_ * widest / unit), 1.0, static_cast<double>(options_.max_batches)));
-    const size_t first = program->tasks.size();
-    for (uint32_t i = 0; i < iterations; ++i) add_tasks(step.body, iterations, program);
-    for (size_t i = first; i < program->tasks.size(); ++i) {
-      program->tasks[i].number = number;
-      program->tasks[i].is_last_part = i + 1 == program->tasks.size();
+    const size_t first = task_list->tasks.size();
+    for (uint32_t i = 0; i < iterations; ++i) add_tasks(step.body, iterations, task_list);
+    for (size_t i = first; i < task_list->tasks.size(); ++i) {
+      task_list->tasks[i].number = number;
+      task_list->tasks[i].is_last_part = i + 1 == task_list->tasks.size();
     }
   }
 }
 
-void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, std::vector<Load>* transfer) {
+void TaskLists::add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, std::vector<Load>* transfer) {
   if (from == to) return;
   const auto host = [&](uint32_t rank) { return static_cast<int>(rank) / machine_.gpus_per_host; };
   const bool within = host(from) == host(to);
@@ -150,8 +150,8 @@ void Programs::add_link_loads(uint32_t from, uint32_t to, double bytes, bool pac
   }
 }
 
-Task Programs::task_of(const Program& program, const Step& step, double bytes) {
-  const uint32_t rank = program.rank;
+Task TaskLists::task_of(const TaskList& task_list, const Step& step, double bytes) {
+  const uint32_t rank = task_list.rank;
   Task task;
   task.step = &step;
   task.fixed_us = machine_.step_us;
@@ -231,7 +231,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) {
     loads_.insert(loads_.end(), loads.begin(), loads.end());
     return static_cast<uint32_t>(loads.size());
   };
-  task.work_loads = add_loads(join_equal({of_rank, {program.ctas, 1, cta_us}}));
+  task.work_loads = add_loads(join_equal({of_rank, {task_list.ctas, 1, cta_us}}));
   task.transfer_loads = add_loads(join_equal(transfer));
   return task;
 }

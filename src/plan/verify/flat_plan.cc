@@ -1,4 +1,4 @@
-#include "plan/verify/program.h"
+#include "plan/verify/flat_plan.h"
 
 #include <algorithm>
 #include <string>
@@ -50,48 +50,48 @@ uint32_t parts_for(const Plan& plan) {
 class Flattener {
  public:
   Flattener(const Plan& plan, bool split) {
-    program_.plan = &plan;
-    program_.split = split;
-    program_.parts = parts_for(plan);
-    program_.channels.resize(plan.channels.size());
-    program_.steps.reserve(flat_steps(plan, split));
+    flat_plan_.plan = &plan;
+    flat_plan_.split = split;
+    flat_plan_.parts = parts_for(plan);
+    flat_plan_.channels.resize(plan.channels.size());
+    flat_plan_.steps.reserve(flat_steps(plan, split));
   }
 
-  Program run() {
-    for (int rank = 0; rank < program_.plan->rank_count(); ++rank) add_rank(rank);
-    program_.rank_groups.push_back(static_cast<uint32_t>(program_.groups.size()));
-    for (FlatChannel& channel : program_.channels)
+  FlatPlan run() {
+    for (int rank = 0; rank < flat_plan_.plan->rank_count(); ++rank) add_rank(rank);
+    flat_plan_.rank_groups.push_back(static_cast<uint32_t>(flat_plan_.groups.size()));
+    for (FlatChannel& channel : flat_plan_.channels)
       for (auto* groups : {&channel.signallers, &channel.waiters})
         groups->erase(std::unique(groups->begin(), groups->end()), groups->end());
-    return std::move(program_);
+    return std::move(flat_plan_);
   }
 
  private:
-  uint32_t group() const { return static_cast<uint32_t>(program_.groups.size() - 1); }
+  uint32_t group() const { return static_cast<uint32_t>(flat_plan_.groups.size() - 1); }
 
   void add_rank(int rank) {
-    const Rank& source = program_.plan->ranks[static_cast<size_t>(rank)];
-    const auto first_group = static_cast<uint32_t>(program_.groups.size());
-    program_.rank_groups.push_back(first_group);
-    program_.rank_barriers.push_back(static_cast<uint32_t>(program_.barriers.size()));
+    const Rank& source = flat_plan_.plan->ranks[static_cast<size_t>(rank)];
+    const auto first_group = static_cast<uint32_t>(flat_plan_.groups.size());
+    flat_plan_.rank_groups.push_back(first_group);
+    flat_plan_.rank_barriers.push_back(static_cast<uint32_t>(flat_plan_.barriers.size()));
     for (const std::vector<uint32_t>& barrier : source.barriers) {
-      program_.barriers.emplace_back(barrier);
-      for (uint32_t& member : program_.barriers.back()) member += first_group;
+      flat_plan_.barriers.emplace_back(barrier);
+      for (uint32_t& member : flat_plan_.barriers.back()) member += first_group;
     }
     for (uint32_t i = 0; i < source.groups.size(); ++i) {
-      const auto begin = static_cast<uint32_t>(program_.steps.size());
-      program_.groups.push_back({rank, i, begin, begin, static_cast<uint32_t>(program_.step_ends.size())});
+      const auto begin = static_cast<uint32_t>(flat_plan_.steps.size());
+      flat_plan_.groups.push_back({rank, i, begin, begin, static_cast<uint32_t>(flat_plan_.step_ends.size())});
       const std::vector<Step>& steps = source.groups[i].steps;
       for (uint32_t index = 0; index < steps.size(); ++index) {
         add_step(steps[index], index);
-        program_.step_ends.push_back(static_cast<uint32_t>(program_.steps.size()));
+        flat_plan_.step_ends.push_back(static_cast<uint32_t>(flat_plan_.steps.size()));
       }
-      program_.groups.back().end = static_cast<uint32_t>(program_.steps.size());
+      flat_plan_.groups.back().end = static_cast<uint32_t>(flat_plan_.steps.size());
     }
   }
 
   void add_step(const Step& step, uint32_t index) {
-    const uint32_t parts = program_.parts;
+    const uint32_t parts = flat_plan_.parts;
     if (step.kind == StepKind::loop) {
       const uint32_t iterations = parts * widest(step.body);
       for (uint32_t part = 0; part < iterations; ++part) {
@@ -103,23 +103,23 @@ class Flattener {
       add(step, index, -1, 0, 0);
       return;
     }
-    const uint32_t pieces = pieces_of(step, program_.split);
+    const uint32_t pieces = pieces_of(step, flat_plan_.split);
     const uint32_t cells = parts * (step.count / pieces);
     for (uint32_t piece = 0; piece < pieces; ++piece) add(step, index, -1, piece * cells, cells);
   }
 
   void add(const Step& step, uint32_t index, int32_t body, uint32_t first, uint32_t cells) {
     spend(step.from.size() + step.to.size() + step.channels.size());
-    program_.memory.grow(step.channels.size() * sizeof(uint32_t));
-    program_.steps.push_back({&step, group(), index, body, first, cells});
-    program_.has_relaxed |= step.relaxed;
+    flat_plan_.memory.grow(step.channels.size() * sizeof(uint32_t));
+    flat_plan_.steps.push_back({&step, group(), index, body, first, cells});
+    flat_plan_.has_relaxed |= step.relaxed;
     for (const auto* operands : {&step.from, &step.to})
       for (const Operand& operand : *operands) {
-        program_.has_packets |= operand.packets;
+        flat_plan_.has_packets |= operand.packets;
         if (operand.place != Place::message) continue;
-        FlatChannel& channel = program_.channels[operand.channel];
-        program_.has_packets |= program_.plan->channels[operand.channel].packets;
-        program_.has_wide_messages |= step.count > 1 && body < 0;
+        FlatChannel& channel = flat_plan_.channels[operand.channel];
+        flat_plan_.has_packets |= flat_plan_.plan->channels[operand.channel].packets;
+        flat_plan_.has_wide_messages |= step.count > 1 && body < 0;
         if (operands == &step.to) {
           channel.sender = group();
           ++channel.messages;
@@ -128,7 +128,7 @@ class Flattener {
         }
       }
     for (const uint32_t index_of_channel : step.channels) {
-      FlatChannel& channel = program_.channels[index_of_channel];
+      FlatChannel& channel = flat_plan_.channels[index_of_channel];
       if (step.kind == StepKind::signal) {
         channel.signallers.push_back(group());
         ++channel.signals;
@@ -138,7 +138,7 @@ class Flattener {
     }
   }
 
-  Program program_;
+  FlatPlan flat_plan_;
 };
 
 std::string chunks_text(uint32_t first, uint32_t count) {
@@ -160,7 +160,7 @@ std::string join(std::vector<std::string> texts) {
 
 }  // namespace
 
-Where Program::where(uint32_t flat) const {
+Where FlatPlan::where(uint32_t flat) const {
   const FlatStep& step = steps[flat];
   Where where;
   where.rank = rank_of(step);
@@ -201,7 +201,7 @@ uint64_t memory_cells(const Plan& plan) {
   return chunks * parts_for(plan) * plan.scratch_copies;
 }
 
-Program flatten(const Plan& plan, bool split) { return Flattener(plan, split).run(); }
+FlatPlan flatten(const Plan& plan, bool split) { return Flattener(plan, split).run(); }
 
 MemoryMap::MemoryMap(const Plan& plan, uint32_t parts, bool in_place)
     : suffix_(in_place && plan.in_place == InPlace::either ? ", in a call in place" : ""), bases_(plan.ranks.size()) {
@@ -258,14 +258,14 @@ std::string describe(const Plan& plan, int rank, const Operand& operand, uint32_
   }
 }
 
-std::string describe(const Program& program, uint32_t flat) {
-  const FlatStep& flat_step = program.steps[flat];
+std::string describe(const FlatPlan& flat_plan, uint32_t flat) {
+  const FlatStep& flat_step = flat_plan.steps[flat];
   const Step& step = *flat_step.step;
-  const int rank = program.rank_of(flat_step);
+  const int rank = flat_plan.rank_of(flat_step);
   const auto list = [&](const std::vector<Operand>& operands) {
     std::vector<std::string> texts;
     texts.reserve(operands.size());
-    for (const Operand& operand : operands) texts.push_back(describe(*program.plan, rank, operand, step.count));
+    for (const Operand& operand : operands) texts.push_back(describe(*flat_plan.plan, rank, operand, step.count));
     return join(std::move(texts));
   };
   std::string text = row_of(step.kind).name;
@@ -275,12 +275,12 @@ std::string describe(const Program& program, uint32_t flat) {
   if (!step.channels.empty()) {
     std::vector<std::string> texts;
     texts.reserve(step.channels.size());
-    for (const uint32_t channel : step.channels) texts.push_back(describe(*program.plan, rank, channel));
+    for (const uint32_t channel : step.channels) texts.push_back(describe(*flat_plan.plan, rank, channel));
     text += (step.kind == StepKind::wait ? " for " : " to ") + join(std::move(texts));
   }
   if (step.kind == StepKind::barrier) text += " " + std::to_string(step.barrier);
-  if (program.split && flat_step.cells != program.parts * step.count && flat_step.body < 0 &&
-      !program.is_boundary(flat_step))
+  if (flat_plan.split && flat_step.cells != flat_plan.parts * step.count && flat_step.body < 0 &&
+      !flat_plan.is_boundary(flat_step))
     text +=
         " (part " + std::to_string(flat_step.first / flat_step.cells + 1) + " of " + std::to_string(step.count) + ")";
   if (flat_step.body >= 0) text += " (iteration " + std::to_string(flat_step.first) + ")";

@@ -16,7 +16,7 @@ inline constexpr uint32_t none = UINT32_MAX;
 // A step as it is executed. Each iteration of a loop begins and ends with a boundary, a FlatStep of the loop itself.
 struct FlatStep {
   const Step* step;
-  uint32_t group;         // in Program::groups
+  uint32_t group;         // in FlatPlan::groups
   uint32_t index;         // in the group; of the loop for the steps of its body
   int32_t body;           // in the loop; -1 for other steps
   uint32_t first, cells;  // the part of each operand's range, in cells
@@ -25,8 +25,8 @@ struct FlatStep {
 struct FlatGroup {
   int rank;
   uint32_t index;        // in the rank
-  uint32_t begin, end;   // in Program::steps
-  uint32_t first_index;  // of its steps in Program::step_ends
+  uint32_t begin, end;   // in FlatPlan::steps
+  uint32_t first_index;  // of its steps in FlatPlan::step_ends
 };
 
 struct FlatChannel {
@@ -36,7 +36,7 @@ struct FlatChannel {
   uint32_t signals = 0;                       // in a call
 };
 
-struct Program {
+struct FlatPlan {
   HeldMemory memory;
   const Plan* plan;
   uint32_t parts;  // cells of a chunk. More than one if the plan has loops: an iteration processes one cell of a chunk
@@ -67,7 +67,7 @@ struct Program {
 };
 
 // The flat form of a plan whose structure is valid.
-Program flatten(const Plan& plan, bool split);
+FlatPlan flatten(const Plan& plan, bool split);
 // The most chunks of a step in the body of a loop.
 uint32_t widest(const std::vector<Step>& body);
 // How many flat steps flatten() would create.
@@ -98,17 +98,17 @@ std::vector<MemoryMap> memory_maps(const Plan& plan, uint32_t parts);
 
 // Calls visit(rank, first cell) for each rank whose memory a location operand of the step accesses.
 template <typename Visit>
-void each_range(const Program& program, const MemoryMap& map, const FlatStep& step, const Operand& operand,
+void each_range(const FlatPlan& flat_plan, const MemoryMap& map, const FlatStep& step, const Operand& operand,
                 Visit visit) {
-  const int rank = program.rank_of(step);
+  const int rank = flat_plan.rank_of(step);
   const auto at = [&](int target) {
-    visit(target, map.base(target, operand.buffer) + operand.chunk * program.parts + step.first);
+    visit(target, map.base(target, operand.buffer) + operand.chunk * flat_plan.parts + step.first);
   };
   switch (operand.place) {
     case Place::local: at(rank); break;
-    case Place::remote: at(program.peer_of(rank, operand)); break;
+    case Place::remote: at(flat_plan.peer_of(rank, operand)); break;
     case Place::everywhere:
-      for (const int member : program.plan->channels[operand.channel].ranks) at(member);
+      for (const int member : flat_plan.plan->channels[operand.channel].ranks) at(member);
       break;
     case Place::message: break;
   }
@@ -120,6 +120,6 @@ std::string describe(const Plan& plan, int rank, uint32_t channel);
 // "output chunk 3", "scratch chunks 4 to 7 of rank 2", "a message to rank 1 (ring 5)".
 std::string describe(const Plan& plan, int rank, const Operand& operand, uint32_t count);
 // "copy of input chunk 0 to output chunk 0 and a message to rank 1 (ring 5)".
-std::string describe(const Program& program, uint32_t flat);
+std::string describe(const FlatPlan& flat_plan, uint32_t flat);
 
 }  // namespace narrowcast::plan::verify
