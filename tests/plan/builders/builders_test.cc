@@ -93,6 +93,15 @@ TEST_CASE("the C function builds the requested plan") {
   REQUIRE(ncast_plan_build("two_level", &request, &plan) == NCAST_OK);
   CHECK(json::write(plan->plan) == json::write(expected));
   ncast_plan_destroy(plan);
+
+  // A depth or number of ranks per node of 0 is the default.
+  request.depth = request.ranks_per_node = 0;
+  REQUIRE(builders::build("two_level",
+                          {.operation = Operation::reduce, .ranks = 6, .root = 4, .codec = NCAST_CODEC_WINDOW},
+                          &expected) == NCAST_OK);
+  REQUIRE(ncast_plan_build("two_level", &request, &plan) == NCAST_OK);
+  CHECK(json::write(plan->plan) == json::write(expected));
+  ncast_plan_destroy(plan);
 }
 
 TEST_CASE("two levels send one message between nodes, from each rank or for each node") {

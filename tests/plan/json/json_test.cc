@@ -158,7 +158,8 @@ TEST_CASE("an object with many keys is rejected after the first of them") {
 
 TEST_CASE("the schema has the operands of every step, and all places and channels") {
   const std::string text = schema();
-  const nlohmann::json steps = nlohmann::json::parse(text).at("$defs").at("step").at("oneOf");
+  const nlohmann::json definitions = nlohmann::json::parse(text).at("$defs");
+  const nlohmann::json& steps = definitions.at("step").at("oneOf");
   REQUIRE(steps.size() == std::size(step_rows));
   for (size_t i = 0; i < steps.size(); ++i) {
     const StepRow& row = step_rows[i];
@@ -173,7 +174,19 @@ TEST_CASE("the schema has the operands of every step, and all places and channel
     CHECK(members["from"].value("maxItems", 0) == (row.sources == Sources::ONE ? 1 : 0));
     CHECK(members["to"].at("minItems") == 1);
   }
-  for (const PlaceRow& row : place_rows) CHECK(text.find(row.text) != text.npos);
+  const nlohmann::json& operands = definitions.at("operand").at("oneOf");
+  REQUIRE(operands.size() == std::size(place_rows));
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const PlaceRow& row = place_rows[i];
+    CHECK(operands[i].at("description") == row.text);
+    std::vector<std::string> keys;
+    if (row.keys != PlaceKeys::CHANNEL) keys = {"buffer", "chunk"};
+    if (row.keys == PlaceKeys::CHANNEL || row.keys == PlaceKeys::LOCATION_CHANNEL) keys.emplace_back("channel");
+    if (row.keys == PlaceKeys::LOCATION_SWITCH) keys.emplace_back("switch");
+    CHECK(operands[i].at("required") == keys);
+    for (const std::string& key : keys) CHECK(operands[i].at("properties").contains(key));
+    CHECK(operands[i].at("properties").contains("packets") == (row.keys != PlaceKeys::CHANNEL));
+  }
   for (const char* kind : channel_kind_names) CHECK(text.find("\"const\": \"" + std::string(kind) + "\"") != text.npos);
 }
 

@@ -1,6 +1,7 @@
 #include "plan/simulate/simulate.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,15 +46,20 @@ TEST_CASE("micro-batches make a pipeline of the hops") {
   CHECK(pipelined.microseconds == doctest::Approx(1000 + 5 + 100 + 5 + 1).epsilon(0.01));
 }
 
-TEST_CASE("a simulation ends when it has taken so many operations") {
+TEST_CASE("a simulation ends at a limit of operations or memory, which its timeline needs too") {
   Prediction prediction;
-  const auto simulate_many = [&] {
-    return simulate(relay({0, 2, 1}), machine_of(machine_text), {.piece_bytes = million, .max_batches = 1000},
-                    &prediction);
-  };
-  const Budget budget(1000);
+  Options options = {.piece_bytes = 1000 * million, .max_batches = 1000};
+  const auto simulate_many = [&] { return simulate(relay({0, 2, 1}), machine_of(machine_text), options, &prediction); };
+  {
+    const Budget budget(1000);
+    CHECK(within_budget(simulate_many) == NCAST_UNSUPPORTED);
+    CHECK(std::string(ncast_last_error()) == "the plan is too large: it takes more than 1000 operations");
+  }
+  const Budget budget(max_work, 100 << 10);
+  CHECK(within_budget(simulate_many) == NCAST_OK);
+  options.records_timeline = true;
   CHECK(within_budget(simulate_many) == NCAST_UNSUPPORTED);
-  CHECK(std::string(ncast_last_error()) == "the plan is too large: it takes more than 1000 operations");
+  CHECK(std::string_view(ncast_last_error()).ends_with("MiB of memory"));
 }
 
 TEST_CASE("messages that wait for room on their ring do not hold back earlier ones") {

@@ -41,9 +41,35 @@ TEST_CASE("indices, channels and operands are checked") {
   moved({scratch(2)}, "writes scratch chunks 2 to 3 while it reads scratch chunks 1 to 2");
   moved({scratch(0)}, "writes scratch chunks 0 to 1 while it reads scratch chunks 1 to 2");
   moved({scratch(1), scratch(2)}, "while it reads");
-  changed([](Plan& plan) { step_of(plan, 0, 0, 0).to = {output(0), everywhere(output(0), add_switch(plan))}; },
-          "twice");
+  changed(
+      [](Plan& plan) {
+        step_of(plan, 0, 0, 0).to = {output(0), everywhere(output(0), add_switch(plan))};
+      },
+      "twice");
   changed([](Plan& plan) { plan.operation = Operation::send; }, "no plans for this operation");
+}
+
+TEST_CASE("steps have the operands and arguments of their kind") {
+  const auto rejected = [](Step step, const std::string& text) {
+    Plan plan = broadcast();
+    const uint32_t channel = add_memory(plan, 0, 1);
+    if (!step.channels.empty()) step.channels = {channel};
+    add(plan, 0, std::move(step));
+    check_refuted(plan, Property::structure, text);
+  };
+  const auto with = [](Step step, auto change) {
+    change(step);
+    return step;
+  };
+  rejected(with(sync(), [](Step& step) { step.from = {input(0)}; }), "a sync cannot have sources");
+  rejected(with(copy(input(0), {output(0)}), [](Step& step) { step.from.push_back(input(0)); }),
+           "a copy needs one source, not 2");
+  rejected(with(sync(), [](Step& step) { step.to = {output(0)}; }), "a sync cannot have destinations");
+  rejected(copy(input(0), {}), "a copy needs a destination");
+  rejected(signal({}), "a signal needs a channel");
+  rejected(with(sync(), [](Step& step) { step.channels = {0}; }), "a sync cannot have channels");
+  rejected(with(sync(), [](Step& step) { step.body = {sync()}; }), "a sync cannot have steps");
+  rejected(with(sync(), [](Step& step) { step.count = 2; }), "a sync cannot have a count");
 }
 
 TEST_CASE("both ends of a ring agree on its messages") {

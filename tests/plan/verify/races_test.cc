@@ -99,7 +99,7 @@ TEST_CASE("independent threads need a sync after a wait and before a signal") {
   }
 }
 
-TEST_CASE("independent threads see each other's parts only after a sync") {
+TEST_CASE("independent threads see each other's parts only after a sync or at the boundary of a loop") {
   Plan plan = ring_all_gather(2, 2);
   plan.threads = Threads::independent;
   for (Rank& rank : plan.ranks) rank.scratch_chunks = 2;
@@ -113,6 +113,9 @@ TEST_CASE("independent threads see each other's parts only after a sync") {
   check_proved(plan);
   step_of(plan, 0, 0, 7) = copy(scratch(0), {output(0)}, 2);
   CHECK(mentions(check_refuted(plan, Property::race, "reads scratch chunks 0 to 1"), "there is no sync between"));
+  step_of(plan, 0, 0, 6) = loop({step_of(plan, 0, 0, 7)});
+  plan.ranks[0].groups[0].steps.pop_back();
+  check_proved(plan);
 }
 
 TEST_CASE("independent threads that received packets know their writer, for steps of as many chunks") {
