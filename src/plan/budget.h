@@ -1,4 +1,4 @@
-// Counts what is spent on a plan, and ends it at the limits of limits.h.
+// Counts the work and memory spent on a plan, and stops at the limits of limits.h.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class TooLarge : public std::runtime_error {
 // one.
 void check_limit(const std::string& what, uint64_t number, uint64_t limit);
 
-// While it exists, spend() and HeldMemory count what this thread does. Of nested ones the outermost counts.
+// While a Budget exists, spend() and HeldMemory count against it in this thread. Only the outermost one counts.
 class Budget {
  public:
   explicit Budget(uint64_t most_work = max_work, uint64_t most_bytes = max_memory_bytes);

@@ -1,4 +1,4 @@
-// How the encoded packets of a plan are cut into frames. All executors do the same, so they send the same payloads.
+// How encoded packets are divided into frames, which is the same in all executors, so that they send the same payloads.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace narrowcast::plan {
 
 struct EncodedPackets {
   bool exist = false;  // packets with a codec contain frames
-  // The most bytes of values in a frame: the units in which loops write and read packets are multiples of it. 0: there
-  // are no such loops.
+  // The largest number of bytes of values in a frame, of which the units of all loops that access packets are
+  // multiples. 0: there are no such loops.
   uint64_t frame_bytes = 0;
 };
 EncodedPackets find_encoded_packets(const Plan& plan);

@@ -29,11 +29,11 @@ struct ncast_plan {
   ncast_plan() = default;
   explicit ncast_plan(narrowcast::plan::Plan given) : plan(std::move(given)) {}
 
-  narrowcast::plan::Plan plan;  // not changed any more when other functions get the handle
+  narrowcast::plan::Plan plan;  // immutable once other functions have the handle
 
-  // Made when first needed. Any thread.
+  // Computed on first use. Thread-safe.
   const narrowcast::plan::Proof& proof() const;
-  // The verifier's report about the plan as it is, which is made when first needed, too.
+  // The verifier's report about the plan as it is (not lowered). Computed on first use.
   const narrowcast::plan::verify::Report& report() const;
   // The name of the plan's times in cost models: "plan:two-shot@1a2b3c4d", from its name and its content.
   const std::string& cost_name() const;

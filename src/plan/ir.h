@@ -90,8 +90,8 @@ struct Channel {
 
 // Whether output and input are the same memory, as operations.def defines for the operation ("in place").
 enum class InPlace : uint8_t { no, yes, either };
-// How the threads of a group see each other's stores. synchronized: every step sees all earlier ones. independent: only
-// after a sync or barrier, or if a step's operand is exactly that of the earlier step.
+// Visibility of stores within a group. synchronized: every step sees all earlier ones. independent: only after a sync
+// or barrier, or if a step has exactly the operand of the earlier step.
 enum class Threads : uint8_t { synchronized, independent };
 
 struct Plan {

@@ -26,7 +26,7 @@ class HalvingDoubling {
     }
   }
 
-  // sums(piece): where the sum of a piece is kept. result: where that of the rank's own piece is stored.
+  // sums(piece): the location of the sum of a piece. result: that of the sum of the rank's own piece.
   template <typename Sums, typename Result>
   void reduce(Sums sums, Result result) {
     bool is_first = true;
@@ -68,7 +68,7 @@ ncast_status halving_doubling(const Request& request, Plan* plan) {
     } else if (operation == Operation::all_reduce) {
       exchange.reduce([](uint32_t piece) { return output(piece); }, writer.as_received(output(self)));
     } else {
-      // The input stays as it is. Only the rank's half of the pieces has sums.
+      // The input is not modified. Only the rank's half of the pieces has sums.
       writer.set_scratch(rank, ranks / 2);
       exchange.reduce([=](uint32_t piece) { return scratch(piece % (ranks / 2)); }, output(0));
     }

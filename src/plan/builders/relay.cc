@@ -1,6 +1,7 @@
-// relay: a broadcast or reduction of one piece for each rank but the root. In a broadcast the root sends every receiver
-// its piece, which the receiver stores and sends to the other receivers. In a reduction every rank sends the pieces to
-// the ranks that combine them, which send the results to the root. So every rank sends about as much as it receives.
+// relay: broadcasts and reductions that divide the values into a piece for each rank other than the root. In a
+// broadcast the root sends every receiver its piece, which the receiver stores and sends to the other receivers. In a
+// reduction every rank sends each piece to the rank that combines it, which sends the result to the root. So every rank
+// sends about as much as it receives.
 #include "plan/builders/writer.h"
 
 namespace narrowcast::plan::builders {
@@ -9,7 +10,7 @@ namespace {
 ncast_status relay_broadcast(const Request& request, Plan* plan) {
   const int root = request.root;
   Writer writer(request, "relay", request.ranks > 2 ? static_cast<uint32_t>(request.ranks) - 1 : 1, plan);
-  const std::vector<int> receivers = writer.others(root);  // the i-th one relays chunk i
+  const std::vector<int> receivers = writer.others(root);  // receivers[i] relays chunk i
   writer.group(root);
   if (receivers.empty()) writer.copy(root, input(0), {output(0)});
   for (uint32_t chunk = 0; chunk < receivers.size(); ++chunk) {
@@ -32,14 +33,14 @@ ncast_status relay_broadcast(const Request& request, Plan* plan) {
   return NCAST_OK;
 }
 
-// Between two ranks the root combines a piece, too. Ranks first send to the next one that combines: if all began with
+// With two ranks, the root combines a piece, too. Ranks first send to the next rank that combines: if all began with
 // the same one, they would share its link while others are idle.
 ncast_status relay_reduce(const Request& request, Plan* plan) {
   const int root = request.root;
   const bool root_combines = request.ranks <= 2;
   const uint32_t chunks = static_cast<uint32_t>(request.ranks) - (root_combines ? 0 : 1);
   Writer writer(request, "relay", chunks, plan);
-  std::vector<int> owners;  // the i-th one combines chunk i
+  std::vector<int> owners;  // owners[i] combines chunk i
   for (int rank = 0; rank < request.ranks; ++rank)
     if (rank != root || root_combines) owners.push_back(rank);
   const auto chunk_of = [&](int owner) {

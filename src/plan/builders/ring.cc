@@ -21,7 +21,7 @@ struct Ring {
   Operand sent() const { return writer->message(rank, next()); }
 };
 
-// Every chunk goes around. Its owner has sent it already.
+// Every chunk passes around the ring. Its owner has already sent it.
 void pass_around(const Ring& ring) {
   for (int step = 1; step < ring.ranks; ++step) {
     std::vector<Operand> to = {output(ring.chunk(step))};

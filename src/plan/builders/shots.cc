@@ -89,7 +89,7 @@ ncast_status one_shot(const Request& request, Plan* plan) {
           shots.send(input(0), own, {});
           writer.reduce(rank, shots.contributions(input(0)), {output(0)});
         } else {
-          // All ranks must combine the same bits, so this rank decodes its own contribution too.
+          // All ranks must combine the same bits, so this rank decodes its own contribution, too.
           shots.send(input(0), own, {shots.packets(own)});
           writer.reduce(rank, shots.contributions(shots.packets(own)), {output(0)});
         }

@@ -40,14 +40,14 @@ class Tree {
   int root_;
 };
 
-// `values`: what the root sends.
+// `values`: the values that the root sends.
 void send_down(Writer* writer, const Tree& tree, int rank, const Operand& values) {
   const Operand own = tree.is_root(rank) ? writer->as_received(output(0)) : output(0);
   const std::vector<Operand> to = with(own, writer->messages(rank, tree.children(rank)));
   writer->copy(rank, tree.is_root(rank) ? values : writer->message(tree.parent(rank), rank), to);
 }
 
-// `to`: where the root stores the result.
+// `to`: the location of the result at the root.
 void reduce_up(Writer* writer, const Tree& tree, int rank, const std::vector<Operand>& to) {
   std::vector<Operand> from = {input(0)};
   for (const int child : tree.children(rank)) from.push_back(writer->message(child, rank));

@@ -27,7 +27,7 @@ class TwoLevel {
       const std::vector<Operand> to = with(output(chunk(twin)), messages(neighbours_));
       writer_->copy(rank_, from(twin), to);
     }
-    // A neighbour sends its own piece, then those of its twins.
+    // A neighbour sends its own piece, then those of its twins (the ranks with the same place in other nodes).
     for (const int neighbour : neighbours_) {
       writer_->group(rank_);
       for (int i = 0; i < nodes_.nodes; ++i) {
@@ -117,7 +117,7 @@ class TwoLevel {
     writer_->copy(rank_, scratch(0), {to(root)}, places());
   }
 
-  // The same in the other direction.
+  // The reverse of a gather.
   void scatter(int root) {
     const int place = root % nodes_.places;
     writer_->group(rank_);
@@ -134,8 +134,8 @@ class TwoLevel {
     writer_->copy(rank_, scratch(in_node(rank_)), {output(0)});
   }
 
-  // Node by node, its own one last: the ranks of a node give each other what is for their twins in that node, and send
-  // that to their twins in one message.
+  // Node by node, its own last: the ranks of a node exchange the pieces for their twins in that node, and each sends
+  // its twin one message.
   void all_to_all() {
     writer_->group(rank_);
     if (!neighbours_.empty()) writer_->set_scratch(rank_, static_cast<uint32_t>(twins_.size()) * places());
@@ -156,7 +156,7 @@ class TwoLevel {
       for (const int neighbour : neighbours_) writer_->copy(rank_, from(neighbour), {collected(neighbour)});
       if (twin != rank_) writer_->copy(rank_, scratch(first), {to(twin)}, places());
     }
-    // In a group of its own, because twins send to each other at the same time.
+    // In a separate group, because twins send to each other at the same time.
     if (!twins_.empty()) writer_->group(rank_);
     for (const int twin : twins_) writer_->copy(rank_, from(twin), {output(first_of_node(twin))}, places());
   }

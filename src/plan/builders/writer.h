@@ -1,4 +1,4 @@
-// What the builders share: writes a plan step by step.
+// Helper of the builders: writes a plan step by step.
 #pragma once
 
 #include <map>
@@ -45,7 +45,7 @@ class Writer {
   void set_scratch(int rank, uint32_t chunks) { plan_.ranks[static_cast<size_t>(rank)].scratch_chunks = chunks; }
 
  private:
-  // The channel of a kind from one rank to another, which is added when it is first named.
+  // The channel of a kind from one rank to another, added on first use.
   uint32_t channel(ChannelKind kind, int from, int to);
 
   const Request& request_;

@@ -28,7 +28,7 @@ struct Unsupported : std::exception {
   std::string message;
 };
 
-// The path of a value, linked to that of the value that contains it, so that it costs nothing until there is a fault.
+// The path of a value as a linked list, which is only formatted if there is a fault.
 struct Path {
   const Path* parent = nullptr;
   const char* key = nullptr;
@@ -55,7 +55,7 @@ std::string shown(const Json& value) {
   return quoted(value.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
-// Reads the members of an object; at the end, each of them must have been read.
+// Reads the members of an object. Members that have not been read at the end are an error.
 class Object {
  public:
   Object(const Json& value, const Path& path) : value_(value), path_(path) {
@@ -324,8 +324,8 @@ class Reader {
   bool in_loop_ = false;
 };
 
-// Rejects objects that have a key twice, of which the parser would keep the last. An object with many more keys than
-// any of a plan is rejected at once, so that the search among its keys takes constant time.
+// Rejects duplicate keys, of which the parser would keep the last. Also rejects objects with many more keys than any
+// object of a plan, so that the search takes constant time.
 class UniqueKeys {
  public:
   static constexpr size_t most_keys = 32;

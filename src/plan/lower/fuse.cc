@@ -30,12 +30,12 @@ class Fusion {
 
  private:
   void fuse_rank(Rank& rank) {
-    // The steps that others wait for: their values must be visible when they end.
+    // Steps that others depend on: their values must be visible when they end.
     awaited_.clear();
     for (const Group& group : rank.groups)
       for (const Step& step : group.steps)
         for (const StepId& id : step.after) awaited_.insert({id.group, id.step});
-    // By group and old index, the new index.
+    // New indices, by group and old index.
     std::vector<std::vector<uint32_t>> renumbered(rank.groups.size());
     for (uint32_t i = 0; i < rank.groups.size(); ++i) renumbered[i] = fuse_group(rank.groups[i], i);
     for (Group& group : rank.groups) {
@@ -71,7 +71,7 @@ class Fusion {
            join_reduction(before, step);
   }
 
-  // `before` stores what `step` copies: it can store to the destinations of `step` itself.
+  // `before` stores what `step` copies, so it can also store to the destinations of `step`.
   bool join_copy(Step& before, const Step& step) const {
     const Operand& source = step.from[0];
     if (!is_local_values(source) || !contains(before.to, source)) return false;
@@ -95,8 +95,8 @@ class Fusion {
     return true;
   }
 
-  // Whether `operand` could be the same memory as one of `others`, or uses the same queue as one of them. Input and
-  // output can be the same memory.
+  // Whether `operand` may overlap one of `others` in memory, or uses the same channel. Input and output may be the same
+  // memory.
   bool conflicts(const std::vector<Operand>& others, const Operand& operand, uint32_t count) const {
     return std::ranges::any_of(others, [&](const Operand& other) {
       if (operand.has_channel() != other.has_channel()) return operand.has_location() && is_to_self(operand, other);
@@ -107,7 +107,7 @@ class Fusion {
     });
   }
 
-  // Whether one of the operands accesses memory of its own rank through a channel, or of several ranks.
+  // Whether the operand with a channel may access memory of its own rank.
   bool is_to_self(const Operand& a, const Operand& b) const {
     const Operand& through = a.has_channel() ? a : b;
     if (through.place == Place::message) return false;

@@ -8,7 +8,7 @@
 namespace narrowcast::plan::lower {
 
 ncast_status lower(const Plan& plan, Plan* lowered, verify::Report* report) {
-  const Budget budget;  // of all passes together
+  const Budget budget;  // shared by all passes
   Plan replicated;
   if (ncast_status status = replicate(plan, &replicated)) return status;
   Plan fused;

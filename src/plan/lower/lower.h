@@ -1,4 +1,4 @@
-// The passes between a plan as its author wrote it and the plan that is verified, compiled and executed.
+// Lowering: the passes that turn a plan as written into the plan that is verified, compiled and executed.
 #pragma once
 
 #include "plan/ir.h"
@@ -20,8 +20,8 @@ ncast_status replicate(const Plan& plan, Plan* replicated);
 // sends is free, and others wait longer for it. This can cause a deadlock, so the result must be verified.
 Plan fuse(const Plan& plan);
 
-// All passes in their order. Steps stay as they are if the fused plan is not proved. report: about the lowered plan; it
-// can be refuted. Errors: as replicate().
+// Runs all passes. The plan is not fused if the fused plan is not proved. report: about the lowered plan, which may be
+// refuted. Errors: as replicate().
 ncast_status lower(const Plan& plan, Plan* lowered, verify::Report* report = nullptr);
 
 }  // namespace narrowcast::plan::lower

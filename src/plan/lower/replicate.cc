@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t max_index = std::numeric_limits<uint32_t>::max();
 
-// How many steps of one chunk a step becomes.
+// The number of single-chunk steps that a step becomes.
 uint32_t parts_of(const Step& step) {
   return (step.kind == StepKind::copy || step.kind == StepKind::reduce) && step.count > 1 ? step.count : 1;
 }
@@ -55,7 +55,7 @@ class Replication {
       }
     }
     const std::string instances = std::to_string(n_) + " instances, ";
-    // Numbers that exceed the limits anyway are not multiplied, which could overflow.
+    // Numbers above the limit are not multiplied, to avoid overflow.
     const auto in_all = [&](uint64_t number) { return number > max_index ? number : number * n_; };
     check_limit(instances + "steps in all:", in_all(steps), max_steps);
     check_limit(instances + "operands, dependences, channels and groups in all:", in_all(listed), max_listed);
@@ -70,7 +70,7 @@ class Replication {
   Rank replicate_rank(const Rank& rank) const {
     Rank result;
     result.scratch_chunks = rank.scratch_chunks * n_;
-    // By group and step, the last of the steps that it becomes.
+    // By group and step, the last of its replicated steps.
     std::vector<std::vector<uint32_t>> last(rank.groups.size());
     for (size_t group = 0; group < rank.groups.size(); ++group) {
       uint32_t next = 0;
@@ -107,7 +107,7 @@ class Replication {
         for (uint32_t& channel : one.channels) channel = index(channel, instance);
         one.barrier = index(step.barrier, instance);
         for (StepId& id : one.after) {
-          // A step that does not exist stays one that does not exist, for the verifier to report.
+          // Dangling ids stay dangling, for the verifier to report.
           const bool exists = id.group < last.size() && id.step < last[id.group].size();
           id = {index(id.group, instance), exists ? last[id.group][id.step] : static_cast<uint32_t>(max_index)};
         }

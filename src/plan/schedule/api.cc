@@ -38,7 +38,7 @@ ncast_status read_arguments(const char* function, const char* machine_json, cons
   return plan::simulate::read_machine({machine_json, std::strlen(machine_json)}, machine);
 }
 
-// Simulations use the indices of a plan without checking them, and assume that it completes.
+// Simulations do not check indices, and assume that the plan completes.
 ncast_status check_proof(const char* function, const ncast_plan* plan) {
   if (ncast_status status = plan::check_plan(function, plan)) return status;
   const plan::verify::Report& report = plan->report();
@@ -124,8 +124,8 @@ ncast_status plan::schedule::schedule_plan(const ncast_plan* lowered, const char
     plan::schedule::Options options{options_of(values), values.max_groups};
     if (values.max_instances != 0) options.max_instances = values.max_instances;
     if (values.any_executor == 0) options.kernels = kernels;
-    // With more micro-batches, the warps of a group execute different ones and hide each other's waits, so that fewer
-    // groups can merge without taking longer.
+    // With several micro-batches, the warps of a group hide the waits of each other, so that fewer groups could merge
+    // without becoming slower.
     if (values.batches == 0) options.simulation.max_batches = 1;
     if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
     if (ncast_status status = make_text(function, report, [&] {

@@ -1,4 +1,4 @@
-// What steps wait for.
+// Dependences of steps.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,7 @@
 
 namespace narrowcast::plan::schedule {
 
-// Of the steps that a step waits for, which are a range of ids, the last one of each group. Those of its own group are
-// left out, as a group executes its steps in their order anyway.
+// Reduces the dependences of a step to the last one in each other group. Its own group runs in order anyway.
 template <typename Steps>
 std::vector<StepId> last_of_each_group(const Steps& awaited, uint32_t own_group) {
   std::map<uint32_t, uint32_t> last;  // step by group

@@ -9,7 +9,7 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-constexpr double tolerance = 1e-9;  // of rounding in predicted times
+constexpr double tolerance = 1e-9;  // for rounding of predicted times
 
 Side side_of(const simulate::Prediction& prediction) {
   Side side{static_cast<uint32_t>(prediction.groups.size()), prediction.microseconds, 0};

@@ -16,7 +16,7 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-// The longest of some loads.
+// The duration of the longest load.
 double microseconds_of(std::span<const simulate::Load> loads, const simulate::TaskLists& task_lists) {
   double longest = 0;
   for (const simulate::Load& load : loads)
@@ -138,17 +138,17 @@ class ListScheduler {
  private:
   using Node = StepGraph::Node;
 
-  // The place of a step among those that could begin. If several are about equal, the one that sends to the nearest
-  // rank comes first, so that the ranks do not all send to the same one.
+  // The rank of a step among ready steps. Of steps with about equal paths, the one that sends to the nearest rank comes
+  // first, so that not all ranks send to the same one.
   ReadyStep ready_step(uint32_t index) const {
-    constexpr double classes = 256;  // of paths: two in the same one are about equal
+    constexpr double classes = 256;  // of path lengths: two in the same class are about equal
     const Node& node = nodes_[index];
     const auto tail = static_cast<int64_t>(longest_ > 0 ? node.tail / longest_ * classes : 0);
     return {-tail, node.distance, index, node.group};
   }
 
-  // Begins steps until no free merged group has one that could begin. Transfers that share a full link take longer and
-  // keep their groups busy, so steps that need none come first, whatever their priority.
+  // Starts steps until no free merged group has a ready one. Transfers that share a full link take longer and occupy
+  // their groups, so steps that do not need a full link come first, whatever their priority.
   void begin_steps(uint32_t rank, double now) {
     constexpr double full = 0.999;
     const auto spares_links = [&](const ReadyStep& step) {
@@ -186,7 +186,7 @@ class ListScheduler {
 
   const std::vector<Node>& nodes_;
   double longest_ = 0;            // path
-  std::vector<uint32_t> before_;  // by node, the steps for which it still waits
+  std::vector<uint32_t> before_;  // by node: dependences that have not completed
   std::vector<MergedGroups> ranks_;
   std::vector<double> link_use_;            // by link, of the steps that run
   using End = std::pair<double, uint32_t>;  // of a step: its time and node

@@ -1,4 +1,4 @@
-// List scheduling: which of a number of merged groups runs which step of a plan of split(), and in which order.
+// List scheduling: assigns the steps of a plan of split() to a given number of merged groups, and orders them.
 #pragma once
 
 #include <cstdint>
@@ -10,39 +10,39 @@
 
 namespace narrowcast::plan::schedule {
 
-// The steps of a plan, what they wait for, and what they take if no other step shares their links.
+// The steps of a plan, their dependences, and their durations if no other step shares their links.
 class StepGraph {
  public:
   // parts: the result of split().
   StepGraph(const Plan& parts, const simulate::Machine& machine, const simulate::Options& simulation);
 
-  // By rank, the time of all its steps, one after another.
+  // By rank, the total duration of its steps.
   std::vector<double> work_us() const;
 
   struct Schedule {
     std::vector<Assignment> assignments;  // by rank
-    PlanTimes order;                      // `begin` of a step: how many steps begin before it
+    PlanTimes order;                      // `begin` of a step: the number of steps that begin before it
   };
-  // Lets every step begin as soon as a merged group of its rank is free.
+  // Starts every step as soon as a merged group of its rank is free.
   // groups: the number of merged groups, by rank, at least 1.
-  // divides_evenly: groups of several steps are divided evenly among the merged groups before any step begins.
-  // Otherwise a merged group takes one when its first step can begin.
+  // divides_evenly: whether groups of several steps are divided evenly among the merged groups in advance. Otherwise a
+  // merged group takes one when its first step is ready.
   Schedule schedule(const std::vector<uint32_t>& groups, bool divides_evenly) const;
 
  private:
   friend class ListScheduler;
   struct LinkUse {
     uint32_t link = 0;
-    double share = 0;  // of its rate, on average while the step runs
+    double share = 0;  // average share of its rate while the step runs
   };
   struct Node {
     uint32_t rank = 0, group = 0, step = 0;
     double duration = 0;
     std::vector<LinkUse> links = {};
     uint32_t distance = 0;             // to the rank that it sends to
-    uint32_t before = 0;               // number of steps that it waits for
-    std::vector<uint32_t> after = {};  // nodes that wait for it
-    double tail = 0;                   // the longest path that begins with this step
+    uint32_t before = 0;               // number of dependences
+    std::vector<uint32_t> after = {};  // dependents
+    double tail = 0;                   // length of the longest path from this step
   };
 
   void order(uint32_t first, uint32_t second) {
@@ -54,7 +54,7 @@ class StepGraph {
   void set_tails();
 
   std::vector<Node> nodes_;
-  std::vector<uint32_t> sorted_;              // none comes before one that it waits for
+  std::vector<uint32_t> sorted_;              // topological order
   std::vector<std::vector<uint32_t>> first_;  // by rank and group, the node of the first step; the others follow
   size_t links_ = 0;
 };

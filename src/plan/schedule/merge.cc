@@ -22,7 +22,7 @@ struct Window {
   double begin, end;
 };
 
-// For how long two groups are busy at the same time. The windows of each are sorted and do not overlap.
+// The time in which two groups are both busy. The windows of each are sorted and disjoint.
 double overlap(const std::vector<Window>& a, const std::vector<Window>& b) {
   double total = 0;
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -39,7 +39,7 @@ std::vector<Window> windows_of(const GroupTimes& group) {
   return windows;
 }
 
-// Adds windows to sorted ones, and joins those that overlap.
+// Adds windows to sorted ones, joining overlapping windows.
 void add(const std::vector<Window>& added, std::vector<Window>* windows) {
   windows->insert(windows->end(), added.begin(), added.end());
   std::ranges::sort(*windows, {}, &Window::begin);
@@ -55,8 +55,8 @@ void add(const std::vector<Window>& added, std::vector<Window>* windows) {
 
 double first_begin(const GroupTimes& group) { return group.begin.empty() ? 0 : group.begin.front(); }
 
-// An assignment under construction. Groups that cannot merge get the first numbers. Callers place the others in bins,
-// whose numbers follow these.
+// An assignment under construction. Groups that cannot merge get the first numbers; callers place the others in the
+// following bins.
 struct Numbering {
   explicit Numbering(const std::vector<GroupTimes>& groups) : assignment(groups.size()) {
     for (uint32_t i = 0; i < groups.size(); ++i) {
@@ -73,7 +73,7 @@ struct Numbering {
   std::vector<uint32_t> order;  // the groups that can, in the order in which callers place them
 };
 
-// By merged group of a rank: its steps, by their ids in the given plan, in the order of their times.
+// By merged group of a rank: its steps, as ids in the given plan, in the order of their times.
 using Orders = std::vector<std::vector<StepId>>;
 
 Orders orders_of(const Rank& rank, const std::vector<GroupTimes>& times, const Assignment& assignment) {
@@ -81,13 +81,13 @@ Orders orders_of(const Rank& rank, const std::vector<GroupTimes>& times, const A
   for (uint32_t group = 0; group < rank.groups.size(); ++group)
     for (uint32_t step = 0; step < rank.groups[group].steps.size(); ++step)
       orders[assignment[group]].push_back({group, step});
-  // Steps of a group keep their order, because their times do not decrease.
+  // The order of steps in a group is kept, because their times do not decrease.
   const auto by_time = [&](const StepId& id) { return std::tuple(times[id.group].begin[id.step], id.group, id.step); };
   for (std::vector<StepId>& order : orders) std::ranges::sort(order, {}, by_time);
   return orders;
 }
 
-// By group and step of the given plan: the merged group of the rank that has the step, and its place there.
+// By group and step of the given plan: the merged group and the index in it.
 using Places = std::vector<std::vector<StepId>>;
 
 Places places_of(const Rank& rank, const Orders& orders) {

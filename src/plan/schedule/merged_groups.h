@@ -1,4 +1,4 @@
-// The merged groups of a rank while its steps are scheduled, and the steps that could begin.
+// The merged groups of a rank during list scheduling, and their ready steps.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 namespace narrowcast::plan::schedule {
 
-// A step that could begin if a merged group is free. The least one begins first.
+// A ready step. The smallest one begins first.
 struct ReadyStep {
-  int64_t priority;  // longer paths after it come first
+  int64_t priority;  // steps with longer remaining paths come first
   uint32_t distance, node;
-  uint32_t group;  // of the plan; never decides, as nodes differ
+  uint32_t group;  // of the plan
   auto operator<=>(const ReadyStep&) const = default;
 };
 
@@ -29,22 +29,22 @@ class MergedGroups {
     uint32_t steps = 0;
   };
 
-  // work: by group of the plan. count: of merged groups. All are free, and a group of the plan gets the least loaded
-  // one that is free when its first step begins.
+  // work: by group of the plan. count: of merged groups, all of which are free. A group of the plan is assigned to the
+  // least loaded free one when its first step begins.
   MergedGroups(std::vector<Work> work, uint32_t count)
       : work_(std::move(work)), assignment_(work_.size(), none), merged_(count) {}
 
-  // Before any step: divides the groups of several steps evenly. The others can go anywhere later.
+  // Divides the groups of several steps evenly, before any step begins. The others are assigned later.
   void divide_evenly();
 
   const Assignment& assignment() const { return assignment_; }
 
   void add(const ReadyStep& step);
-  // Occupies a free merged group with the first of its steps that could begin and are eligible, and returns the node of
-  // this step. Empty if no free one has such a step.
+  // Occupies a free merged group with its first eligible ready step, and returns the node of this step. Empty if no
+  // free merged group has one.
   template <typename IsEligible>
   std::optional<uint32_t> begin_first(IsEligible is_eligible);
-  // After the step of a group of the plan: frees the merged group.
+  // Frees the merged group after a step of `group`, a group of the plan.
   void end(uint32_t group) { merged_[assignment_[group]].is_free = true; }
 
  private:
@@ -52,7 +52,7 @@ class MergedGroups {
   using Ready = std::set<ReadyStep>;
   struct Merged {
     bool is_free = true;
-    double load_us = 0;  // of all steps of the groups that were assigned to it here
+    double load_us = 0;  // of all groups assigned to it
     Ready ready;         // steps of these groups
   };
 
@@ -64,8 +64,8 @@ class MergedGroups {
 
 template <typename IsEligible>
 std::optional<uint32_t> MergedGroups::begin_first(IsEligible is_eligible) {
-  Merged* least = nullptr;   // loaded, of the free ones
-  Merged* chosen = nullptr;  // that has the first step
+  Merged* least = nullptr;   // the least loaded free one
+  Merged* chosen = nullptr;  // the one with the first step
   Ready::iterator first;
   const auto has_earlier = [&](Ready& ready) {
     const auto found = std::ranges::find_if(ready, is_eligible);

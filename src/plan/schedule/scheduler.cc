@@ -17,10 +17,10 @@
 namespace narrowcast::plan::schedule {
 namespace {
 
-// Larger plans are not replicated: that would take seconds.
+// Larger plans are not replicated, which would take seconds.
 constexpr uint64_t most_replicated_steps = 16'384;
 
-// Adds a schedule with so many groups of each rank if one is found that does not take too long.
+// Schedules with a given number of groups for each rank, and adds the result if it is not too slow.
 bool add_list(const Plan& parts, const StepGraph& graph, const std::vector<uint32_t>& groups, Candidates* candidates) {
   for (const bool divides_evenly : {false, true}) {
     const StepGraph::Schedule schedule = graph.schedule(groups, divides_evenly);
@@ -29,8 +29,8 @@ bool add_list(const Plan& parts, const StepGraph& graph, const std::vector<uint3
   return false;
 }
 
-// Tries numbers of groups, from few to many, until a schedule does not take too long. Each rank has as few groups as
-// its steps need if the groups work for some share of the time.
+// Tries increasing numbers of groups until a schedule is not too slow. Each rank has as few groups as its steps need if
+// groups work for a certain share of the time.
 void add_lists(const Plan& parts, Candidates* candidates) {
   const StepGraph graph(parts, candidates->machine(), candidates->simulation());
   const std::vector<double> work_us = graph.work_us();

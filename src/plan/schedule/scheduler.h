@@ -1,11 +1,11 @@
-// Merges the groups of a plan, so that it has fewer of them and takes no longer.
+// Merges groups of a plan without making it slower.
 //
-// Method: as in ResCCL (SIGCOMM 2025), steps are scheduled one by one and not in stages, and connections that are not
+// Method: that of ResCCL (SIGCOMM 2025): steps are scheduled one by one, not in stages, and connections that are not
 // active at the same time share a thread block. Plans of rings are divided into single connections and steps
-// (split.h), which list scheduling (list.h) assigns to merged groups: to the fewest with which the plan, simulated,
-// takes no longer than the given one with a CTA for each group. The same is tried with instances of the plan, each for
-// a part of every chunk: their steps are shorter and can be divided more evenly. Of other plans, whole groups are
-// merged (whole_groups.h). Merging adds an order of steps, so the result is proved again.
+// (split.h). List scheduling (list.h) assigns these to the fewest merged groups with which the simulated plan is not
+// slower than the given one with a CTA for each group. It also tries instances of the plan, each for a part of every
+// chunk, whose shorter steps can be divided more evenly. In other plans whole groups are merged (whole_groups.h).
+// Merging adds an order of steps, so the result is proved again.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace narrowcast::plan::schedule {
 
-// What generated kernels can run. If they can run the given plan, they can run the result, too.
+// Limits of generated kernels. If they can run the given plan, they can run the result.
 struct Kernels {
   std::function<bool(const Plan&)> can_run;  // empty: there are no limits
   uint32_t max_rings = ~0u;                  // between two ranks in one direction
@@ -39,9 +39,9 @@ struct Result {
   Side before, after;
 };
 
-// `lowered` must be proved. Groups with barriers or loops are left as they are, and so are plans with independent
-// threads, whose steps need their group's order of threads. Errors: as simulate::simulate(); UNSUPPORTED if max_groups
-// cannot be met.
+// `lowered` must be proved. Groups with barriers or loops are not merged, nor are groups of plans with independent
+// threads, whose steps depend on the order of threads in their group. Errors: as simulate::simulate(); UNSUPPORTED if
+// max_groups cannot be met.
 ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, const Options& options, Result* result);
 
 }  // namespace narrowcast::plan::schedule

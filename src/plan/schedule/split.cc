@@ -19,7 +19,7 @@ constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
 
 bool moves(const Step& step) { return step.kind == StepKind::copy || step.kind == StepKind::reduce; }
 
-// Who accessed a chunk last: steps, as their places in the order of the rank.
+// The last accesses to a chunk: indices of steps in the order of the rank.
 struct Cell {
   uint32_t writer = none;
   std::vector<uint32_t> readers;
@@ -27,13 +27,13 @@ struct Cell {
 
 class RankSplit {
  public:
-  // order: the steps that move something. Each comes later than what it has to wait for.
+  // order: the steps that move values, in topological order.
   RankSplit(const Rank& rank, const std::vector<StepId>& order) {
     for (const StepId& id : order) steps_.push_back(rank.groups[id.group].steps[id.step]);
     awaited_.resize(steps_.size());
   }
 
-  // Adds what the steps wait for if the rank's chunks are where `map` says.
+  // Adds the dependences of the steps for the memory layout `map`.
   void add_conflicts(int rank, const verify::MemoryMap& map) {
     std::map<uint32_t, Cell> cells;
     for (uint32_t i = 0; i < steps_.size(); ++i) {
@@ -104,7 +104,7 @@ bool can_split(const Plan& plan) {
 
 std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction) {
   if (!can_split(plan)) return std::nullopt;
-  // A step begins when what it waits for has ended, so that it also ends later in the simulation.
+  // A step begins after its dependences have ended, so this is also the order of their ends.
   std::vector<std::vector<StepId>> orders(plan.ranks.size());
   for (const simulate::Interval& interval : prediction.timeline)
     if (interval.batch == 0 && moves(plan.ranks[interval.rank].groups[interval.group].steps[interval.step]))

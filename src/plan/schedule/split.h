@@ -1,4 +1,4 @@
-// Plans divided into groups that are as small as their connections allow.
+// Divides plans into groups as small as their connections allow.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace narrowcast::plan::schedule {
 
-// The same steps in as many groups as possible. A ring has one sending and one receiving group, so the steps that send
-// on a ring, or receive from it, stay together; every other step gets a group of its own. Steps wait for each other
-// where they access the same memory of a rank, in the order in which the plan does it. Steps that move nothing are left
-// out.
-// Empty unless the plan only has rings, copies and reductions, and its threads are synchronized.
+// Distributes the steps over as many groups as possible. A ring has one sending and one receiving group, so steps that
+// send on a ring, or receive from it, stay together; every other step gets a group of its own. Steps depend on each
+// other where they access the same memory of a rank, in the order of the plan. Steps that do not move values are
+// dropped.
+// Empty unless the plan has only rings, copies and reductions, and synchronized threads.
 // prediction: of the proved plan in one micro-batch, with a timeline.
 std::optional<Plan> split(const Plan& plan, const simulate::Prediction& prediction);
 

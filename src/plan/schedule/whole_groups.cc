@@ -28,7 +28,7 @@ Plan merged_into(const Plan& plan, const PlanTimes& times, uint32_t groups) {
 
 ncast_status limit_groups(const Plan& plan, const PlanTimes& times, uint32_t max_groups, Candidates* candidates) {
   if (most_groups(plan) <= max_groups) return NCAST_OK;
-  // With barriers, which groups of their own have, a smaller number can be necessary.
+  // Groups with barriers are not merged, so a smaller number can be needed for the others.
   for (uint32_t groups = max_groups; groups > 0; --groups) {
     Plan found = merged_into(plan, times, groups);
     if (most_groups(found) > max_groups) continue;

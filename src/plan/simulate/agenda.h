@@ -1,4 +1,4 @@
-// When the runs of a simulation go on: at most one event of each run.
+// The event queue of a simulation: at most one event for each run.
 #pragma once
 
 #include <cmath>
@@ -9,9 +9,9 @@
 
 namespace narrowcast::plan::simulate {
 
-// Times of events are multiples of 2^-20 us, about a picosecond. So what happens at the same time has the same time,
-// however it was computed. Otherwise rounding decides which event is first, and grows until simulations of the same
-// calls differ by percents, because transfers that share a link change each other's times.
+// Event times are rounded to multiples of 2^-20 us, about a picosecond, so that simultaneous events compare equal
+// however their times were computed. Otherwise rounding errors decide which event is first and are amplified, because
+// transfers that share a link change the times of each other, until simulations of equal calls differ by percents.
 inline double whole_ticks(double microseconds) {
   constexpr double ticks = 1 << 20;
   return std::nearbyint(microseconds * ticks) / ticks;
@@ -23,8 +23,8 @@ struct Event {
   bool operator<(const Event& other) const { return time != other.time ? time < other.time : run < other.run; }
 };
 
-// A binary heap that knows where the event of each run is. It stays short, though the rates of runs, and with them the
-// times of their events, change very often.
+// A binary heap that tracks the position of the event of each run. Rates of runs change often, so events are updated in
+// place and the heap stays short.
 class Agenda {
  public:
   explicit Agenda(size_t runs) : place_(runs, absent) {}
@@ -68,7 +68,7 @@ class Agenda {
     heap_[at] = event;
     place_[event.run] = at;
   }
-  // Moves an event to where its time belongs.
+  // Restores the heap order at an event.
   void settle(size_t at) {
     const Event event = heap_[at];
     for (; at != 0 && event < heap_[(at - 1) / 2]; at = (at - 1) / 2) put(at, heap_[(at - 1) / 2]);

@@ -13,8 +13,8 @@ double chunk_bytes_of(const Plan& plan, const Options& options) {
   return static_cast<double>(options.piece_bytes) / plan.chunks;
 }
 
-// A reduction in slots is executed in turns. In each a warp handles one block of every chunk. No more warps take part
-// than the number of turns needs.
+// Reductions in slots are executed in turns, in each of which a warp handles one block of every chunk. No more warps
+// take part than needed for the number of turns.
 struct Turns {
   double count;
   uint32_t workers;  // each stands for some warps of every CTA
@@ -26,9 +26,9 @@ Turns turns_of(double chunk_bytes, const Machine& machine, const Options& option
   return {count, static_cast<uint32_t>(std::clamp<double>(warps, 1, std::max(1u, options.workers)))};
 }
 
-// Of every chunk, what the warps of a CTA have in work if the plan has no slots: a row of packets each.
+// The part of every chunk that the warps of a CTA handle at a time if the plan has no slots: a row of packets each.
 constexpr double rows_bytes = 16 << 10;
-// Every row is sent and received on its own. A micro-batch stands for as few as the number of micro-batches allows.
+// Rows are sent and received independently. A micro-batch stands for as few rows as the limit of micro-batches allows.
 double batch_of_rows_bytes(double chunk_bytes, const Options& options) {
   constexpr double least = 8 << 10, most = 128 << 10;
   return std::clamp(chunk_bytes / options.max_batches, least, most);
@@ -39,7 +39,7 @@ bool has_turns(const Plan& plan, const Options& options) {
   return options.max_batches > 1 && uses_slots(plan) && reduces(plan);
 }
 
-// How many groups of a rank send, or receive, values in slots, on the rank with the most. They share the warps.
+// The maximum over ranks of groups that send, or receive, values in slots. They share the warps.
 size_t transferring_groups(const Plan& plan) {
   size_t most = 1;
   const auto count = [&](const Rank& rank, auto operands) {
@@ -64,7 +64,7 @@ double full_batches_of(const Plan& plan, const Machine& machine, const Options& 
     const Turns turns = turns_of(bytes, machine, options);
     return turns.count * turns.workers;
   }
-  // A warp that moves blocks has four of them in work or sent ahead.
+  // A warp that moves blocks has four blocks in flight.
   const double groups = options.max_batches > 1 ? static_cast<double>(transferring_groups(plan)) : 1;
   return bytes / (4.0 * block_bytes * machine.ctas) * groups;
 }

@@ -1,4 +1,4 @@
-// Into how many micro-batches a simulated call is divided.
+// The division of a simulated call into micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,15 @@ namespace narrowcast::plan::simulate {
 struct Batches {
   uint32_t count = 1;
   double chunk_bytes = 0;  // of a chunk, in each
-  uint32_t workers = 1;    // how many of them a group executes at a time
+  uint32_t workers = 1;    // concurrent micro-batches of a group
   bool has_turns = false;  // a group executes them in turns, as kernels that reduce values in slots do
 };
 
-// The whole call, in at most options.max_batches micro-batches. Large plans are divided into fewer: their own chunks
-// already make pipelines.
+// Divides the whole call into at most options.max_batches micro-batches. Large plans get fewer: their own chunks
+// already form pipelines.
 Batches batches_of(const Plan& plan, const Machine& machine, const Options& options);
 
-// The micro-batches of a call whose micro-batches are as long as those of kernels. Not whole, and perhaps more than can
-// be simulated.
+// Number of micro-batches at kernel granularity. Not necessarily an integer, and possibly more than can be simulated.
 double full_batches_of(const Plan& plan, const Machine& machine, const Options& options);
 
 }  // namespace narrowcast::plan::simulate

@@ -8,11 +8,11 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-// How much later a rank that only sends begins than the one before it. With half or twice as much, as many measured
-// calls are predicted within 15%.
+// The delay between successive ranks that only send. Half or twice this value predicts equally many measured calls
+// within 15%.
 constexpr double apart_us = 1;
-// Calls in a row take equally long from the second one on, those of ranks that are not in step from the fourth one on.
-// A rank that only sends can be a call ahead, so the last call has links for itself and does not count.
+// Successive calls have a steady duration from the second one on, or from the fourth one on if ranks are not in step. A
+// rank that only sends can be a call ahead, so the last call does not share its links and is not counted.
 constexpr uint32_t calls_in_step = 2, calls_apart = 5;
 
 bool only_sends(const Rank& rank) {

@@ -1,4 +1,4 @@
-// When the ranks begin their calls, which follow each other as in a stream.
+// When ranks begin their calls, which follow each other as in a stream.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace narrowcast::plan::simulate {
 
-// A rank begins its next call when it has ended this one. It ends a call when its steps are done and all others have
-// announced that they have begun it, too (channel/peer/call_word.h). What ranks receive keeps them in step, but not
-// several ranks that only send, such as the senders of a gather: these begin their calls at different times, so while
-// one begins a call, others use the link of the receiver.
+// A rank begins a call when it has ended the previous one. It ends a call when its steps are done and all other ranks
+// have announced that they have begun it (channel/peer/call_word.h). Received messages keep ranks in step, but ranks
+// that only send, such as the senders of a gather, drift apart: while one begins a call, others use the link of the
+// receiver.
 class Calls {
  public:
   Calls(const Plan& plan, const Machine& machine, const TaskLists& task_lists, bool repeats);
@@ -21,7 +21,7 @@ class Calls {
   size_t count() const { return calls_.size(); }  // to simulate
   double first_begin() const { return launch_us_; }
 
-  // Something that the rank did in a call ended, or arrived elsewhere, at this time.
+  // Extends the call to the time at which a transfer or step of the rank ends.
   void extend(uint32_t rank, uint32_t call, double time);
   // The steps of the rank's current call are done.
   void end(uint32_t rank) { ++ranks_[rank].ended; }
@@ -30,7 +30,7 @@ class Calls {
     uint32_t rank;
     double time;
   };
-  // Begins the next call of a rank for which that is possible.
+  // Begins the next call of a rank that can begin one.
   std::optional<Begin> next();
 
   double microseconds() const { return calls_.front().end; }

@@ -28,7 +28,7 @@ bool encodes(const Step& step) {
 
 bool is_reduction(const Step& step) { return step.kind == StepKind::reduce; }
 
-// Whether a hand-written kernel reduces as the plan does: every rank reduces once at most, and passes nothing on.
+// Whether a hand-written kernel exists for the reduction: every rank reduces at most once and forwards nothing.
 bool reduces_pieces(const Plan& plan) {
   const auto reductions_of = [](const Rank& rank) {
     std::ptrdiff_t count = 0;
@@ -68,7 +68,7 @@ double codec_share_of(const Plan& plan, const Machine& machine, const Options& o
 Machine used_by_kernel(const Plan& plan, const Machine& machine, const Options& options) {
   Machine used = machine;
   if (options.max_batches == 1 || !uses_slots(plan)) return used;
-  // Some SMs are slower than others. Warps whose blocks are fixed hold the call up there; other warps only send fewer
+  // Some SMs are slower than others. Warps with fixed blocks delay the call on these SMs; other warps only send fewer
   // blocks. Clusters do not run on these SMs.
   const bool fixes_blocks = reduces(plan) || any_step(plan, passes_on);
   if (!fixes_blocks) return used;

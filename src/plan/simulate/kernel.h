@@ -1,28 +1,29 @@
-// How the kernel that runs a plan affects its time.
+// Effects of the kernel that runs a plan.
 #pragma once
 
 #include "plan/simulate/simulate.h"
 
 namespace narrowcast::plan::simulate {
 
-// A block, and the warps of a CTA that reduces which handle blocks, of bfloat16 values (src/select/block_shape.h).
+// The size of a block of bfloat16 values, and the number of warps of a CTA that handle blocks in reductions
+// (src/select/block_shape.h).
 inline constexpr uint32_t block_bytes = 4096, reducing_warps = 15;
-// Hand-written all-reduces are launched in clusters from this size of a chunk on (select::min_clustered_bytes).
+// The chunk size from which hand-written all-reduces are launched in clusters (select::min_clustered_bytes).
 inline constexpr double min_clustered_bytes = 16 << 20;
 
-// Whether values move in slots, whether some are reduced, and whether none is encoded.
+// Whether values move in slots; whether some are reduced; whether none is encoded.
 bool uses_slots(const Plan& plan);
 bool reduces(const Plan& plan);
 bool is_raw(const Plan& plan);
 
-// What a call takes before its first step.
+// The time of a call before its first step.
 double launch_us_of(const Plan& plan, const Machine& machine);
 
-// The share of the rates at which CTAs encode and decode that the kernel reaches.
+// The fraction of the encoding and decoding rates of CTAs that the kernel reaches.
 double codec_share_of(const Plan& plan, const Machine& machine, const Options& options);
 
-// The machine as the kernel uses it: with its number of CTAs, and the rates of the slowest one. Unchanged if the call
-// is a single micro-batch, which no kernel executes.
+// The machine with the CTAs of the kernel, and the rates of the slowest one. Unchanged if the call is a single
+// micro-batch.
 Machine used_by_kernel(const Plan& plan, const Machine& machine, const Options& options);
 
 }  // namespace narrowcast::plan::simulate

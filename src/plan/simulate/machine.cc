@@ -111,7 +111,7 @@ class Reader {
 
   const Json& json_;
   Machine& machine_;
-  std::set<std::string> known_ = {"narrowcast_machine"};  // the keys that were looked for
+  std::set<std::string> known_ = {"narrowcast_machine"};  // all keys that were read
   std::string error_;
 };
 

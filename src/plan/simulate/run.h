@@ -10,7 +10,7 @@ namespace narrowcast::plan::simulate {
 
 inline constexpr double never = std::numeric_limits<double>::infinity();
 
-// A queue of the times at which things arrive. A large plan has very many; most are short, or not used at all.
+// A queue of arrival times. A large plan has very many, most of them short or empty.
 class Arrivals {
  public:
   void assign(size_t count, double time) { times_.assign(count, time); }
@@ -37,26 +37,26 @@ struct Awaited {
 
 enum class Phase : uint8_t { starting, working, transferring, ending, done };
 
-// A worker: it executes a task list for its micro-batches, in turns. In turn t it executes the tasks of stage s for its
-// micro-batch t - s. Most task lists have one stage, so that micro-batches follow each other.
+// A worker, which executes a task list for its micro-batches in turns. In turn t it executes the tasks of stage s for
+// its micro-batch t - s. Most task lists have one stage, so that micro-batches follow each other.
 struct Run {
   uint32_t task_list = 0;
   uint32_t worker = 0;  // of the task list
   uint32_t call = 0;
   uint32_t turn = 0;   // of the call
-  uint32_t turns = 0;  // that it has ended, in all calls
+  uint32_t turns = 0;  // completed, in all calls
   size_t task = 0;
   Phase phase = Phase::starting;
   double left = 0;     // of the work or transfer, from 1 to 0
   double rate = 0;     // of progress per microsecond
   double updated = 0;  // when `left` was computed
   double begin = 0;    // of the task
-  // When the payload of the last task was loaded, if it received one: the next one is then loaded, if it is there.
+  // When the payload of the last task was loaded, if it received one. The next payload is loaded from then on.
   double loaded = -1;
   bool loads_ahead = false;  // the payload of the task has been loaded
   bool at_barrier = false;
-  double posted = 0;   // of a transfer that was posted: when
-  uint32_t owner = 0;  // of a transfer that was posted, the run that posted it; of others, themselves
+  double posted = 0;   // of a posted transfer: its time
+  uint32_t owner = 0;  // of a posted transfer: the run that posted it; otherwise the run itself
   uint32_t puts = 0;   // posted transfers that signals wait for
 };
 

@@ -6,7 +6,7 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-constexpr double rounding = 1e-9;  // of shares, relative
+constexpr double rounding = 1e-9;  // relative error of shares
 
 }  // namespace
 
@@ -58,7 +58,7 @@ bool Sharing::share(double now) {
   return true;
 }
 
-// Finds the users of changed resources, and gives back what they have.
+// Collects the users of changed resources, and releases their shares.
 void Sharing::collect() {
   ++calls_;
   last_call_.resize(runs_.size());
@@ -73,7 +73,7 @@ void Sharing::collect() {
       else
         transfers_.push_back({run.task_list, run.posted, run.turns, run.worker, run.task, index});
     }
-  // Their users have given everything back, but for rounding.
+  // All shares have been released, except for rounding errors.
   for (uint32_t resource : changed_) left_[resource] = task_lists_.capacities[resource];
   std::ranges::sort(transfers_);
   size_t level = 0;
@@ -87,7 +87,7 @@ void Sharing::collect() {
   }
 }
 
-// Whether a transfer follows the one before, of the same task list, instead of sharing links with it.
+// Whether a transfer waits for the previous one of the same task list instead of sharing links with it.
 bool Sharing::follows(size_t number) const {
   const Transfer &before = transfers_[number - 1], &one = transfers_[number];
   return !task_lists_.first_blocks_share_links || !is_first(before) || !is_first(one) || before.turns != one.turns;
@@ -98,8 +98,8 @@ bool Sharing::is_first(const Transfer& transfer) const {
   return run.turn == task_lists_.all[run.task_list].tasks[run.task].stage;
 }
 
-// Divides what is left among these runs: the resource with the smallest shares limits those that use it, and what they
-// leave of others is divided among the rest.
+// Divides the remaining capacity among these runs: the resource with the smallest shares limits its users, and what
+// they leave of other resources is divided among the rest.
 void Sharing::fill(std::vector<uint32_t>* open, double now) {
   std::erase_if(*open, [&](uint32_t index) {
     const bool gets_nothing = std::ranges::any_of(loads(index), [&](const Load& load) { return is_used_up(load); });
@@ -146,7 +146,7 @@ void Sharing::set_rate(uint32_t index, double rate, double now) {
     events_.set(now + run.left / rate, index);
 }
 
-// A negative rate gives back.
+// A negative rate releases.
 void Sharing::take(uint32_t index, double rate) {
   for (const Load& load : loads(index)) left_[load.resource] -= rate * load.amount * load.times;
 }

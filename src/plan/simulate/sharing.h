@@ -1,4 +1,4 @@
-// How runs share CTAs and links.
+// The sharing of CTAs and links among runs.
 #pragma once
 
 #include <compare>
@@ -13,32 +13,32 @@
 
 namespace narrowcast::plan::simulate {
 
-// What a run uses: first CTAs, then links.
+// The loads of a run: CTAs, then links.
 inline std::span<const Load> loads_of(const TaskLists& task_lists, const Run& run) {
   const Task& task = task_lists.all[run.task_list].tasks[run.task];
   return run.phase == Phase::working ? task_lists.work_of(task) : task_lists.transfer_of(task);
 }
 
-// Divides resources among the runs that use them, so that all get equal shares, except those that another resource
-// limits to less (max-min fairness). The runs of a task list are warps, which share its CTAs in this way. What they send
-// follows each other on a link, posted transfers as they were posted, others in the order of turns: it is first divided
-// among the earliest transfers of all task lists, then what these leave among the next ones. The first blocks of warps
-// can be an exception (TaskLists::first_blocks_share_links).
+// Divides resources among runs by max-min fairness: all get equal shares, except runs that another resource limits. The
+// runs of a task list are warps, which share its CTAs this way. On a link their transfers follow each other instead,
+// posted transfers by posting time and others by turn: the link is divided among the earliest transfers of all task
+// lists, then the rest among the next ones. The first blocks of warps can be an exception
+// (TaskLists::first_blocks_share_links).
 class Sharing {
  public:
-  // Keeps references. Sets the rates of runs, and in `events` the times at which they end.
+  // Keeps references. Sets the rates of runs, and their end times in `events`.
   Sharing(const TaskLists& task_lists, std::vector<Run>& runs, Agenda& events);
 
-  // The run begins, or ends, to use its loads, of which it has some. All rates remain as they are until share().
+  // The run begins or ends to use its loads, of which it has at least one. Rates do not change before share().
   void begin(uint32_t index, double now);
   void end(uint32_t index);
 
-  // Divides the resources whose users have changed. Called once everything that happens at `now` has happened, it does
-  // not depend on the order of these events. Returns false if no users have changed.
+  // Divides the resources whose users have changed, after all events at `now`, so that the result does not depend on
+  // their order. Returns false if no users have changed.
   bool share(double now);
 
  private:
-  // A transfer that uses a changed resource. They are sorted as they follow each other.
+  // A transfer that uses a changed resource. The members are in sorting order.
   struct Transfer {
     uint32_t task_list;
     double posted;
@@ -67,13 +67,14 @@ class Sharing {
   std::vector<uint32_t> changed_;              // resources
   std::vector<char> is_changed_;               // by resource
   // Scratch of share().
-  std::vector<std::vector<uint32_t>> levels_;  // runs that use changed resources; earlier ones get their shares first
+  std::vector<std::vector<uint32_t>>
+      levels_;  // runs that use changed resources, in the order in which levels get shares
   std::vector<Transfer> transfers_;
   std::vector<uint32_t> filled_;     // resources that the runs of a level use
-  std::vector<uint32_t> sharing_;    // by resource, loads that have no share yet
-  std::vector<double> shares_;       // by resource, of each of these
-  uint64_t calls_ = 0;               // of collect()
-  std::vector<uint64_t> last_call_;  // by run, the last one that found it
+  std::vector<uint32_t> sharing_;    // by resource, number of loads without a share
+  std::vector<double> shares_;       // by resource, share of each of these loads
+  uint64_t calls_ = 0;               // number of calls of collect()
+  std::vector<uint64_t> last_call_;  // by run, the last call of collect() that found it
 };
 
 }  // namespace narrowcast::plan::simulate

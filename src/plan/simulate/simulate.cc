@@ -10,7 +10,7 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-// Of a long call, the time of micro-batches as long as those of kernels, the first of which are simulated.
+// Long calls: simulates the first micro-batches at kernel granularity and extrapolates.
 bool extrapolate(const Plan& plan, const Machine& machine, const Options& options, const Batches& batches,
                  double full_batches, Prediction* times) {
   const double chunk_bytes = static_cast<double>(options.piece_bytes) / plan.chunks / full_batches;
@@ -30,7 +30,7 @@ bool extrapolate(const Plan& plan, const Machine& machine, const Options& option
   return true;
 }
 
-// Gives a prediction of other micro-batches, which shows the steps and how long groups work, these times.
+// Replaces the times of a prediction that was made with other micro-batches and has the steps and busy times.
 void stretch(const Prediction& times, Prediction* prediction) {
   const double factor = times.microseconds / prediction->microseconds;
   for (Activity& activity : prediction->groups) activity.busy_us *= factor;

@@ -77,13 +77,13 @@ class Simulation {
   }
 
  private:
-  // About what the workers need for a plan.
+  // Estimated memory of the workers.
   uint64_t bytes_of_state(const Plan& plan) const {
     uint64_t steps = 0;
     for (const TaskList& one : task_lists_.all) steps += one.tasks.size();
     return workers_ * (task_lists_.all.size() * 256 + (steps + 3 * plan.channels.size()) * sizeof(Awaited));
   }
-  // What workers of the same number share. Workers only communicate with those of their number.
+  // State shared by the workers of the same number, which only communicate with each other.
   struct State {
     State(const Plan& plan, const TaskLists& task_lists)
         : messages(plan.channels.size()), credits(plan.channels.size()), in_flight(plan.channels.size()) {
@@ -109,14 +109,14 @@ class Simulation {
 
   void wake(Awaited& awaited, double time) {
     for (uint32_t index : awaited.waiting) {
-      // Something else may have woken it before.
+      // It may have been woken before.
       if (runs_[index].phase != Phase::starting) continue;
       events_.set(std::max(time, now_), index);
     }
     awaited.waiting.clear();
   }
 
-  // The time of an arrival. If it is not known yet, `never`, and the run is woken later.
+  // The time of an arrival. `never` if it is not known yet; the run is then woken later.
   static double arrival(Awaited& awaited, uint32_t index, size_t number = 0) {
     if (number < awaited.arrivals.size()) return awaited.arrivals[number];
     awaited.waiting.push_back(index);
@@ -173,7 +173,7 @@ class Simulation {
     begin_loads(index, Phase::working);
   }
 
-  // While a warp handles a payload it loads the next one, if that has arrived.
+  // A warp loads the next payload while it handles one, if that has arrived.
   void load(Run* run) {
     const double load_us = task(*run).load_us;
     const auto arrived = [&] { return state(*run).messages[task(*run).step->from[0].channel].arrivals[0]; };
@@ -220,7 +220,7 @@ class Simulation {
                 index);
   }
 
-  // A posted transfer is a run of its own, which only transfers.
+  // A posted transfer is a run of its own.
   bool is_posted(uint32_t index) const { return index >= workers_end_; }
   void post(uint32_t owner) {
     if (free_.empty()) {
@@ -309,7 +309,7 @@ class Simulation {
     else
       end_work(index);
   }
-  // Goes on to the next task of the call. Returns false if there is none.
+  // Advances to the next task of the call. Returns false if there is none.
   bool advance(Run* run) const {
     do {
       if (++run->task != task_list(*run).tasks.size()) continue;
@@ -370,7 +370,7 @@ bool simulate_batches(const Plan& plan, const Machine& machine, const Options& o
     return Simulation(plan, machine, options, batches, in_stages).run(prediction);
   };
   Outcome outcome = simulate(batches.has_turns);
-  // Stages need longer rings. Kernels, too, do without them if rings are too short.
+  // Stages need longer rings. Kernels do not use stages either if rings are too short.
   if (outcome == Outcome::is_stuck && batches.has_turns) outcome = simulate(false);
   return outcome == Outcome::completes;
 }

@@ -19,9 +19,9 @@ bool can_have_stages(const Plan& plan) {
          });
 }
 
-// Visits every step after those that precede it: the earlier ones of its group, those that it waits for, and the
-// senders of what it receives. Accesses to a chunk that conflict are ordered by these, so the last writer that was
-// visited is the last one that is executed.
+// Visits steps in topological order: each one after earlier steps of its group, its dependences, and the senders of the
+// messages that it receives. Conflicting accesses to a chunk are ordered by these, so the last visited writer is the
+// last one executed.
 class StageSearch {
  public:
   explicit StageSearch(const Plan& plan)

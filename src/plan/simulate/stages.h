@@ -1,4 +1,4 @@
-// How many turns later than others the steps of a plan are executed.
+// Stages: how many turns the steps of a plan are delayed.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace narrowcast::plan::simulate {
 // By rank, group and step.
 using Stages = std::vector<std::vector<std::vector<uint32_t>>>;
 
-// The stage of a step is the largest number of messages on a path that leads to it. In turn t kernels that reduce
-// execute the steps of stage s for their micro-batch t - s: a message has had a turn to arrive when it is received.
-// Empty if the plan has other steps than copies and reductions, or other channels than rings: it has one stage. Empty
-// also if steps wait for each other.
+// The stage of a step is the largest number of messages on a path to it. In turn t, kernels that reduce execute the
+// steps of stage s for their micro-batch t - s, so that a message has one turn to arrive.
+// Empty (a single stage) if the plan has steps other than copies and reductions, or channels other than rings, or if
+// steps wait for each other.
 Stages stages_of(const Plan& plan);
 
 }  // namespace narrowcast::plan::simulate

@@ -16,7 +16,7 @@ enum Port : uint32_t { link_out, link_in, network_out, network_in, sms, ports };
 
 constexpr double bytes_per_us(double gbps) { return gbps * 1e3; }
 
-// Equal loads become one, and those of nothing none.
+// Merges equal loads and drops empty ones.
 std::vector<Load> join_equal(const std::vector<Load>& loads) {
   std::map<std::pair<uint32_t, double>, size_t> number_of;
   std::vector<Load> joined;
@@ -31,7 +31,7 @@ std::vector<Load> join_equal(const std::vector<Load>& loads) {
   return joined;
 }
 
-// Of the blocks that a warp sends, only the first one is not loaded while it works on another.
+// A warp loads the blocks that it sends ahead, except the first one.
 void load_ahead(std::vector<Task>* tasks) {
   bool is_first = true;
   for (Task& task : *tasks) {
@@ -97,7 +97,7 @@ void TaskLists::divide_into_stages() {
   }
 }
 
-// Responses to what a rank receives use its link, too.
+// Responses to received data use the link, too.
 void TaskLists::count_transfers(uint32_t batches) {
   const auto leave_for_values = [&](size_t port, size_t other) {
     if (bytes_[port] > 0) capacities[port] *= bytes_[port] / (bytes_[port] + response_bytes_[other]);
@@ -138,7 +138,7 @@ void TaskLists::add_link_loads(uint32_t from, uint32_t to, double bytes, bool pa
   if (from == to) return;
   const auto host = [&](uint32_t rank) { return static_cast<int>(rank) / machine_.gpus_per_host; };
   const bool within = host(from) == host(to);
-  // Packets use the link less well than payloads in slots.
+  // Packets have a lower rate on links than payloads in slots.
   if (packets && within) bytes *= machine_.link_gbps / machine_.link_packets_gbps;
   const Port out = within ? link_out : network_out, in = within ? link_in : network_in;
   const double responses =
@@ -157,9 +157,9 @@ Task TaskLists::task_of(const TaskList& task_list, const Step& step, double byte
   task.fixed_us = machine_.step_us;
   if (step.from.empty()) return task;
   std::vector<Load> transfer;
-  double cta_us = 0;  // the work of one CTA that had the task for itself
+  double cta_us = 0;  // work of a CTA that executes the task alone
   const auto add_work = [&](double gbps, double times = 1) { cta_us += times * bytes / bytes_per_us(gbps); };
-  // A payload that is only passed on is neither decoded nor encoded.
+  // A payload that is only forwarded is neither decoded nor encoded.
   const auto is_passed_on = [&](const Operand& to) {
     return step.kind == StepKind::copy && step.from[0].place == Place::message && to.place == Place::message &&
            to.codec == step.from[0].codec;
@@ -211,13 +211,13 @@ Task TaskLists::task_of(const TaskList& task_list, const Step& step, double byte
   for (const Operand& operand : step.from) add(operand, true);
   for (const Operand& operand : step.to) add(operand, false);
   if (encodes) add_work(codec_share_ * machine_.cta_encode_gbps);  // once for all destinations
-  // Stores to other ranks are asynchronous. But warps that reduce have one buffer for what they send, and a single
+  // Stores to other ranks are asynchronous. But warps that reduce have a single buffer for output, and a single
   // micro-batch stands for many blocks, which do not fit a ring.
   task.posts = options_.max_batches > 1 && !has_turns_ && !gets && !transfer.empty();
   // A warp handles its sources one after another. Only payloads that are not reduced are loaded ahead.
   (step.kind == StepKind::copy && options_.max_batches > 1 ? task.load_us : task.fixed_us) +=
       machine_.slot_latency_us * received_slots;
-  // Values to send are loaded ahead, while the warp works on an earlier block. What is received is there already.
+  // Values to send are loaded while the warp works on an earlier block. Received values have already been loaded.
   if (sends_slots && received_slots == 0)
     (task.posts || has_turns_ ? task.first_us : task.fixed_us) += machine_.slot_latency_us;
   task.fixed_us += machine_.coded_latency_us * (decoded + (encodes ? 1 : 0));

@@ -1,4 +1,4 @@
-// A plan as tasks of groups, with the work of each task on a machine.
+// A plan as lists of tasks, with the work of each task on a machine.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace narrowcast::plan::simulate {
 
-// The use of a capacity that tasks share: a direction of a link or network interface (in bytes), or the CTAs of a rank
-// or group (in microseconds of one CTA).
+// The use of a shared resource: a direction of a link or network interface (in bytes), or the CTAs of a rank or group
+// (in microseconds of one CTA).
 struct Load {
   uint32_t resource;
-  uint32_t times;  // so many loads of this amount
+  uint32_t times;  // number of loads of this amount
   double amount;
 };
 
@@ -25,11 +25,11 @@ struct Task {
   uint32_t number = 0;       // of the step in its group
   uint32_t stage = 0;        // as in stages_of()
   bool is_last_part = true;  // of a step that a loop repeats
-  double fixed_us = 0;       // latency that no rate shortens
-  double first_us = 0;       // in a worker's first micro-batch, in addition
-  double load_us = 0;        // of a payload that was not loaded ahead, in addition
-  bool posts = false;        // the next step does not wait for the transfer
-  bool puts = false;         // but signals do
+  double fixed_us = 0;       // latency that does not depend on rates
+  double first_us = 0;       // additional, in the first micro-batch of a worker
+  double load_us = 0;        // additional, for a payload that was not loaded ahead
+  bool posts = false;        // whether the next step starts before the end of the transfer
+  bool puts = false;         // whether signals wait for the transfer
   // What TaskLists::work_of() and transfer_of() return.
   uint32_t first_load = 0, work_loads = 0, transfer_loads = 0;
   std::vector<uint32_t> sends;                          // channels on which messages arrive after the transfer
@@ -50,14 +50,14 @@ class TaskLists {
   void divide_into_stages();
 
   uint32_t stages = 1;
-  // Whether the first micro-batches of a task list's workers share links instead of following each other: warps that
-  // reduce begin together. Encoding spreads what they send.
+  // Whether the first micro-batches of the workers of a task list share links instead of following each other: warps
+  // that reduce begin together, but encoding spreads their sends.
   const bool first_blocks_share_links;
   std::vector<TaskList> all;       // of the groups that have steps
-  std::vector<double> capacities;  // by resource: what loads can use of it in a microsecond
+  std::vector<double> capacities;  // by resource, per microsecond
   std::vector<double> latencies;   // by channel, of a flight
   std::vector<double> sent_bytes;  // by rank, in the micro-batches of a call
-  // What a task uses of the CTAs, first, and then of links.
+  // The loads of a task: on CTAs, then on links.
   std::span<const Load> work_of(const Task& task) const { return {loads_.data() + task.first_load, task.work_loads}; }
   std::span<const Load> transfer_of(const Task& task) const {
     return {loads_.data() + task.first_load + task.work_loads, task.transfer_loads};
@@ -82,12 +82,12 @@ class TaskLists {
   double chunk_bytes_;        // of one micro-batch
   bool has_turns_;            // as in Batches
   bool shares_ctas_ = false;  // whether the groups of the current rank compete for its CTAs
-  double codec_share_;        // of the rates of codecs, that the warps of the plan reach
+  double codec_share_;        // fraction of the rates of codecs that the warps reach
   // Of a micro-batch, by resource: what links carry, and the responses to it in the other direction.
   std::vector<double> bytes_, response_bytes_;
   std::map<std::tuple<uint32_t, Buffer, uint32_t>, uint32_t> packet_cells_;  // numbers by rank, buffer and chunk
   std::vector<std::vector<uint32_t>> task_list_of_;
-  std::vector<Load> loads_;  // of all tasks, so that those which are used together are near each other
+  std::vector<Load> loads_;  // of all tasks, contiguous for locality
 };
 
 }  // namespace narrowcast::plan::simulate

@@ -8,7 +8,7 @@
 
 namespace narrowcast::plan::verify {
 
-// How the threads of a group divide an access among them: accesses of the same shape divide it in the same way.
+// The shape of an access. The threads of a group divide accesses of the same shape in the same way.
 struct Shape {
   uint32_t first = 0;  // cell
   uint32_t cells = 0;

@@ -36,7 +36,7 @@ void Actors::add_engines(std::span<const FlatPlan* const> flat_plans) {
         }
 }
 
-// Marks the actors that access a chunk which another actor also accesses, unless all only read.
+// Marks actors that share a chunk of which at least one access is a write.
 void Actors::mark_sharing(uint32_t plan, const FlatPlan& flat_plan, const MemoryMap& map) {
   struct Use {
     uint32_t first = none;  // actor

@@ -1,4 +1,4 @@
-// Who accesses memory, and which of them need a component in vector clocks.
+// The actors that access memory, and which of them need an entry in vector clocks.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Actors {
   const Actor& operator[](uint32_t actor) const { return actors_[actor]; }
 
   uint32_t group(uint32_t plan, uint32_t group) const { return first_groups_[plan] + group; }
-  // The copy engine that executes the group's accesses through the port; none for other channels.
+  // The copy engine that executes the accesses of the group through a port; none for other channels.
   uint32_t engine(uint32_t plan, uint32_t group, uint32_t channel) const {
     if (engines_.empty()) return none;
     const auto found = engines_.find(key(plan, group, channel));
@@ -57,8 +57,9 @@ class Actors {
   size_t components_ = 0;
 };
 
-// Calls visit(actor, operand, is_write) for each location operand of the step. A source is read by the engine of its
-// channel, or else by the engines of the destinations that have one, and by the group for the others.
+// Calls visit(actor, operand, is_write) for each location operand of the step. If a source is behind a port, its copy
+// engine reads it; otherwise the engines of the destinations behind ports read it, and the group reads it for the
+// others.
 template <typename Visit>
 void each_access(const Actors& actors, uint32_t plan, const FlatStep& step, Visit visit) {
   const uint32_t group = actors.group(plan, step.group);

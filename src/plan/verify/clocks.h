@@ -10,11 +10,11 @@
 
 namespace narrowcast::plan::verify {
 
-// An epoch for each component, all zeros at first. Copies share memory until one of them changes.
+// A vector clock: an epoch for each component, initially 0. Copies share memory until one of them changes.
 class Row {
  public:
   uint32_t operator[](size_t component) const { return epochs_ == nullptr ? 0 : epochs_->values[component]; }
-  // components: of this row and of all rows that it is joined with.
+  // components: the number of components of this row and of all rows that it is joined with.
   void raise(size_t component, uint32_t epoch, size_t components);
   void join(const Row& other);
 

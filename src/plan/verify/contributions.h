@@ -1,4 +1,4 @@
-// Sets of contributions: input chunks, each with a set of ranks. Equal sets have the same number.
+// Sets of contributions (input chunks, each with a set of ranks), interned: equal sets have the same number.
 #pragma once
 
 #include <cstddef>

@@ -19,12 +19,12 @@ bool has_message(const Step& step) {
          std::any_of(step.to.begin(), step.to.end(), is_message);
 }
 
-// Into how many steps a step outside loops is split.
+// The number of flat steps of a step outside loops.
 uint32_t pieces_of(const Step& step, bool split) {
   return split && step.count > 1 && has_message(step) ? step.count : 1;
 }
 
-// Enough iterations for each chunk that credits, of semaphores and rings, run out if they are not returned.
+// Enough iterations per chunk to exhaust the initial credits of semaphores and rings.
 uint32_t parts_for(const Plan& plan, const std::vector<Step>& body) {
   uint32_t parts = 2;
   for (const Step& step : body) {

@@ -1,4 +1,5 @@
-// A plan prepared for the passes of the verifier: steps in one array, loops unrolled, messages split if requested.
+// A plan in the form that the passes of the verifier use: steps in one array, loops unrolled, and messages split if
+// requested.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ struct FlatChannel {
   uint32_t sender = none, receiver = none;  // groups; of a ring
   uint32_t messages = 0;
   std::vector<uint32_t> signallers, waiters;  // groups; of a semaphore
-  uint32_t signals = 0;                       // in a call
+  uint32_t signals = 0;                       // per call
 };
 
 struct FlatPlan {

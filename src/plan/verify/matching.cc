@@ -1,4 +1,4 @@
-// Whether what steps send, signal and visit matches what others receive, wait for and visit.
+// Checks that messages, signals and visits of barriers match between groups and ranks.
 #include <algorithm>
 #include <map>
 #include <string>

@@ -61,7 +61,7 @@ void RaceSearch::write(Accesses& memory, uint32_t index, Accesses::Cell& cell, c
     return !flat_plan_->has_packets || !derives_from(flat, index - access.shape.first, earlier, index);
   });
   if (reader != nullptr) return report_race(flat, operand, true, *reader, false, viewer);
-  // A reader that precedes came after the last write.
+  // A reader that happens before this access came after the last write.
   if (cell.readers == none && cell.write.actor != none && !is_ordered(cell.write, false, viewer, access.shape))
     return report_race(flat, operand, true, cell.write, true, viewer);
   memory.filter_readers(cell, [](const Access&) { return true; });

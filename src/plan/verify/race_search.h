@@ -1,4 +1,4 @@
-// The search for races: executes calls one after another, with vector clocks.
+// The search for races: executes calls one after another and tracks happens-before with vector clocks.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ class RaceSearch {
     Clock entry;  // of the current call
     Clock end;    // of the previous call
   };
-  // The last accesses of an actor to the scratch of a rank.
+  // An actor's last accesses to the scratch of a rank.
   struct Logged {
     Access read, write;
   };
 
   PlanState initial_state(uint32_t plan) const;
 
-  // Whether the threads of a group only wait for each other at syncs.
+  // Whether the threads of a group are only synchronized by sync steps.
   bool independent() const { return flat_plan_->plan->threads == Threads::independent; }
 
   // --- clocks
@@ -43,7 +43,7 @@ class RaceSearch {
     if (tracks_reads_) into.reads.join(other.reads);
   }
   void join(Clock& into, const Stamp& stamp) {
-    // Who knows an epoch of a group knows what the group knew then.
+    // A clock that has reached an epoch of a group has also joined the clock that the group had then.
     if (stamp.component != none && !independent() && !tracks_reads_ && into.accesses[stamp.component] >= stamp.epoch)
       return;
     join(into, stamp.clock);
@@ -73,17 +73,17 @@ class RaceSearch {
     if (independent()) join(clock, group.pending);
     return clock;
   }
-  // Where acquired clocks go.
+  // The clock that an acquire operation updates.
   Clock& acquired(GroupState& group) { return independent() ? group.pending : group.seen; }
 
-  // What a group passes on while it executes a step: all earlier steps, and the reads of this one.
+  // The stamp of a signal or message: all earlier steps of the group, and the reads of this one.
   Stamp release(uint32_t group) {
     const GroupState& state = state_->groups[group];
     const uint32_t epoch = epoch_before(group) + 1;
     return {state.seen, actors_[actor_of(group)].component, independent() ? state.synced : epoch,
             independent() ? state.synced : epoch};
   }
-  // What packets pass on: the reads so far.
+  // The stamp of packets: only the reads that the group has completed.
   Stamp reads_so_far(uint32_t group) {
     return {all_seen(state_->groups[group]), actors_[actor_of(group)].component, 0, epoch_before(group) + 1};
   }
@@ -121,21 +121,23 @@ class RaceSearch {
   void pass_barrier(const FlatStep& step);
   void signal(uint32_t flat, const FlatStep& step);
   void wait(uint32_t flat, const FlatStep& step);
-  // Acquires the signals that have been sent whenever `needed` have been sent in all.
+  // Acquires the signals that must have been sent once `needed` signals have been sent in all.
   void acquire_signals(const FlatStep& step, uint32_t channel, uint64_t needed);
-  // Acquires the signals of the first calls, of a semaphore that several groups signal.
+  // Acquires all signals of the first calls on a semaphore that several groups signal.
   void acquire_calls(uint32_t channel, size_t calls, bool is_relaxed, Clock& clock);
-  // is_relaxed: the wait.
+  // is_relaxed: whether the wait is relaxed.
   void acquire(const Signal& signal, bool is_relaxed, Clock& clock);
-  // Counts the last signal of a semaphore of several groups as a follower of others.
+  // Updates `followers` of earlier signals after a signal of a semaphore that several groups signal.
   void add_follower(uint32_t channel);
 
   void move(uint32_t flat, const FlatStep& step);
   void receive(uint32_t channel, uint32_t flat);
-  // Packets say that their writer has entered the call, and how far its reads are.
+  // Packets prove that their writer has entered the call and completed its earlier reads, but do not make its writes
+  // visible.
   void receive_packets(const Passed& packets, const FlatStep& step);
   void receive_packets(const FlatStep& step, const Operand& operand);
-  // The engines of the step's ports have what the group passes on, and execute their part of the step.
+  // Starts the copy engines of the step's ports: they acquire what the group has released and execute their part of the
+  // step.
   void start_engines(uint32_t flat, const FlatStep& step);
 
   // --- accesses: race_accesses.cc
@@ -146,14 +148,15 @@ class RaceSearch {
             const Operand& operand);
   void write(Accesses& memory, uint32_t index, Accesses::Cell& cell, const Access& access, const Viewer& viewer,
              uint32_t stamp, uint32_t flat, const Operand& operand);
-  // Other plans divide the scratch differently: each access conflicts with all of theirs.
+  // Plans lay out the same scratch differently, so each access conflicts with all accesses of other plans.
   void log_scratch(int rank, const Access& access, const Viewer& viewer, bool is_write, uint32_t flat,
                    const Operand& operand);
 
-  // Whether an earlier access precedes what the viewer does now. shape: of the access that it makes, if any.
+  // Whether an earlier access happens before what the viewer does now. shape: of the access that it makes, if any.
   bool is_ordered(const Access& earlier, bool is_read, const Viewer& viewer, const Shape& shape = {}) const;
-  // Whether cell `offset` of what the step stores was computed from what `read` read there. Follows packets back to the
-  // steps that wrote them; they are still in scratch, because a place receives packets once in a call.
+  // Whether cell `offset` of what the step stores was computed from the value that `read` read in `cell`. Follows
+  // packets back to the steps that wrote them. The packets are still in scratch, because each location receives packets
+  // once per call.
   bool derives_from(uint32_t flat, uint32_t offset, const Access& read, uint32_t cell);
 
   uint32_t position_of(const FlatStep& step, const Operand& operand) const {
@@ -168,7 +171,7 @@ class RaceSearch {
   Where where(uint32_t plan, uint32_t flat) const;
   TraceStep trace_of(const Access& access) const;
   std::string name_of(const Access& access) const;
-  // How much of the earlier actor's work is known to precede.
+  // The last step of the earlier actor that is known to happen before the access.
   TraceStep reason_of(const Access& earlier, bool is_read, const Viewer& viewer, const Where& at) const;
 
   void report_race(uint32_t flat, const Operand& operand, bool is_write, const Access& earlier, bool earlier_is_write,
@@ -190,10 +193,10 @@ class RaceSearch {
   uint32_t call_ = 0, plan_ = 0;
   const FlatPlan* flat_plan_ = nullptr;
   PlanState* state_ = nullptr;
-  // Of steps that others come after: what they pass on, and how many still come.
+  // Stamps of completed steps that other steps depend on, with the number of dependents still to come.
   std::unordered_map<uint32_t, std::pair<Stamp, uint32_t>> completions_;
-  std::vector<Passed> packets_;  // in scratch, of this call
-  // Of steps with independent threads that received packets from rings in this call: the steps that sent them.
+  std::vector<Passed> packets_;  // written to scratch in this call
+  // If threads are independent: by step that received packets from rings in this call, the steps that sent them.
   std::unordered_map<uint32_t, std::vector<uint32_t>> received_;
   Finding finding_;
 };

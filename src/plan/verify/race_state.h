@@ -1,4 +1,4 @@
-// What the search for races knows of calls that are running.
+// State of the search for races.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace narrowcast::plan::verify {
 
-// What an actor knows: of each actor the epoch up to which its accesses precede, and up to which its reads do. These
-// differ only if there are packets or relaxed signals: who receives them knows that the other side's earlier reads have
-// completed, but not that its writes are visible.
+// A vector clock: for each actor, the epoch up to which its accesses happened before, and the one up to which its reads
+// did. They differ only if there are packets or relaxed signals, which order the reads of the other side, but not its
+// writes.
 struct Clock {
   Row accesses, reads;
 };
 
-// A clock, and the epochs of the actor that passes it on.
+// A clock that an actor releases, and the epochs of the actor itself.
 struct Stamp {
   Clock clock;
   uint32_t component = none;
   uint32_t epoch = 0, read_epoch = 0;
 };
 
-// A message, or packets in scratch.
+// A message in a ring, or packets in scratch.
 struct Passed {
   Stamp stamp;
   uint32_t flat = none;   // the step that sent or wrote it
@@ -57,20 +57,20 @@ class Queue {
 
 struct Signal {
   Stamp stamp;
-  Clock entry;  // what a relaxed signal says: the rank has entered the call
+  Clock entry;  // what a relaxed signal releases: the rank has entered the call
   uint32_t group = none;
   uint32_t component = none, completion = 0;  // the epoch of the signal itself
   uint32_t index = none;                      // in SharedSemaphores
   bool relaxed = false;
-  uint32_t followers = 0;  // signals of this call, so far, that follow it because of other ranks
+  uint32_t followers = 0;  // signals of this call so far that follow it through other ranks
 };
 
 struct GroupState {
-  Clock seen;  // by all threads
-  // If threads are independent, what some of them have seen since the last sync.
+  Clock seen;  // acquired by all threads
+  // If threads are independent: acquired by some threads since the last sync.
   Clock pending;
-  // Of packets of so many cells that threads received since then: the writers' entry of the call. All threads that move
-  // a part of so many cells know it.
+  // The clocks of writers that entered the call, acquired from packets since the last sync, by the number of cells of
+  // the packets. They are known to every thread that moves a part of as many cells.
   std::vector<std::pair<uint32_t, Clock>> polled;
   uint32_t synced = 0;  // accesses up to this epoch have been made by all threads
   uint32_t base = 0;    // epochs of this call begin after it
@@ -79,15 +79,17 @@ struct GroupState {
 
 struct EngineState {
   Clock seen;
-  // Flat steps that it has executed, twice if they name its port twice: the i-th has the epochs 2 i + 1 and 2 i + 2.
+  // The flat steps that it has executed. A step is listed twice if it names the port twice. The i-th has the epochs 2 i
+  // + 1 (reads) and 2 i + 2 (writes).
   std::vector<uint32_t> steps;
 };
 
 struct Semaphore {
-  Queue<Signal> signals;  // of one group: those not yet awaited. Of several: all
+  Queue<Signal> signals;  // if one group signals: those not yet awaited; otherwise all
   uint64_t dropped = 0;   // signals that are no longer in the queue
   uint32_t waits = 0;     // in this call
-  // If several groups signal, by number of calls: what a wait, and a relaxed one, learns of all signals of these calls.
+  // If several groups signal: by number of calls, the clocks that a wait and a relaxed wait acquire from all signals of
+  // these calls.
   std::vector<std::array<Clock, 2>> learned = std::vector<std::array<Clock, 2>>(1);
 };
 
@@ -95,7 +97,7 @@ struct PlanState {
   std::vector<GroupState> groups;
   std::vector<Queue<Passed>> rings;
   std::vector<Semaphore> semaphores;
-  std::vector<uint32_t> dependents;  // of each flat step: how many flat steps come after it
+  std::vector<uint32_t> dependents;  // of each flat step: how many flat steps depend on it
   std::vector<Accesses> memory;      // of each map
   size_t scratch_stride = 0;         // from one copy of the scratch to the next
   uint32_t calls = 0;                // so far

@@ -1,4 +1,4 @@
-// Steps: how groups and copy engines learn what precedes them.
+// Execution of steps: what groups and copy engines acquire and release.
 #include <algorithm>
 #include <utility>
 
@@ -120,14 +120,15 @@ void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_
   if (flat.signallers.size() == 1) {
     const size_t count = needed - semaphore.dropped;
     spend(10 * count);
-    // The last one first: usually it implies the others.
+    // The last one first: it usually implies the others.
     for (size_t i = count; i-- > 0;) acquire(semaphore.signals[i], is_relaxed, clock);
     if (flat.waiters.size() > 1) return;
     semaphore.signals.drop(count);
     semaphore.dropped = needed;
     return;
   }
-  // Calls of the signalling rank are ordered. In the last of them, a signal is certain if too few others can precede.
+  // The calls of the signalling rank are ordered. In the last one, a signal has been sent for certain if fewer others
+  // than needed can have been sent before it.
   const size_t calls = (needed - 1) / flat.signals, first = calls * flat.signals;
   acquire_calls(channel, calls, is_relaxed, clock);
   const size_t last = std::min<size_t>(semaphore.signals.size(), first + flat.signals);

@@ -8,7 +8,7 @@ namespace narrowcast::plan::verify {
 
 namespace {
 
-// Follows the order of the steps of one rank.
+// Vector clocks of the groups of one rank, from the order within the rank alone.
 class RankOrder {
  public:
   RankOrder(const FlatPlan& flat_plan, int rank)

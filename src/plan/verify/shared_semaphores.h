@@ -1,6 +1,6 @@
-// Semaphores that several groups signal, or for which several groups wait. Which signal lets which group go on is then
-// a matter of timing, except as far as the signals or waits are ordered themselves. Only the order within their rank
-// counts: groups, dependences and barriers.
+// Semaphores that several groups signal, or for which several groups wait. Which signal ends which wait depends on
+// timing, except where the signals or waits are ordered themselves. Only the order within their rank is used: groups,
+// dependences and barriers.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace narrowcast::plan::verify {
 
-// How many signals of a call must have been sent when a wait ends.
+// The number of signals of a call that must have been sent when a wait ends.
 struct SignalsNeeded {
-  uint32_t least = 0;  // it has seen at least so many: its own group's waits, and others that precede it
-  uint32_t most = 0;   // with so many it can end, whoever else has ended: all waits except those that come after it
+  uint32_t least = 0;  // lower bound: the wait itself and all waits that happen before it
+  uint32_t most = 0;   // sufficient in every order: all waits except those that happen after it
 };
 
 class SharedSemaphores {
@@ -36,7 +36,7 @@ class SharedSemaphores {
     const Signals& signals = signals_.at(channel);
     return signals.follows[size_t{later} * signals.others_before.size() + earlier];
   }
-  // How many other signals of the channel do not follow this one in every order.
+  // The number of other signals of the channel that can precede this one.
   uint32_t others_before(uint32_t channel, uint32_t signal) const { return signals_.at(channel).others_before[signal]; }
 
  private:
@@ -44,7 +44,7 @@ class SharedSemaphores {
     uint32_t flat;
     size_t position;
     uint32_t group;  // in the rank
-    Row clock;       // of the rank's groups: flat steps that precede it
+    Row clock;       // by group of the rank: the flat steps that happen before it
   };
   struct Signals {
     std::vector<bool> follows;            // by two signals

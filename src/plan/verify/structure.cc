@@ -1,4 +1,4 @@
-// Whether a plan can be followed: its indices, counts, codecs and operands.
+// Checks of indices, counts, codecs and operands.
 #include "plan/verify/structure.h"
 
 #include <algorithm>
@@ -251,8 +251,8 @@ class StructureCheck {
     }
   }
 
-  // Executors move a step chunk by chunk, so two messages of several chunks would alternate on the ring, which the peer
-  // sends or receives one after the other. In a loop every step moves one chunk at a time.
+  // Executors move a step chunk by chunk, so two multi-chunk messages on a ring would alternate, while the peer's step
+  // expects one after the other. In a loop every step moves one chunk at a time.
   void check_rings(const Step& step) const {
     if (step.count == 1 || where_.body >= 0) return;
     for (const auto* operands : {&step.from, &step.to}) {

@@ -244,7 +244,7 @@ bool Synchronization::will_write_packets(uint32_t flat, uint32_t cell) const {
 }
 
 uint32_t Synchronization::culprit(uint32_t group, const Blocker& blocker) const {
-  // The first group with a step ahead of it that satisfies `wanted`.
+  // The first group with a remaining step that satisfies `wanted`.
   const auto find = [&](auto wanted) {
     spend(flat_plan_.groups.size() + flat_plan_.steps.size());
     for (uint32_t other = 0; other < flat_plan_.groups.size(); ++other)
@@ -321,7 +321,7 @@ Finding Synchronization::deadlock() const {
     trace.push_back({flat_plan_.where(flat), describe(flat_plan_, flat) + ": " + describe_wait(group, blocker, next)});
     group = next;
   }
-  // Only the cycle, without the way to it.
+  // Keep only the cycle.
   const auto start = std::find(path.begin(), path.end(), group) - path.begin();
   const bool is_cycle = static_cast<size_t>(start) != path.size();
   if (is_cycle)

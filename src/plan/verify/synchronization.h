@@ -1,5 +1,5 @@
-// Runs the synchronisation of a plan, without values: whether a call completes, and in which order its steps can run.
-// Because rings have one reader and one writer and each wait has a fixed number of signals that it needs, all orders
+// Runs the synchronization of a plan without values: determines whether a call completes, and an order in which its
+// steps can run. Rings have one reader and one writer, and each wait needs a fixed number of signals, so all orders
 // complete if one does.
 #pragma once
 
@@ -20,11 +20,11 @@ class Synchronization {
   //   depth: of all rings; 0: as the plan states.
   bool run(uint32_t depth);
 
-  // From now on, waits of several groups on a semaphore end only when they can end whichever other waits have ended.
-  // If a call completes like this, it completes in every order. shared: outlives this object.
+  // Makes waits that share a semaphore with other groups end only when they can end in every order of those. If a call
+  // completes under this rule, it completes in every order. shared: outlives this object.
   void set_shared_semaphores(const SharedSemaphores& shared) { shared_ = &shared; }
 
-  // The flat steps in the order of the last run. A barrier is there once, for the group that came last.
+  // The flat steps in the order of the last run. A barrier occurs once, for the last group to arrive.
   const std::vector<uint32_t>& order() const { return order_; }
 
   // After a run that did not complete: the cycle of waits.
@@ -38,7 +38,7 @@ class Synchronization {
   struct Blocker {
     Reason reason = Reason::ready;
     uint32_t index = 0;  // a group, channel, cell or barrier
-    uint32_t until = 0;  // Reason::step: the flat step that the group must reach
+    uint32_t until = 0;  // Reason::step: the flat step that the other group must reach
   };
 
   void clear();
@@ -55,7 +55,7 @@ class Synchronization {
   uint32_t barrier_of(const FlatStep& step) const {
     return flat_plan_.rank_barriers[static_cast<size_t>(flat_plan_.rank_of(step))] + step.step->barrier;
   }
-  // The group that has to act so that the group of the blocker goes on; none if no group does.
+  // The group that must make progress before the blocked group can continue; none if there is no such group.
   uint32_t culprit(uint32_t group, const Blocker& blocker) const;
   std::string describe_wait(uint32_t group, const Blocker& blocker, uint32_t culprit) const;
   bool will_write_packets(uint32_t flat, uint32_t cell) const;
@@ -67,13 +67,13 @@ class Synchronization {
   std::vector<uint32_t> order_;
   std::vector<uint32_t> next_;             // of each group its next flat step
   std::vector<uint32_t> sent_, received_;  // of each channel: messages, or signals and waits
-  std::vector<uint8_t> arrived_;           // of each group: it waits in a barrier
+  std::vector<uint8_t> arrived_;           // by group: whether it waits in a barrier
   std::vector<uint32_t> arrivals_;         // of each barrier
   std::vector<uint8_t> has_packets_;       // of each cell
   std::vector<uint32_t> runnable_;
-  // Lists of groups that wait: heads by group, channel (for a message or signal, and for room), cell, and the links.
+  // Linked lists of waiting groups. Heads by group, channel (messages or signals, and room) or cell; then the links.
   std::vector<uint32_t> step_waiters_, message_waiters_, room_waiters_, packet_waiters_, next_waiter_;
-  std::vector<uint32_t> until_;  // of each group that waits for a step
+  std::vector<uint32_t> until_;  // by group that waits for a step
 };
 
 }  // namespace narrowcast::plan::verify

@@ -1,4 +1,4 @@
-// How values came about, to explain a fault.
+// The history of values, for traces.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,13 @@ namespace narrowcast::plan::verify {
 
 class ValueHistory {
  public:
-  // A value that a step has computed from others; none: from one without a history. Returns its number.
+  // Adds a value that a step has computed from others, and returns its number. Sources without a history are `none`.
   uint32_t add(uint32_t flat, Contributions::Set set, std::span<const uint32_t> sources);
 
-  // The last steps that a value went through, in order. contribution: follow this one, if there is one, back to its
-  // origin.
+  // The last steps that a value went through, in order. contribution: if any, the one to follow back to its origin.
   std::vector<uint32_t> path_to(uint32_t value, const Contributions& contributions,
                                 Contributions::Contribution contribution) const;
-  // The steps of the summands that a step combined, and that step.
+  // The steps that produced the summands of a step, and that step.
   std::vector<uint32_t> sum_of(uint32_t flat) const;
 
  private:

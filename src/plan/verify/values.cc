@@ -23,8 +23,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 struct Value {
   Contributions::Set set = none;  // none: undefined
-  uint32_t doubled = none;        // in doubles_: a contribution that was added twice
-  uint32_t history = none;        // in ValueHistory, if there is one
+  uint32_t doubled = none;        // index in doubles_: a contribution that was added twice
+  uint32_t history = none;        // index in ValueHistory, if there is one
   uint32_t roundings = 0, inexact_encodings = 0;
   bool is_ordered = true;  // its ranks were combined in ascending order
   bool has_packets = false;
@@ -66,7 +66,7 @@ class Execution {
   };
   struct Double {
     uint32_t flat;            // the step that adds a contribution for the second time
-    Contributions::Set a, b;  // both have it
+    Contributions::Set a, b;  // both contain it
   };
 
   // --- execution
@@ -140,7 +140,7 @@ class Execution {
     return true;
   }
 
-  // Steps that combine nothing leave complete values as they are.
+  // Steps that do not reduce leave the completeness of values unchanged.
   void note_completeness(uint32_t flat, const Value& result) {
     const Step& step = *flat_plan_.steps[flat].step;
     if (step.kind != StepKind::reduce && step.from[0].place != Place::everywhere) return;
@@ -226,7 +226,7 @@ class Execution {
     });
   }
 
-  // Counts the memory of a list that becomes so long.
+  // Counts the memory of a list that grows to so many values.
   void hold(size_t values, size_t* most) {
     if (values <= *most) return;
     memory_of_lists_.grow((values - *most) * sizeof(Value));
@@ -270,7 +270,7 @@ class Execution {
           result_.inexact_encodings = std::max(result_.inexact_encodings, value.inexact_encodings);
           result_.rank_order &= value.is_ordered;
           if (part != 0 || plan_.output_chunks(rank) > expressions.size()) continue;
-          // Where all ranks receive the same chunks, they are the same bits.
+          // In these operations, all ranks receive the same chunks and must receive the same bits.
           if (plan_.operation != Operation::all_reduce && plan_.operation != Operation::all_gather &&
               plan_.operation != Operation::broadcast)
             continue;
@@ -317,14 +317,14 @@ class Execution {
     result_.finding.trace.push_back({flat_plan_.where(flat), describe(flat_plan_, flat)});
   }
 
-  // The steps that the value went through, the last one last.
+  // Adds the steps that the value went through to the trace.
   void explain(uint32_t history, Contributions::Set found, Contributions::Set wanted) {
     if (history_ == nullptr || history == none) return;
     for (const uint32_t flat : history_->path_to(history, contributions_, contributions_.first_missing(found, wanted)))
       add_trace(flat);
   }
 
-  // Where the two summands that overlap come from, and the step that combines them.
+  // Adds the origins of the two overlapping summands and the step that combines them to the trace.
   void explain_double(const Value& value) {
     if (history_ == nullptr) return;
     for (const uint32_t flat : history_->sum_of(doubles_[value.doubled].flat)) add_trace(flat);
@@ -389,7 +389,7 @@ Values compute_values(const FlatPlan& flat_plan, std::span<const uint32_t> order
     ValueHistory history;
     return Execution(flat_plan, map, &history).run(order);
   } catch (const TooLarge&) {
-    return values;  // without the steps that lead to the fault
+    return values;  // without a trace
   }
 }
 

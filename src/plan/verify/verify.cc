@@ -18,8 +18,8 @@ namespace narrowcast::plan::verify {
 
 namespace {
 
-// About what is kept: of each step two copies, as written and fused; of each flat step its orders and dependents; of
-// each cell its accesses in several maps and its value; of each group and channel its clocks and queues.
+// Estimates of the memory per object: a step is kept as written and fused; a flat step has orders and dependents; a
+// cell has accesses in several maps and a value; groups and channels have clocks and queues.
 constexpr uint64_t bytes_of_step = 512, bytes_of_flat_step = 64, bytes_of_cell = 160, bytes_of_group = 512,
                    bytes_of_channel = 512;
 
@@ -43,7 +43,7 @@ void check_size(const Plan& plan, bool split, HeldMemory* memory) {
   spend(steps + cells + groups + plan.channels.size());
 }
 
-// Signals of several groups, or for several groups, are compared with each other.
+// Signals on shared semaphores are compared pairwise.
 void check_signals(const FlatPlan& flat_plan) {
   for (const FlatChannel& channel : flat_plan.channels)
     if (channel.signallers.size() > 1 || channel.waiters.size() > 1)
@@ -93,7 +93,7 @@ class Verification {
     for (TraceStep& step : finding.trace) step.where.plan = static_cast<int>(plan);
   }
 
-  // The flat plans and their orders. Returns a finding of structure or deadlock.
+  // Flattens the plans and finds their orders. Returns a finding of structure or deadlock.
   Finding prepare(bool split, std::vector<Prepared>& prepared, uint32_t& least_depth) {
     prepared.reserve(plans_.size());
     for (size_t i = 0; i < plans_.size(); ++i) {
@@ -134,7 +134,7 @@ class Verification {
     return finding;
   }
 
-  // Every plan follows every other one that it follows in the sequence, and itself if it is alone.
+  // A sequence in which every plan follows each plan that it can follow; a single plan follows itself.
   std::vector<uint32_t> calls() const {
     const size_t count = plans_.size();
     std::vector<uint32_t> calls;
@@ -178,7 +178,7 @@ class Verification {
                                      [](const Prepared& plan) { return plan.flat_plan.has_wide_messages; });
   }
 
-  // Results are the same as without splitting if there are no races.
+  // Splitting changes no results if there are no races.
   void check_split() {
     report_.split_ok = true;
     report_.depth_needed_when_split = report_.least_depth;
