@@ -7,7 +7,7 @@
 namespace narrowcast::testing {
 namespace {
 
-TEST_CASE("TheFailureOfOneRankIsReturnedOnAllAndTheyCanContinue") {
+TEST_CASE("the failure of one rank is returned on all ranks, which can continue") {
   run_threads_with_hub(3, [](const HubAddress& hub, int rank) {
     const auto rendezvous = hub.must_join(rank, 3);
     EXPECT_OK(bootstrap::agree_on_outcome(*rendezvous, NCAST_OK));
@@ -19,7 +19,7 @@ TEST_CASE("TheFailureOfOneRankIsReturnedOnAllAndTheyCanContinue") {
   });
 }
 
-TEST_CASE("ARankThatFailedGetsItsOwnErrorEvenIfTheOthersAbort") {
+TEST_CASE("a rank that failed gets its own error even if the others abort") {
   run_threads_with_hub(2, [](const HubAddress& hub, int rank) {
     const auto rendezvous = hub.must_join(rank, 2);
     if (rank == 0) {
@@ -33,7 +33,7 @@ TEST_CASE("ARankThatFailedGetsItsOwnErrorEvenIfTheOthersAbort") {
   });
 }
 
-TEST_CASE("ALongMessageIsTruncated") {
+TEST_CASE("a long message is truncated") {
   run_threads_with_hub(1, [](const HubAddress& hub, int) {
     const auto rendezvous = hub.must_join(0, 1);
     const std::string message(400, 'x');

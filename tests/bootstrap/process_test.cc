@@ -16,7 +16,7 @@ using bootstrap::current_process;
 using bootstrap::is_alive;
 using bootstrap::ProcessIdentity;
 
-TEST_CASE("ARunningProcessIsAlive") {
+TEST_CASE("a running process is alive") {
   CHECK(current_process().start_time != 0);
   CHECK(is_alive(current_process()));
 }
@@ -45,7 +45,7 @@ void check_a_killed_process(Check check) {
   close(pipe_ends[1]);
 }
 
-TEST_CASE("AZombieAndAReapedProcessAreDead") {
+TEST_CASE("a zombie and a reaped process are dead") {
   check_a_killed_process([](const ProcessIdentity& child, bool expected) { CHECK(is_alive(child) == expected); });
 }
 
@@ -60,7 +60,7 @@ void without_descriptors(Body body) {
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-TEST_CASE("AKilledProcessIsDeadForAProcessWithoutFreeDescriptors") {
+TEST_CASE("a process without free descriptors detects a killed process") {
   check_a_killed_process([](const ProcessIdentity& child, bool expected) {
     bool alive = !expected;
     without_descriptors([&] { alive = is_alive(child); });
@@ -68,7 +68,7 @@ TEST_CASE("AKilledProcessIsDeadForAProcessWithoutFreeDescriptors") {
   });
 }
 
-TEST_CASE("WithoutFreeDescriptorsAProcessIsAliveWhileAThreadOfItRuns") {
+TEST_CASE("without free descriptors, a process is alive while any of its threads runs") {
   int pipe_ends[2];
   REQUIRE(pipe(pipe_ends) == 0);
   const pid_t pid = start_process([&] {
@@ -92,7 +92,7 @@ TEST_CASE("WithoutFreeDescriptorsAProcessIsAliveWhileAThreadOfItRuns") {
   close(pipe_ends[1]);
 }
 
-TEST_CASE("TheErrorWithoutFreeDescriptorsNamesTheLimit") {
+TEST_CASE("the error without free descriptors names the limit") {
   ProcessIdentity self;
   std::string message;
   without_descriptors([&] {
@@ -102,7 +102,7 @@ TEST_CASE("TheErrorWithoutFreeDescriptorsNamesTheLimit") {
   CHECK(message.find("Too many open files (the limit of this process is 0: see ulimit -n)") != std::string::npos);
 }
 
-TEST_CASE("AProcessThatReusesThePidDoesNotCountAsAlive") {
+TEST_CASE("a process is not alive because another one reuses its PID") {
   ProcessIdentity older = current_process();
   older.start_time -= 1;
   CHECK(!is_alive(older));

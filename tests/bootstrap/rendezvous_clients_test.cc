@@ -13,7 +13,7 @@ namespace {
 
 using bootstrap::MessageKind;
 
-TEST_CASE("ClientsThatDoNotKnowTheSecretAreIgnored") {
+TEST_CASE("clients that do not know the secret are ignored") {
   const HubProcess hub;
   SharedCount clients_done;
   run_processes(3, [&](int caller) {
@@ -71,7 +71,7 @@ TEST_CASE("ClientsThatDoNotKnowTheSecretAreIgnored") {
   });
 }
 
-TEST_CASE("AnotherVersionOfTheLibraryIsAMismatch") {
+TEST_CASE("another version of the library is a mismatch") {
   const HubProcess hub;
   run_processes(1, [&](int) {
     bootstrap::Hello hello = hello_of(*hub, 1, 2);
@@ -86,7 +86,7 @@ TEST_CASE("AnotherVersionOfTheLibraryIsAMismatch") {
   CHECK(error_contains("another version of the library"));
 }
 
-TEST_CASE("ARankThatViolatesTheProtocolIsRemoved") {
+TEST_CASE("a rank that violates the protocol is removed") {
   struct Case {
     MessageKind kind;
     uint64_t payload_bytes;
@@ -114,7 +114,7 @@ TEST_CASE("ARankThatViolatesTheProtocolIsRemoved") {
   }
 }
 
-TEST_CASE("AFailureMessageWithInvalidFieldsIsStillAFailure") {
+TEST_CASE("a failure message with invalid fields is still a failure") {
   const HubProcess hub;
   run_processes(2, [&](int caller) {
     if (caller == 0) {
@@ -134,7 +134,7 @@ TEST_CASE("AFailureMessageWithInvalidFieldsIsStillAFailure") {
   });
 }
 
-TEST_CASE("AListenerThatIsNotAHubIsReported") {
+TEST_CASE("a listener that is not a hub is reported") {
   bootstrap::Descriptor listener;
   sockaddr_storage address;
   bootstrap::TcpAddress any = {};

@@ -37,7 +37,7 @@ void kill_a_rank(int ranks, int victim, const std::function<void(Rendezvous&)>& 
 // Call before a process with threads forks, so that no thread holds a lock (see run_process()).
 void wait_until_threads_sleep() { usleep(200000); }
 
-TEST_CASE("AllRanksLearnWhichRankWasKilled") {
+TEST_CASE("all ranks learn which rank was killed") {
   kill_a_rank(4, 2, [](Rendezvous& rendezvous) {
     EXPECT(wait_for_failure(rendezvous) == NCAST_REMOTE_ERROR);
     EXPECT(error_contains("rank 2 (pid "));
@@ -47,7 +47,7 @@ TEST_CASE("AllRanksLearnWhichRankWasKilled") {
   });
 }
 
-TEST_CASE("AnAllGatherThatWaitsForAKilledRankFails") {
+TEST_CASE("an all-gather that waits for a killed rank fails") {
   kill_a_rank(3, 0, [](Rendezvous& rendezvous) {
     int mine = 0, all[3];
     EXPECT(rendezvous.all_gather(&mine, sizeof mine, all) == NCAST_REMOTE_ERROR);
@@ -55,7 +55,7 @@ TEST_CASE("AnAllGatherThatWaitsForAKilledRankFails") {
   });
 }
 
-TEST_CASE("ADeathIsDetectedEvenIfAForkedChildLives") {
+TEST_CASE("a death is detected even if a forked child lives") {
   const HubProcess hub;
   SharedCount forked;
   const pid_t survivor = start_process([&] {
@@ -92,7 +92,7 @@ TEST_CASE("ADeathIsDetectedEvenIfAForkedChildLives") {
   close(life[1]);
 }
 
-TEST_CASE("AllRanksFailIfTheHubIsKilled") {
+TEST_CASE("all ranks fail if the hub is killed") {
   HubProcess hub;
   SharedCount joined;
   std::vector<pid_t> pids;
@@ -113,7 +113,7 @@ TEST_CASE("AllRanksFailIfTheHubIsKilled") {
   CHECK(seconds_since(start) < detection_seconds);
 }
 
-TEST_CASE("TheDeathOfTheRankInTheHubsProcessIsReported") {
+TEST_CASE("the death of the rank in the hub's process is reported") {
   // The hub's process forks the other rank. The child must not keep the hub's connections open.
   SharedCount joined;
   int pipe_ends[2];
@@ -143,7 +143,7 @@ TEST_CASE("TheDeathOfTheRankInTheHubsProcessIsReported") {
   close(pipe_ends[0]);
 }
 
-TEST_CASE("JoiningFailsAtOnceIfTheProcessThatCreatedTheIdHasEnded") {
+TEST_CASE("joining fails at once if the process that created the ID has ended") {
   HubProcess hub;
   hub.end();
   std::unique_ptr<Rendezvous> rendezvous;
@@ -152,7 +152,7 @@ TEST_CASE("JoiningFailsAtOnceIfTheProcessThatCreatedTheIdHasEnded") {
   CHECK(rendezvous == nullptr);
 }
 
-TEST_CASE("EveryOtherRankIsNotifiedOfAnAbortOnce") {
+TEST_CASE("every other rank is notified of an abort once") {
   run_threads_with_hub(4, [&](const HubAddress& hub, int rank) {
     std::atomic<int> calls{0};
     const auto rendezvous = hub.must_join(rank, 4);
@@ -173,7 +173,7 @@ TEST_CASE("EveryOtherRankIsNotifiedOfAnAbortOnce") {
   });
 }
 
-TEST_CASE("ReplacingAHandlerWaitsUntilItHasEnded") {
+TEST_CASE("replacing a handler waits until it has ended") {
   run_threads_with_hub(2, [&](const HubAddress& hub, int rank) {
     std::atomic<bool> begun{false}, ended{false};
     const auto rendezvous = hub.must_join(rank, 2);
@@ -189,7 +189,7 @@ TEST_CASE("ReplacingAHandlerWaitsUntilItHasEnded") {
   });
 }
 
-TEST_CASE("AFailureNamesItsRankAndThatOfAllRanksKeepsItsStatus") {
+TEST_CASE("a failure names its rank, and the failure of all ranks keeps its status") {
   for (const ncast_status status : {NCAST_CORRUPT, NCAST_MISMATCH, NCAST_TIMEOUT}) {
     run_threads_with_hub(3, [&](const HubAddress& hub, int rank) {
       const auto rendezvous = hub.must_join(rank, 3);
@@ -207,7 +207,7 @@ TEST_CASE("AFailureNamesItsRankAndThatOfAllRanksKeepsItsStatus") {
   }
 }
 
-TEST_CASE("ATimeoutOfJoiningNamesTheMissingRanks") {
+TEST_CASE("a timeout while joining names the missing ranks") {
   const HubProcess hub;
   run_processes(2, [&](int rank) {
     std::unique_ptr<Rendezvous> rendezvous;
@@ -223,7 +223,7 @@ TEST_CASE("ATimeoutOfJoiningNamesTheMissingRanks") {
   CHECK(error_contains("not joined: 1, 3 (of 4)"));
 }
 
-TEST_CASE("ATimeoutOfAnAllGatherNamesTheRanksThatDidNotCall") {
+TEST_CASE("a timeout of an all-gather names the ranks that did not call") {
   const HubProcess hub;
   run_processes(3, [&](int rank) {
     const auto rendezvous = hub->must_join(rank, 3, rank == 0 ? 0.5 : 40);
@@ -237,7 +237,7 @@ TEST_CASE("ATimeoutOfAnAllGatherNamesTheRanksThatDidNotCall") {
   });
 }
 
-TEST_CASE("AllGathersHaveTheirOwnTimeLimit") {
+TEST_CASE("all-gathers have their own time limit") {
   const auto gives_up = [](double joining_seconds, double seconds) {
     const HubProcess hub;
     run_processes(2, [&](int rank) {
@@ -270,7 +270,7 @@ class InterruptSoon {
   bootstrap::InterruptScope scope_;
 };
 
-TEST_CASE("AnInterruptionWhileJoiningFailsTheGroup") {
+TEST_CASE("an interruption while joining fails the group") {
   const HubProcess hub;
   run_processes(2, [&](int rank) {
     std::unique_ptr<Rendezvous> rendezvous;
@@ -286,7 +286,7 @@ TEST_CASE("AnInterruptionWhileJoiningFailsTheGroup") {
   });
 }
 
-TEST_CASE("AnInterruptionOfAnAllGatherFailsTheGroup") {
+TEST_CASE("an interruption of an all-gather fails the group") {
   const HubProcess hub;
   run_processes(2, [&](int rank) {
     const auto rendezvous = hub->must_join(rank, 2, 0);
@@ -298,7 +298,7 @@ TEST_CASE("AnInterruptionOfAnAllGatherFailsTheGroup") {
   });
 }
 
-TEST_CASE("JoiningAStoppedHubTimesOut") {
+TEST_CASE("joining a stopped hub times out") {
   const HubProcess hub;
   kill(hub.pid(), SIGSTOP);
   int stopped = 0;
@@ -311,7 +311,7 @@ TEST_CASE("JoiningAStoppedHubTimesOut") {
   CHECK(seconds_since(start) < 6 + detection_seconds);
 }
 
-TEST_CASE("AllRanksFailIfTheyDisagreeAboutRanks") {
+TEST_CASE("all ranks fail if they disagree about ranks") {
   const auto disagree = [](int second_rank, int second_ranks, const std::string& message) {
     const HubProcess hub;
     run_processes(2, [&](int caller) {
@@ -324,7 +324,7 @@ TEST_CASE("AllRanksFailIfTheyDisagreeAboutRanks") {
   disagree(0, 3, "two callers joined as rank 0");
 }
 
-TEST_CASE("ARejectedCallerDoesNotAffectACompleteGroup") {
+TEST_CASE("a rejected caller does not affect a complete group") {
   const HubProcess hub;
   SharedCount refused;
   run_processes(3, [&](int caller) {
@@ -344,7 +344,7 @@ TEST_CASE("ARejectedCallerDoesNotAffectACompleteGroup") {
   });
 }
 
-TEST_CASE("AllGatherOfDifferentSizesIsAMismatch") {
+TEST_CASE("an all-gather of different sizes is a mismatch") {
   run_threads_with_hub(3, [&](const HubAddress& hub, int rank) {
     const auto rendezvous = hub.must_join(rank, 3);
     char mine[8] = {}, all[24];
@@ -355,7 +355,7 @@ TEST_CASE("AllGatherOfDifferentSizesIsAMismatch") {
   });
 }
 
-TEST_CASE("LeavingIsNotAFailureButAnAllGatherThatNeedsTheRankFails") {
+TEST_CASE("leaving is not a failure, but an all-gather that needs the rank fails") {
   const HubProcess hub;
   SharedCount done;
   run_processes(3, [&](int rank) {
@@ -374,7 +374,7 @@ TEST_CASE("LeavingIsNotAFailureButAnAllGatherThatNeedsTheRankFails") {
   });
 }
 
-TEST_CASE("TheHubsProcessMayEndOnceItsRanksHaveLeft") {
+TEST_CASE("the hub's process may end once its ranks have left") {
   int pipe_ends[2];
   REQUIRE(pipe(pipe_ends) == 0);
   const pid_t first = start_process([&] {

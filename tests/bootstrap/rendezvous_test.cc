@@ -24,7 +24,7 @@ void gather_rounds(Rendezvous& rendezvous, int rounds, size_t largest) {
   }
 }
 
-TEST_CASE("EveryProcessReceivesAllBlobsInRankOrder") {
+TEST_CASE("every process receives all blobs in rank order") {
   for (const int ranks : {1, 2, 5, 8}) {
     CAPTURE(ranks);
     const HubProcess hub;
@@ -37,7 +37,7 @@ TEST_CASE("EveryProcessReceivesAllBlobsInRankOrder") {
   }
 }
 
-TEST_CASE("EveryThreadReceivesAllBlobsInRankOrder") {
+TEST_CASE("every thread receives all blobs in rank order") {
   for (const int ranks : {1, 2, 5, 8}) {
     CAPTURE(ranks);
     run_threads_with_hub(ranks, [&](const HubAddress& hub, int rank) {
@@ -47,7 +47,7 @@ TEST_CASE("EveryThreadReceivesAllBlobsInRankOrder") {
   }
 }
 
-TEST_CASE("ABarrierReturnsWhenAllRanksHaveArrived") {
+TEST_CASE("a barrier returns when all ranks have arrived") {
   std::atomic<int> arrived{0};
   run_threads_with_hub(3, [&](const HubAddress& hub, int rank) {
     const auto rendezvous = hub.must_join(rank, 3);
@@ -60,7 +60,7 @@ TEST_CASE("ABarrierReturnsWhenAllRanksHaveArrived") {
   });
 }
 
-TEST_CASE("BlobsAboveTheLimitAreRejected") {
+TEST_CASE("blobs above the limit are rejected") {
   const HubProcess hub;
   run_processes(3, [&](int rank) {
     const auto rendezvous = hub->must_join(rank, 3);
@@ -77,7 +77,7 @@ TEST_CASE("BlobsAboveTheLimitAreRejected") {
   });
 }
 
-TEST_CASE("ManyRendezvousRunConcurrently") {
+TEST_CASE("many rendezvous run concurrently") {
   run_process([] {
     constexpr int communicators = 4, ranks = 3;
     std::vector<HubAddress> hubs;
@@ -89,7 +89,7 @@ TEST_CASE("ManyRendezvousRunConcurrently") {
   });
 }
 
-TEST_CASE("ARendezvousLeavesNoDescriptorsOpen") {
+TEST_CASE("a rendezvous leaves no descriptors open") {
   run_process([] {
     const auto free_descriptor = [] {
       const int descriptor = dup(0);
@@ -109,7 +109,7 @@ TEST_CASE("ARendezvousLeavesNoDescriptorsOpen") {
   });
 }
 
-TEST_CASE("RanksMayJoinLateAndInAnyOrder") {
+TEST_CASE("ranks may join late and in any order") {
   const HubProcess hub;
   run_processes(4, [&](int rank) {
     usleep(static_cast<useconds_t>(4 - rank) * 30000);
@@ -117,7 +117,7 @@ TEST_CASE("RanksMayJoinLateAndInAnyOrder") {
   });
 }
 
-TEST_CASE("AnUnusedHubDoesNotKeepItsProcessFromExiting") {
+TEST_CASE("an unused hub does not keep its process from exiting") {
   const auto start = Clock::now();
   const pid_t pid = start_process([] {
     HubAddress::start_hub();
@@ -127,7 +127,7 @@ TEST_CASE("AnUnusedHubDoesNotKeepItsProcessFromExiting") {
   CHECK(seconds_since(start) < 10);
 }
 
-TEST_CASE("AnUnusedHubEndsAtItsTimeLimit") {
+TEST_CASE("an unused hub ends at its time limit") {
   run_process([] {
     HubAddress hub = {};
     EXPECT(bootstrap::open_rendezvous(hub.secret, {0.1}, bootstrap::Reach::anywhere, &hub.address) == NCAST_OK);
@@ -139,7 +139,7 @@ TEST_CASE("AnUnusedHubEndsAtItsTimeLimit") {
   });
 }
 
-TEST_CASE("AnUnusedHubCanBeClosed") {
+TEST_CASE("an unused hub can be closed") {
   run_process([] {
     const TimeLimit limit;
     bootstrap::close_unused_rendezvous({});  // no hub has this secret
@@ -166,7 +166,7 @@ int count_of(const char* folder) {
   return count;
 }
 
-TEST_CASE("HubsThatNoRankHasJoinedShareOneThreadAndOneListener") {
+TEST_CASE("hubs that no rank has joined share one thread and one listener") {
   run_process([] {
     const HubAddress first = HubAddress::start_hub();
     const int threads = count_of("/proc/self/task"), descriptors = count_of("/proc/self/fd");
@@ -179,7 +179,7 @@ TEST_CASE("HubsThatNoRankHasJoinedShareOneThreadAndOneListener") {
   });
 }
 
-TEST_CASE("AHubIsNotReachedWithTheSecretOfAnother") {
+TEST_CASE("a hub rejects the secret of another hub") {
   run_process([] {
     const HubAddress one = HubAddress::start_hub(), other = HubAddress::start_hub();
     EXPECT(one.address.port == other.address.port);
@@ -197,7 +197,7 @@ TEST_CASE("AHubIsNotReachedWithTheSecretOfAnother") {
   });
 }
 
-TEST_CASE("HubsOfLocalRanksListenOnLoopbackOnly") {
+TEST_CASE("hubs of local ranks listen on loopback only") {
   run_process([] {
     unsetenv("NARROWCAST_SOCKET_IFNAME");
     HubAddress hub = {};
@@ -207,7 +207,7 @@ TEST_CASE("HubsOfLocalRanksListenOnLoopbackOnly") {
   });
 }
 
-TEST_CASE("AForkedChildStartsItsOwnHubs") {
+TEST_CASE("a forked child starts its own hubs") {
   run_process([] {
     const HubAddress hub = HubAddress::start_hub();
     CHECK(wait_for_process(start_process([&] {
@@ -218,7 +218,7 @@ TEST_CASE("AForkedChildStartsItsOwnHubs") {
   });
 }
 
-TEST_CASE("AHubThatARankHasJoinedIsNotClosed") {
+TEST_CASE("a hub that a rank has joined is not closed") {
   run_threads_with_hub(2, [](const HubAddress& hub, int rank) {
     if (rank == 1) {
       usleep(100000);
@@ -229,7 +229,7 @@ TEST_CASE("AHubThatARankHasJoinedIsNotClosed") {
   });
 }
 
-TEST_CASE("TheInterfaceCanBeChosenByAPrefixOfItsName") {
+TEST_CASE("the interface can be chosen by a prefix of its name") {
   run_process([] {
     setenv("NARROWCAST_SOCKET_IFNAME", "lo", 1);
     const HubAddress hub = HubAddress::start_hub();
@@ -242,7 +242,7 @@ TEST_CASE("TheInterfaceCanBeChosenByAPrefixOfItsName") {
   });
 }
 
-TEST_CASE("AnIPv6AddressKeepsItsPortAndScope") {
+TEST_CASE("an IPv6 address keeps its port and scope") {
   sockaddr_in6 made = {};
   made.sin6_family = AF_INET6;
   made.sin6_port = htons(4242);
@@ -255,7 +255,7 @@ TEST_CASE("AnIPv6AddressKeepsItsPortAndScope") {
   CHECK(std::memcmp(&storage, &made, sizeof made) == 0);
 }
 
-TEST_CASE("InvalidArgumentsAreRejected") {
+TEST_CASE("invalid arguments are rejected") {
   const HubAddress nowhere = {};
   std::unique_ptr<Rendezvous> rendezvous;
   CHECK(nowhere.join(0, 1, &rendezvous) == NCAST_INVALID_ARGUMENT);

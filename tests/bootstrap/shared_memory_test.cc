@@ -78,7 +78,7 @@ const Fault faults[] = {
     {"another user (uid 54321)", [](const Name& name) { REQUIRE(chown(name.path.c_str(), other_uid, 0) == 0); }, true},
 };
 
-TEST_CASE("ASegmentThatAnotherUserCanHaveWrittenIsNeitherOpenedNorRemoved") {
+TEST_CASE("a segment that another user may have written is neither opened nor removed") {
   const TimeLimit limit;
   for (const Fault& fault : faults) {
     CAPTURE(fault.message);
@@ -99,7 +99,7 @@ TEST_CASE("ASegmentThatAnotherUserCanHaveWrittenIsNeitherOpenedNorRemoved") {
   }
 }
 
-TEST_CASE("OwnSegmentsAreOpenedAndRemovedWhenStale") {
+TEST_CASE("own segments are opened and removed when stale") {
   const Name name;
   Segment segment(name);
   {
@@ -113,7 +113,7 @@ TEST_CASE("OwnSegmentsAreOpenedAndRemovedWhenStale") {
   CHECK(!exists(name));
 }
 
-TEST_CASE("AFileWithoutTheHeaderOfASegmentIsRejected") {
+TEST_CASE("a file without the header of a segment is rejected") {
   const Name name;
   SharedMemory memory;
   bool found;
@@ -136,7 +136,7 @@ TEST_CASE("AFileWithoutTheHeaderOfASegmentIsRejected") {
   close(file);
 }
 
-TEST_CASE("AFifoInSharedMemoryDoesNotStopASweep") {
+TEST_CASE("a fifo in shared memory does not stop a sweep") {
   const Name name;
   REQUIRE(mkfifo(name.path.c_str(), 0666) == 0);
   REQUIRE(chmod(name.path.c_str(), 0666) == 0);
@@ -145,7 +145,7 @@ TEST_CASE("AFifoInSharedMemoryDoesNotStopASweep") {
   CHECK(exists(name));
 }
 
-TEST_CASE("ALeaseOnAFileInSharedMemoryDoesNotStopASweep") {
+TEST_CASE("a lease on a file in shared memory does not stop a sweep") {
   const Name name;
   int pipe_ends[2];
   REQUIRE(pipe(pipe_ends) == 0);
@@ -167,7 +167,7 @@ TEST_CASE("ALeaseOnAFileInSharedMemoryDoesNotStopASweep") {
   for (const int end : pipe_ends) close(end);
 }
 
-TEST_CASE("ASweepKeepsTemporarySegmentsOfOtherUsers") {
+TEST_CASE("a sweep keeps temporary segments of other users") {
   if (!can_be_other_users("temporary segments of another user")) return;
   // Another user can choose such a name: that of a process that has ended.
   const ProcessIdentity self = current_process();

@@ -25,13 +25,13 @@ std::string mismatch(const std::vector<SharedSettings>& by_rank) {
   return ncast_last_error();
 }
 
-TEST_CASE("EqualSettingsAgree") {
+TEST_CASE("equal settings agree") {
   CHECK(check_same_settings(std::vector<SharedSettings>{}) == NCAST_OK);
   CHECK(check_same_settings(std::vector{settings(1)}) == NCAST_OK);
   CHECK(check_same_settings(std::vector{settings(1), settings(1), settings(1)}) == NCAST_OK);
 }
 
-TEST_CASE("TheRankThatDiffersFromTheMajorityIsNamedWithBothValues") {
+TEST_CASE("the rank that differs from the majority is named with both values") {
   CHECK(mismatch({settings(3), settings(4), settings(4)}) == "scratch_bytes is 3 on rank 0, but 4 on ranks 1, 2");
   CHECK(mismatch({settings(4), settings(4), settings(4, "blocks")}) ==
         "NARROWCAST_PATH is blocks on rank 2, but unset on ranks 0, 1");
@@ -39,23 +39,23 @@ TEST_CASE("TheRankThatDiffersFromTheMajorityIsNamedWithBothValues") {
         "scratch_bytes is 3 on ranks 1, 2, but 4 on ranks 0, 3, 4");
 }
 
-TEST_CASE("WithoutAMajorityTheValueOfRank0CountsAsThatOfTheOthers") {
+TEST_CASE("without a majority, the other ranks are compared with rank 0") {
   CHECK(mismatch({settings(4), settings(3)}) == "scratch_bytes is 3 on rank 1, but 4 on rank 0");
   CHECK(mismatch({settings(4), settings(3), settings(5)}) == "scratch_bytes is 5 on rank 2, but 4 on rank 0");
 }
 
-TEST_CASE("SettingsOfAnotherVersionAreADifference") {
+TEST_CASE("settings of another version differ") {
   CHECK(mismatch({settings(4), SharedSettings()}) == "scratch_bytes is unknown on rank 1, but 4 on rank 0");
   CHECK(settings(4).text().starts_with("the version of the library=" + std::string(ncast_version()) + "\n"));
 }
 
-TEST_CASE("TooManySettingsAreAnError") {
+TEST_CASE("too many settings are an error") {
   SharedSettings full;
   CHECK(full.add("name", std::string(300, 'x')) == NCAST_INTERNAL);
   CHECK(full.text() == SharedSettings().text());
 }
 
-TEST_CASE("ListsOfRanksAreShort") {
+TEST_CASE("lists of ranks are short") {
   CHECK(bootstrap::rank_list(std::vector<int>{}).empty());
   CHECK(bootstrap::rank_list(std::vector{2, 3}) == "2, 3");
   CHECK(bootstrap::rank_list(std::vector{0, 1, 2, 5, 7, 8, 9}) == "0-2, 5, 7-9");

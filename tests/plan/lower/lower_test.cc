@@ -168,7 +168,7 @@ TEST_CASE("steps are not fused if the fused plan deadlocks") {
   CHECK(report.verdict == verify::Verdict::proved);
 }
 
-TEST_CASE("indices that point to nothing stay so") {
+TEST_CASE("dangling indices stay dangling") {
   const Plan plan = plan_of({{after(sync(), {{1, 9}, {7, 0}}), barrier(5), signal({99})}, {}}, 3);
   Plan lowered;
   REQUIRE(lower(plan, &lowered) == NCAST_OK);

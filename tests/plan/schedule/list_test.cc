@@ -59,7 +59,7 @@ Plan broadcast_of_three_chunks() {
   return plan;
 }
 
-TEST_CASE("steps that need a full link begin after those that do not") {
+TEST_CASE("steps that need a full link begin after steps that do not") {
   const Options options = options_of(100'000'000);
   const Plan plan = broadcast_of_three_chunks();
   const Plan parts = parts_of(plan, options);

@@ -203,7 +203,7 @@ TEST_CASE("a limit of groups is met even if the plan takes longer") {
   CHECK(limited.after.microseconds > limited.before.microseconds);
 }
 
-TEST_CASE("a limit that barriers make impossible is an error") {
+TEST_CASE("a limit of groups that barriers make impossible is an error") {
   Plan plan = chain();
   for (Rank& rank : plan.ranks) {
     rank.barriers.push_back({});

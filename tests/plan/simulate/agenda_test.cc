@@ -9,7 +9,7 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-TEST_CASE("an agenda returns the earliest of the events that are left, and of equal ones the lowest run") {
+TEST_CASE("an agenda returns the earliest remaining event, and of simultaneous ones that of the lowest run") {
   constexpr uint32_t runs = 40;
   std::mt19937 random(1);
   const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };
@@ -35,7 +35,7 @@ TEST_CASE("an agenda returns the earliest of the events that are left, and of eq
   }
 }
 
-TEST_CASE("times that differ by rounding only are the same") {
+TEST_CASE("times that differ only by rounding are equal") {
   Agenda agenda(2);
   agenda.set(0.1 + 0.2, 1);
   agenda.set(0.3, 0);

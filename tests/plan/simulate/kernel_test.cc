@@ -13,7 +13,7 @@ namespace {
 static_assert(reducing_warps == select::reduce_rings(select::reduce_warps(block_bytes, /*value_bytes=*/2)));
 static_assert(min_clustered_bytes == double{select::min_clustered_bytes});
 
-TEST_CASE("in each turn of a reduction a warp handles one block, and no more warps than necessary take part") {
+TEST_CASE("in each turn of a reduction a warp handles one block, and only as many warps as needed take part") {
   const auto batches_of = [](uint64_t blocks) {
     return predict(reduction(), {.piece_bytes = blocks * 4096},
                    machine_with({{"\"gpus_per_host\": 2", "\"gpus_per_host\": 4"}}))
@@ -25,7 +25,7 @@ TEST_CASE("in each turn of a reduction a warp handles one block, and no more war
   CHECK(batches_of(301) == 24);
 }
 
-TEST_CASE("kernels that reduce send a turn ahead, and receive results a turn later, if rings are long enough") {
+TEST_CASE("kernels that reduce send one turn ahead and receive results one turn later, if rings are long enough") {
   // One block of a chunk in each of 10 turns; only flights take time.
   const Machine machine = machine_with({{"\"link_gbps\": 100", "\"link_gbps\": 1e9"}, {"\"ctas\": 10", "\"ctas\": 1"}});
   const Options options{.piece_bytes = 2 * 10 * 15 * 4096, .workers = 1, .records_timeline = true};
@@ -44,7 +44,7 @@ TEST_CASE("kernels that reduce send a turn ahead, and receive results a turn lat
   CHECK(ahead.microseconds < 0.5 * after_each_other);
 }
 
-TEST_CASE("while a warp handles a payload it loads the next one, if that is there") {
+TEST_CASE("a warp loads the next payload while it handles one, if that has arrived") {
   // Rank 0 sends three messages at the same time. Rank 1 receives them one after another.
   Plan plan = empty_plan(Operation::broadcast, 2, 3);
   plan.ranks[0].groups.resize(3);
@@ -63,7 +63,7 @@ TEST_CASE("while a warp handles a payload it loads the next one, if that is ther
   CHECK(us(1) == about(1 + (7 + 3) + 2 + 3 * (7 + 3)));
 }
 
-TEST_CASE("kernels whose warps have fixed blocks use links less well, except in clusters") {
+TEST_CASE("kernels with fixed blocks per warp use less of the rate of links, except in clusters") {
   const Plan all_reduce = reduction_in_turns(4);
   const auto us = [](const Plan& plan, uint64_t bytes, const std::string& keys) {
     const Machine machine = one_host({{"\"ctas\": 10", "\"ctas\": 10" + keys}});

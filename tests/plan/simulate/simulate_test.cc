@@ -19,7 +19,7 @@ TEST_CASE("a message takes its bytes over the link's rate, a flight and the laun
   CHECK(prediction.sent_bytes == std::vector<double>{double{million}, 0});
 }
 
-TEST_CASE("encoded messages send fewer bytes, and packets use the link less well") {
+TEST_CASE("encoded messages send fewer bytes, and packets have a lower rate") {
   const Options options{.piece_bytes = million, .ratio = 0.5, .max_batches = 1};
   CHECK(microseconds_of(relay({0, 1}, false, NCAST_CODEC_WINDOW), options) == about(5 + 2 + 1));
   CHECK(microseconds_of(relay({0, 1}, true), options) == about(20 + 2 + 1));
@@ -62,7 +62,7 @@ TEST_CASE("a simulation ends at a limit of operations or memory, which its timel
   CHECK(std::string_view(ncast_last_error()).ends_with("MiB of memory"));
 }
 
-TEST_CASE("messages that wait for room on their ring do not hold back earlier ones") {
+TEST_CASE("messages that wait for a full ring do not delay earlier ones") {
   // With many micro-batches, sends that follow each other are one transfer.
   Plan plan = empty_plan(Operation::broadcast, 2, 3);
   const uint32_t ring = add_ring(plan, 0, 1, 2);
@@ -75,7 +75,7 @@ TEST_CASE("messages that wait for room on their ring do not hold back earlier on
   CHECK(prediction.microseconds == doctest::Approx(300 + 2 + 1).epsilon(0.05));
 }
 
-TEST_CASE("sends that wait for another group do not hold back what its peer waits for") {
+TEST_CASE("sends that wait for another group do not delay messages that its peer waits for") {
   // Rank 0 sends its chunk, and sends rank 1's chunk back after another group has received it: which rank 1 sends when
   // it has rank 0's.
   Plan plan = empty_plan(Operation::all_gather, 2);
@@ -92,7 +92,7 @@ TEST_CASE("sends that wait for another group do not hold back what its peer wait
   CHECK(prediction.batches == 32);
 }
 
-TEST_CASE("a micro-batch is what some warps of each CTA have in flight, but plans of many steps have longer ones") {
+TEST_CASE("a micro-batch is the data that some warps of each CTA have in flight, but is longer in plans of many steps") {
   Plan two_groups = empty_plan(Operation::broadcast, 3);
   two_groups.ranks[0].groups.resize(2);
   for (const int to : {1, 2}) {
@@ -108,7 +108,7 @@ TEST_CASE("a micro-batch is what some warps of each CTA have in flight, but plan
   CHECK(predict(relay({0, 1}, true), {.piece_bytes = million}).batches == 32);
 }
 
-TEST_CASE("what the warps of a group send follows each other on a link as they sent it") {
+TEST_CASE("sends of the warps of a group use a link in order") {
   // Results, which are sent when the first parts of the other rank have arrived, do not overtake the last parts.
   const Plan plan = reduction_in_turns(2, true);
   const Machine machine = one_host({{"\"ctas\": 10", "\"ctas\": 64"}});
@@ -137,7 +137,7 @@ TEST_CASE("the other micro-batches of a long call take as long as those that are
   }
 }
 
-TEST_CASE("in a row of calls, a rank begins the next one when it has ended its part") {
+TEST_CASE("in successive calls, a rank begins the next one when it has ended its part") {
   const Prediction prediction = predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1, .repeats = true});
   CHECK(prediction.microseconds == about(2 * (100 + 5) + 1));
   CHECK(prediction.repeated_us == about(100 + 5 + 1));  // rank 0, and every other one
@@ -157,7 +157,7 @@ TEST_CASE("responses use the other direction of a link") {
   CHECK(microseconds_of(exchange, options, machine) == about(12.5 + 2 + 1));
 }
 
-TEST_CASE("messages that a group sends in a row use all links alike if there are many micro-batches") {
+TEST_CASE("successive messages of a group use all links equally if there are many micro-batches") {
   // Ranks 0 and 1 send to rank 2 first, then to rank 3: one after another they would share the link of rank 2.
   Plan plan = empty_plan(Operation::all_gather, 4);
   for (const int from : {0, 1})
@@ -169,7 +169,7 @@ TEST_CASE("messages that a group sends in a row use all links alike if there are
   CHECK(microseconds_of(plan, {.piece_bytes = 10 * million}, one_host()) == about(200 + 2 + 1));
 }
 
-TEST_CASE("a group goes on while its stores are on their way, but not in a single micro-batch") {
+TEST_CASE("a group continues while its stores are in flight, but not in a single micro-batch") {
   Plan plan = empty_plan(Operation::broadcast, 2);
   const uint32_t ring = add_ring(plan, 0, 1, 2);
   add(plan, 0, copy(input(0), {message(ring)}));
@@ -184,7 +184,7 @@ TEST_CASE("a group goes on while its stores are on their way, but not in a singl
   CHECK(us(2) == about(1 + 10 + 3 * 10));
 }
 
-TEST_CASE("payloads that are passed on are not encoded again") {
+TEST_CASE("forwarded payloads are not encoded again") {
   const Machine machine = machine_with({{"\"coded_latency_us\": 0", "\"coded_latency_us\": 7"}});
   const Options options{.piece_bytes = million, .ratio = 1e-6, .max_batches = 1};
   // The root encodes, and the others decode.
@@ -223,7 +223,7 @@ TEST_CASE("transfers share a link, and a full ring makes the sender wait") {
   CHECK(prediction.timeline.size() == 4);
 }
 
-TEST_CASE("links are shared in the same way whatever the numbers of ranks are") {
+TEST_CASE("the sharing of links does not depend on the numbering of ranks") {
   // Rank `three` sends a megabyte to each of three ranks. Each gets a third of its link, and leaves two thirds of the
   // first one's link to rank `one`, which sends it four megabytes.
   for (const auto& [three, one] : {std::pair(0, 4), std::pair(4, 0)}) {
@@ -242,7 +242,7 @@ TEST_CASE("links are shared in the same way whatever the numbers of ranks are") 
   }
 }
 
-TEST_CASE("the CTAs of a group limit its rate, before it transfers") {
+TEST_CASE("the CTAs of a group limit its rate before the transfer") {
   const Machine machine = machine_with({{"\"cta_move_gbps\": 1e9", "\"cta_move_gbps\": 2.0"}});
   // A load and two stores for the sender, a load and a store for the receiver: 1 MB / (10 CTAs * 2 GB/s) for each.
   CHECK(microseconds_of(relay({0, 1}), {.piece_bytes = million, .max_batches = 1}, machine) ==
@@ -251,7 +251,7 @@ TEST_CASE("the CTAs of a group limit its rate, before it transfers") {
         about(300 + 10 + 2 + 200 + 1));
 }
 
-TEST_CASE("semaphores, barriers and dependences are waited for") {
+TEST_CASE("groups wait for semaphores, barriers and dependences") {
   Plan plan = empty_plan(Operation::all_gather, 2, 1, 2);
   const uint32_t channel = add_memory(plan, 0, 1);
   plan.ranks[0].barriers = {{0, 1}};

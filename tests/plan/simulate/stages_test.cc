@@ -47,7 +47,7 @@ Plan sending_back(std::vector<Step> steps) {
   return plan;
 }
 
-TEST_CASE("steps follow those that they wait for, and those that wrote what they read") {
+TEST_CASE("steps follow their dependences and the writers of what they read") {
   const auto stages = [](const std::vector<Step>& steps) { return stages_of(sending_back(steps)); };
   const Step send = copy(output(1), {message(0)});
   CHECK(stages({after(send, {{1, 0}})}) == Stages{{{1}, {1}}, {{0, 2}}});
@@ -58,7 +58,7 @@ TEST_CASE("steps follow those that they wait for, and those that wrote what they
         Stages{{{1, 1}, {1}}, {{0, 2}}});
 }
 
-TEST_CASE("what is sent before it is overwritten does not follow its writer") {
+TEST_CASE("values that are sent before they are overwritten do not follow the writer") {
   // Two ranks exchange a chunk, which one group sends before the other one overwrites it.
   Plan plan = empty_plan(Operation::all_reduce, 2, 1, 2);
   for (const int rank : {0, 1}) {

@@ -59,7 +59,7 @@ TEST_CASE("a thousand signals between groups are proved within a second") {
   CHECK(narrowcast::testing::processor_seconds() - begin < most_seconds);
 }
 
-TEST_CASE("waits that follow each other can need signals of later calls than the waits of another group") {
+TEST_CASE("successive waits can need signals of later calls than the waits of another group") {
   Plan plan = memory_all_gather(2);
   const uint32_t channel = add_memory(plan, 0, 1, 1);
   plan.ranks[0].groups.push_back({{signal({channel}), signal({channel})}});

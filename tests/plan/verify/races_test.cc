@@ -6,7 +6,7 @@ namespace {
 
 using namespace testing;
 
-TEST_CASE("a race is reported with both accesses and with what is known to precede") {
+TEST_CASE("a race is reported with both accesses and the last step that is ordered before") {
   Plan plan = grouped_reduce_scatter(2);
   check_proved(plan);
   step_of(plan, 0, 2, 0).after.pop_back();
@@ -23,7 +23,7 @@ TEST_CASE("packets are not overwritten by a peer that is a call ahead") {
   check_refuted(plan, Property::race, "of an earlier call, which reads it");
 }
 
-TEST_CASE("with two copies of the scratch, packets are not overwritten by a peer that is two calls ahead") {
+TEST_CASE("two copies of the scratch do not protect packets from a peer that is two calls ahead") {
   Plan plan = empty_plan(Operation::broadcast, 2);
   plan.scratch_copies = 2;
   plan.ranks[1].scratch_chunks = 1;
@@ -118,7 +118,7 @@ TEST_CASE("independent threads see each other's parts only after a sync or at th
   check_proved(plan);
 }
 
-TEST_CASE("independent threads that received packets know their writer, for steps of as many chunks") {
+TEST_CASE("packets order their writer before steps of independent threads with as many chunks") {
   const auto returning = [](bool at_once) {
     Plan plan = empty_plan(Operation::all_gather, 2, 2);
     plan.threads = Threads::independent;
@@ -176,7 +176,7 @@ TEST_CASE("packets are written at most once in a call") {
   check_refuted(plan, Property::race, "in the same call");
 }
 
-TEST_CASE("a wait for one of several groups' signals does not order what only one of them signals") {
+TEST_CASE("a wait for one signal of several groups does not order the steps before a particular signal") {
   const auto waiting_for = [](const std::vector<uint32_t>& before, const std::vector<uint32_t>& later) {
     Plan plan = empty_plan(Operation::broadcast, 2, 1, 3);
     const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);
@@ -192,7 +192,7 @@ TEST_CASE("a wait for one of several groups' signals does not order what only on
   check_refuted(waiting_for({0}, {0, 0}), Property::race, "reads scratch chunk 0");
 }
 
-TEST_CASE("a wait of one of several groups may end with a signal that another one could have had") {
+TEST_CASE("a wait may end with any signal of a semaphore that several groups wait for") {
   const auto waiting_after = [](uint32_t step) {
     Plan plan = empty_plan(Operation::broadcast, 2, 1, 2);
     const uint32_t there = add_memory(plan, 0, 1), back = add_memory(plan, 1, 0);

@@ -104,7 +104,7 @@ TEST_CASE("encoded results are the same everywhere if the root keeps what the ot
   CHECK(verify(plan).same_everywhere);
 }
 
-TEST_CASE("a sum is as often rounded and encoded as its parts, and in rank order if these are") {
+TEST_CASE("a sum counts the roundings and encodings of its parts, and is in rank order if they are") {
   const ncast_codec uniform = bounded_codec();
   const auto report_of = [&](bool in_order) {
     Plan plan = empty_plan(Operation::reduce, 3);
