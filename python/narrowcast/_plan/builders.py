@@ -6,7 +6,7 @@ from .._native import plan as native
 from .._native.codecs import codec_number
 from .._native.numbers import as_int, as_positive
 from .._native.operations import describe
-from .model import Plan as Model
+from .model import PlanModel
 from .plan import Plan
 
 
@@ -44,4 +44,4 @@ def build(
         depth=as_positive(depth, "depth"),
         ranks_per_node=as_positive(ranks_per_node, "ranks_per_node"),
     )
-    return Plan(Model.from_json(built.write()))
+    return Plan(PlanModel.from_json(built.write()))

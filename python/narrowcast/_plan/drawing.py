@@ -13,7 +13,7 @@ from .._files.atomic import write_file
 from ..errors import InvalidArgumentError
 from ..plots import FORMATS, require
 from .dsl.sites import Site
-from .model import Operand, Plan
+from .model import Operand, PlanModel
 from .timeline import Event, Timeline
 from .trace import chrome_trace, kind_of
 
@@ -41,7 +41,7 @@ _MAX_LABELS = 48
 
 
 def write_timeline(
-    plan: Plan,
+    plan: PlanModel,
     timeline: Timeline,
     path: Path,
     title: str,
@@ -75,7 +75,7 @@ def check_path(path: Path) -> None:
 class _Layout:
     """Where groups are: one below the other, each with a lane for every step that it runs at the same time."""
 
-    def __init__(self, plan: Plan, timeline: Timeline) -> None:
+    def __init__(self, plan: PlanModel, timeline: Timeline) -> None:
         self.lanes = {
             (rank, group): 1 for rank, one in enumerate(plan.ranks) for group in range(max(1, len(one.groups)))
         }
@@ -102,7 +102,7 @@ class _Layout:
         return [(event.start, top), (event.end, top), (event.end, top + 1), (event.start, top + 1)]
 
 
-def draw(plan: Plan, timeline: Timeline, path: Path, title: str, *, microseconds: bool) -> None:
+def draw(plan: PlanModel, timeline: Timeline, path: Path, title: str, *, microseconds: bool) -> None:
     """Draws a timeline: a row for each group, a bar for each step, a line for each message and signal.
 
     path: must end in one of FORMATS; replaced atomically. The image has at most 1,550 x 1,550 pixels.
@@ -153,7 +153,7 @@ def draw(plan: Plan, timeline: Timeline, path: Path, title: str, *, microseconds
     write_file(path, content.getbuffer())
 
 
-def _write_operands(axes: Any, plan: Plan, timeline: Timeline, layout: _Layout, inches_per_unit: float) -> None:
+def _write_operands(axes: Any, plan: PlanModel, timeline: Timeline, layout: _Layout, inches_per_unit: float) -> None:
     """Writes into each bar what the step moves, if there is space."""
     size, between = (6, "\n→") if layout.is_roomy else (5, "→")
     for event in (*timeline.events, *timeline.blocked):
@@ -174,7 +174,7 @@ def _write_operands(axes: Any, plan: Plan, timeline: Timeline, layout: _Layout, 
             axes.text(middle, layout.middle(event), text, ha="center", va="center", fontsize=size, color="white")
 
 
-def _short(plan: Plan, rank: int, operand: Operand, receiver: bool) -> str:
+def _short(plan: PlanModel, rank: int, operand: Operand, receiver: bool) -> str:
     """`i3` for input[3], `r2` for a message from or to rank 2, `r2:o3` for output[3] of rank 2."""
     where = "" if operand.buffer is None else f"{operand.buffer[0]}{operand.chunk}"
     if operand.switch is not None:
@@ -191,7 +191,7 @@ def _cut(text: str, characters: int) -> str:
     return text if len(text) <= characters or characters < 5 else f"{text[: characters - 1]}…"
 
 
-def _label(axes: Any, plan: Plan, layout: _Layout) -> None:
+def _label(axes: Any, plan: PlanModel, layout: _Layout) -> None:
     """Names the rows of ranks, and of groups if there is space."""
     names: list[tuple[float, str]] = []
     every_group = len(layout.tops) <= _MAX_LABELS

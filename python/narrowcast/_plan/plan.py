@@ -16,7 +16,7 @@ from .._native.numbers import as_unsigned
 from ..errors import InvalidArgumentError
 from . import formats, simulation
 from .dsl.sites import Site
-from .model import Plan as Model
+from .model import PlanModel
 from .report import Report, report_of
 from .simulation import Simulation
 from .text import heading, listing
@@ -26,13 +26,13 @@ from .timeline import timeline
 class Plan:
     """A collective for a fixed number of ranks: which rank moves what to whom, in which order, with which codec."""
 
-    def __init__(self, model: Model, site_of: Callable[[int], Site | None] | None = None) -> None:
+    def __init__(self, model: PlanModel, site_of: Callable[[int], Site | None] | None = None) -> None:
         """Of a model. site_of: as the method `site`."""
         self._model = model
         self._site_of = site_of
 
     @property
-    def model(self) -> Model:
+    def model(self) -> PlanModel:
         """The plan as objects."""
         return self._model
 
@@ -69,7 +69,7 @@ class Plan:
         """
         model = self.model
         if model.instances != 1 and form != "json":
-            model = Model.from_json(self._lowered().write())
+            model = PlanModel.from_json(self._lowered().write())
         text = formats.write(model, form, self.site)
         for message in formats.exceeded_limits(text, form):
             warnings.warn(message, stacklevel=2)
@@ -146,7 +146,7 @@ class Plan:
                 any_executor=any_executor,
                 **options,
             )
-        plan = Plan(Model.from_json(merged.write()), self.site)
+        plan = Plan(PlanModel.from_json(merged.write()), self.site)
         return Schedule(plan, ScheduleCost(**report["before"]), ScheduleCost(**report["after"]))
 
     def check_form(self) -> None:
@@ -178,8 +178,8 @@ class Plan:
     def _simulation(
         self, lowered: native.NativePlan, nbytes: int, machine: str, options: dict[str, float]
     ) -> Simulation:
-        def drawn() -> tuple[Model, list[list[Any]]]:
-            return Model.from_json(lowered.write()), lowered.simulate(machine, timeline=True, **options)["timeline"]
+        def drawn() -> tuple[PlanModel, list[list[Any]]]:
+            return PlanModel.from_json(lowered.write()), lowered.simulate(machine, timeline=True, **options)["timeline"]
 
         report = lowered.simulate(machine, timeline=False, **options)
         return simulation.simulation_of(report, self.model, nbytes, machine, drawn, self.site)

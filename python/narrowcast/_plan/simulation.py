@@ -15,8 +15,7 @@ from .._native.codecs import codecs
 from .._native.operations import describe
 from ..errors import InvalidArgumentError
 from .dsl.sites import Site
-from .model import Operand
-from .model import Plan as Model
+from .model import Operand, PlanModel
 from .text import heading
 from .timeline import Event, Flow, Timeline
 
@@ -36,7 +35,7 @@ class Simulation:
     busbw_gb_per_s: float  #: bus bandwidth of calls in a row, as `narrowcast bench` defines it
     sent_bytes: tuple[float, ...]  #: by rank
     busy: dict[tuple[int, int], float]  #: share of the time that each group (rank, group) of the lowered plan works
-    _drawn: Callable[[], tuple[Model, list[list[Any]]]] = field(repr=False)
+    _drawn: Callable[[], tuple[PlanModel, list[list[Any]]]] = field(repr=False)
     _site_of: Callable[[int], Site | None] = field(repr=False)
 
     def show(self, path: str | os.PathLike[str]) -> None:
@@ -107,7 +106,7 @@ def _gpus(machine: dict[str, Any]) -> int:
     return int(machine["hosts"]) * int(machine["gpus_per_host"])
 
 
-def usual_ratio(model: Model) -> float:
+def usual_ratio(model: PlanModel) -> float:
     """Wire bytes / raw bytes that the cost model assumes for bfloat16 values; the largest one of the plan's codecs."""
     ratios = {
         codec.name: next((one.prior_ratio for one in codec.types if one.dtype == _TYPE), 1.0) for codec in codecs()
@@ -116,7 +115,7 @@ def usual_ratio(model: Model) -> float:
     return max((ratios.get(name, 1.0) for name in used), default=1.0)
 
 
-def _operands(model: Model) -> Iterable[Operand]:
+def _operands(model: PlanModel) -> Iterable[Operand]:
     for rank in model.ranks:
         for group in rank.groups:
             for step in group.walk():
@@ -124,17 +123,17 @@ def _operands(model: Model) -> Iterable[Operand]:
                 yield from step.destinations
 
 
-def piece_bytes(model: Model, nbytes: int) -> int:
+def piece_bytes(model: PlanModel, nbytes: int) -> int:
     """Bytes of a piece in a call whose larger buffer has `nbytes` bytes."""
     return nbytes // len(model.ranks) if describe(model.operation).parted else nbytes
 
 
 def simulation_of(
     report: dict[str, Any],
-    model: Model,
+    model: PlanModel,
     nbytes: int,
     machine: str,
-    drawn: Callable[[], tuple[Model, list[list[Any]]]],
+    drawn: Callable[[], tuple[PlanModel, list[list[Any]]]],
     site_of: Callable[[int], Site | None],
 ) -> Simulation:
     """The report of ncast_plan_simulate as an object.
@@ -159,7 +158,7 @@ def simulation_of(
     )
 
 
-def timeline_of(model: Model, rows: Iterable[Iterable[Any]]) -> Timeline:
+def timeline_of(model: PlanModel, rows: Iterable[Iterable[Any]]) -> Timeline:
     """The timeline of a report: rows of rank, group, step, micro-batch, begin and end."""
     result = Timeline()
     # By batch and channel: messages that have been sent, and signals.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from .model import Operand, Plan, Step
+from .model import Operand, PlanModel, Step
 
 __all__ = ["Names", "amount", "heading", "listing"]
 
 _IN_PLACE = {"no": ", not in place", "yes": ", in place", "either": ""}
 
 
-def heading(plan: Plan) -> str:
+def heading(plan: PlanModel) -> str:
     """What a plan is, in one line."""
     name = f' "{plan.name}"' if plan.name else ""
     ranks = amount(len(plan.ranks), "rank")
@@ -23,7 +23,7 @@ def heading(plan: Plan) -> str:
     )
 
 
-def listing(plan: Plan, ranks: Iterable[int] | None = None) -> Iterator[str]:
+def listing(plan: PlanModel, ranks: Iterable[int] | None = None) -> Iterator[str]:
     """The lines of a listing of all steps. `ranks`: of these ranks only."""
     names = Names(plan)
     yield heading(plan)
@@ -43,7 +43,7 @@ def listing(plan: Plan, ranks: Iterable[int] | None = None) -> Iterator[str]:
 class Names:
     """Names steps and operands of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PlanModel) -> None:
         self._plan = plan
         # Channels that need their number to be told apart.
         paths = [(one.kind, one.sender, one.receiver, tuple(one.ranks)) for one in plan.channels]

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .model import Channel, Operand, Plan, Step
+from .model import Channel, Operand, PlanModel, Step
 
 __all__ = ["Event", "Flow", "Timeline", "timeline"]
 
@@ -50,7 +50,7 @@ class Timeline:
         return max((event.end for event in self.events), default=0.0)
 
 
-def timeline(plan: Plan) -> Timeline:
+def timeline(plan: PlanModel) -> Timeline:
     """Runs the steps of a plan in logical time. The plan must be well formed."""
     return _Run(plan).run()
 
@@ -72,7 +72,7 @@ class _Group:
 
 
 class _Run:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PlanModel) -> None:
         self.plan = plan
         self.groups = [
             _Group(rank, number, group.steps)

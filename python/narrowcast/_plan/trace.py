@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .dsl.sites import Site
-from .model import Plan, Step
+from .model import PlanModel, Step
 from .text import Names
 from .timeline import Timeline
 
@@ -26,7 +26,9 @@ def kind_of(step: Step) -> str:
     return "copy"
 
 
-def chrome_trace(plan: Plan, timeline: Timeline, title: str, site_of: Callable[[int], Site | None]) -> dict[str, Any]:
+def chrome_trace(
+    plan: PlanModel, timeline: Timeline, title: str, site_of: Callable[[int], Site | None]
+) -> dict[str, Any]:
     """The events of a timeline for Perfetto or chrome://tracing: a process for each rank, a track for each group.
 
     A group that runs several steps at the same time has more tracks. Messages and signals are flows. A unit of logical

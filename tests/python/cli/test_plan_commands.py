@@ -167,7 +167,7 @@ def test_only_features_that_are_missing_are_unsupported(cli_here, tmp_path):
     rows = json.loads(done.stdout)
     assert [row["verdict"] for row in rows] == ["unsupported", "error", "error"]
     assert "has no defined result" in rows[0]["message"]
-    assert "is missing" in rows[1]["message"]
+    assert "has no 'operation'" in rows[1]["message"]
     assert rows[2]["message"] == "Is a directory"
 
 

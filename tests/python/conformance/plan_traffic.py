@@ -14,7 +14,7 @@ import narrowcast
 import numpy as np
 from narrowcast._bench import oracle
 from narrowcast._native.operations import describe
-from narrowcast._plan.model import Plan, Step
+from narrowcast._plan.model import PlanModel, Step
 from narrowcast.types import ValueType
 from plan.plan_oracle import Run, chunk_count
 
@@ -121,7 +121,7 @@ class Sent:
 
 
 def traffic(
-    plan: Plan,
+    plan: PlanModel,
     inputs: Callable[[int], Values],
     count: int,
     kind: ValueType,
@@ -162,7 +162,7 @@ def traffic(
 class _Traced(Run):
     """Notes what each rank sends."""
 
-    def __init__(self, plan: Plan, *arguments: Any) -> None:
+    def __init__(self, plan: PlanModel, *arguments: Any) -> None:
         super().__init__(plan, *arguments)
         # The contributions of each chunk, and whether it is a message or packets.
         self.sent: list[list[tuple[int, bool]]] = [[] for _ in plan.ranks]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from narrowcast._plan.formats import mscclpp_json
-from narrowcast._plan.model import Plan, Step
+from narrowcast._plan.model import PlanModel, Step
 
 Json = dict[str, Any]
 
@@ -296,12 +296,12 @@ EARLIER = {"all-reduce": earlier_all_reduce(), "all-reduce by packets": earlier_
 ALL = {**DOCUMENTS, **{f"{name}, before 0.8": found for name, found in EARLIER.items()}}
 
 
-def read(found: dict[str, Any]) -> Plan:
+def read(found: dict[str, Any]) -> PlanModel:
     """The plan of a document."""
     return mscclpp_json.read(json.dumps(found).encode())
 
 
-def steps_of(op: dict[str, Any], **more: Any) -> tuple[Plan, list[Step]]:
+def steps_of(op: dict[str, Any], **more: Any) -> tuple[PlanModel, list[Step]]:
     """The plan of an operation between two ranks, and the steps that rank 0 has for it."""
     plan = read(document([[block(0, [op])], [block(0, [])]], chunks=(8, 8, 8), **more))
     return plan, plan.ranks[0].groups[0].steps

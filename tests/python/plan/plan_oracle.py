@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from narrowcast._native.operations import Buffer, describe
-from narrowcast._plan.model import Operand, Plan, Step
+from narrowcast._plan.model import Operand, PlanModel, Step
 
 DOUBLE = -1  # a contribution was added twice
 
@@ -23,13 +23,13 @@ class Fault(Exception):
         self.kind = kind
 
 
-def chunk_count(plan: Plan, shape: Buffer, rank: int) -> int:
+def chunk_count(plan: PlanModel, shape: Buffer, rank: int) -> int:
     if shape == Buffer.NONE or (shape.at_root and rank != plan.root):
         return 0
     return plan.chunks * (len(plan.ranks) if shape.parted else 1)
 
 
-def expected(plan: Plan, rank: int) -> list[int]:
+def expected(plan: PlanModel, rank: int) -> list[int]:
     """The contributions to each output chunk, as bits rank * input chunks + chunk."""
     shape = describe(plan.operation)
     ranks, chunks = len(plan.ranks), plan.chunks
@@ -58,7 +58,9 @@ def expected(plan: Plan, rank: int) -> list[int]:
 class Run:
     """One call of a plan."""
 
-    def __init__(self, plan: Plan, in_place: bool, split: bool, depth: int | None, order: random.Random | None) -> None:
+    def __init__(
+        self, plan: PlanModel, in_place: bool, split: bool, depth: int | None, order: random.Random | None
+    ) -> None:
         self.plan = plan
         self.split = split
         self.order = order
@@ -234,7 +236,7 @@ def combine(a: int, b: int) -> int:
     return DOUBLE if a == DOUBLE or b == DOUBLE or a & b else a | b
 
 
-def run(plan: Plan, *, split: bool = False, depth: int | None = None, orders: int = 0) -> None:
+def run(plan: PlanModel, *, split: bool = False, depth: int | None = None, orders: int = 0) -> None:
     """Runs a plan in each way it may be called, and in `orders` random orders. Raises Fault if it is wrong."""
     for in_place in {"no": [False], "yes": [True], "either": [False, True]}[plan.in_place]:
         Run(plan, in_place, split, depth, None).run()
@@ -242,7 +244,7 @@ def run(plan: Plan, *, split: bool = False, depth: int | None = None, orders: in
             Run(plan, in_place, split, depth, random.Random(seed)).run()
 
 
-def verdict(plan: Plan, **arguments: int) -> str:
+def verdict(plan: PlanModel, **arguments: int) -> str:
     """`proved`, or the kind of the first fault."""
     try:
         run(plan, **arguments)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msccl_documents import algo, gpu, step, tb
 from narrowcast._plan.formats import FORMATS, exceeded_limits, read, write
-from narrowcast._plan.model import Channel, Group, Operand, Rank, Step
-from narrowcast._plan.model import Plan as Model
+from narrowcast._plan.model import Channel, Group, Operand, PlanModel, Rank, Step
 from narrowcast.errors import UnsupportedError
 from narrowcast.plan import Plan, Program, build, load
 
@@ -89,7 +88,7 @@ def plan_of(*groups: list[Step], channels: int = 0, barriers: int = 0) -> Plan:
     everyone = list(range(len(groups)))
     rank = Rank([Group(steps) for steps in groups], 4, [everyone] * barriers)
     links = [Channel("memory", 0, 1) for _ in range(channels)]
-    return Model("all_reduce", [rank, Rank()], links, threads="independent")
+    return PlanModel("all_reduce", [rank, Rank()], links, threads="independent")
 
 
 @pytest.mark.parametrize("more", [0, 1])

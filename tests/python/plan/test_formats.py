@@ -8,12 +8,12 @@ import pytest
 from msccl_documents import all_reduce_pairs
 from mscclpp_documents import all_reduce_get
 from narrowcast._plan import formats, loading
-from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
+from narrowcast._plan.model import Channel, Group, Operand, PlanModel, Rank, Step
 from narrowcast.errors import InvalidArgumentError, UnsupportedError
 
 XML = all_reduce_pairs(2).encode()
 JSON = json.dumps(all_reduce_get()).encode()
-OWN = Plan("all_reduce", [Rank()]).to_json().encode()
+OWN = PlanModel("all_reduce", [Rank()]).to_json().encode()
 
 
 @pytest.mark.parametrize("data", [XML, JSON, OWN])
@@ -62,7 +62,7 @@ def test_what_was_written_is_read(form: str) -> None:
 
 def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(InvalidArgumentError, match="'yaml' is not a format of plans"):
-        formats.write(Plan("all_reduce"), "yaml")
+        formats.write(PlanModel("all_reduce"), "yaml")
 
 
 IN, OUT = Operand("input", 0), Operand("output", 0)
@@ -104,10 +104,10 @@ def test_a_plan_that_is_wrong_is_not_exported(form: str, step: Step, message: st
     ]
     rank = Rank([Group([step])], 0, [[1]])
     with pytest.raises(InvalidArgumentError, match=f"rank 0, group 0, step 0: {message}"):
-        formats.write(Plan("all_reduce", [rank, Rank(), Rank()], channels), form)
+        formats.write(PlanModel("all_reduce", [rank, Rank(), Rank()], channels), form)
 
 
 @pytest.mark.parametrize("form", formats.FORMATS[1:])
 def test_a_plan_without_ranks_is_not_exported(form: str) -> None:
     with pytest.raises(InvalidArgumentError, match="no ranks"):
-        formats.write(Plan("all_reduce"), form)
+        formats.write(PlanModel("all_reduce"), form)

@@ -7,14 +7,14 @@ import random
 import plan_oracle
 import pytest
 from narrowcast._plan.formats import msccl_xml
-from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
+from narrowcast._plan.model import Channel, Group, Operand, PlanModel, Rank, Step
 from narrowcast.errors import InvalidArgumentError, UnsupportedError
 
 
-def one_step(*steps: Step, channels: list[Channel] | None = None, **more: object) -> Plan:
+def one_step(*steps: Step, channels: list[Channel] | None = None, **more: object) -> PlanModel:
     rings = [Channel("ring", 0, 1, depth=2), Channel("ring", 1, 0, depth=2), Channel("ring", 0, 1, depth=2)]
     arguments = {"chunks": 4, "in_place": "no"} | more
-    return Plan("all_reduce", [Rank([Group(list(steps))], 4), Rank([Group()])], channels or rings, **arguments)
+    return PlanModel("all_reduce", [Rank([Group(list(steps))], 4), Rank([Group()])], channels or rings, **arguments)
 
 
 IN, OUT, TEMPORARY = Operand("input", 0), Operand("output", 0), Operand("scratch", 0)
@@ -40,10 +40,10 @@ IN, OUT, TEMPORARY = Operand("input", 0), Operand("output", 0), Operand("scratch
             "one protocol for all",
         ),
         (one_step(instances=2), "no instances"),
-        (Plan("broadcast", [Rank(), Rank()]), "cannot name the root"),
+        (PlanModel("broadcast", [Rank(), Rank()]), "cannot name the root"),
     ],
 )
-def test_what_the_format_cannot_express_is_unsupported(plan: Plan, message: str) -> None:
+def test_what_the_format_cannot_express_is_unsupported(plan: PlanModel, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         msccl_xml.write(plan)
 
@@ -67,10 +67,10 @@ def send_to(receiver: int, ranks: int, rank: int) -> int:
     return rank * (ranks - 1) + receiver - (receiver > rank)
 
 
-def all_pairs(ranks: int, in_place: str = "either", two_shot: bool = False) -> Plan:
+def all_pairs(ranks: int, in_place: str = "either", two_shot: bool = False) -> PlanModel:
     """An all-reduce in which one group of each rank sends to all others, and receives from all."""
     rings = [Channel("ring", a, b, depth=2) for a in range(ranks) for b in range(ranks) if a != b]
-    plan = Plan("all_reduce", channels=rings, chunks=ranks if two_shot else 1, in_place=in_place)
+    plan = PlanModel("all_reduce", channels=rings, chunks=ranks if two_shot else 1, in_place=in_place)
     for rank in range(ranks):
         others = [other for other in range(ranks) if other != rank]
         out = [Operand(channel=send_to(other, ranks, rank)) for other in others]
@@ -112,7 +112,7 @@ def test_rows_of_different_blocks_wait_where_they_access_the_same_chunks() -> No
     ]
     ends = [[Step("copy", [IN], [ring[0, 1]]), Step("copy", [ring[1, 0]], [OUT])]]
     ends += [relay, [Step("copy", [IN], [ring[2, 1]]), Step("copy", [ring[1, 2]], [OUT])]]
-    plan = Plan("all_reduce", [Rank([Group(steps)], 1) for steps in ends], rings, in_place="no")
+    plan = PlanModel("all_reduce", [Rank([Group(steps)], 1) for steps in ends], rings, in_place="no")
     again = msccl_xml.read(msccl_xml.write(plan).encode())
     assert sum(len(part.after) for group in again.ranks[1].groups for part in group.steps) >= 4
     for seed in range(50):
@@ -142,7 +142,7 @@ def test_rings_that_cannot_share_a_channel_get_blocks_of_their_own() -> None:
         [Step("copy", [Operand(channel=0)], [Operand("scratch", 0), Operand(channel=3)])],
     )
     rings = [Channel("ring", *ends, depth=2) for ends in ((0, 1), (1, 0), (0, 1), (1, 0))]
-    plan = Plan("all_reduce", [Rank([forward, second], 2), Rank([third], 2)], rings, in_place="no")
+    plan = PlanModel("all_reduce", [Rank([forward, second], 2), Rank([third], 2)], rings, in_place="no")
     text = msccl_xml.write(plan)
     again = msccl_xml.read(text.encode())
     assert len(again.ranks[0].groups) == 4
@@ -180,7 +180,7 @@ def test_steps_with_several_effects_become_several_rows() -> None:
         return Rank([Group(mine), Group(other)], 4, [[0, 1]])
 
     rings = [Channel("ring", 0, 1, depth=2), Channel("ring", 1, 0, depth=2)]
-    plan = Plan("all_reduce", [rank(send, receive), rank(receive, send)], rings, in_place="no")
+    plan = PlanModel("all_reduce", [rank(send, receive), rank(receive, send)], rings, in_place="no")
     plan_oracle.run(plan, orders=5)
     again = msccl_xml.read(msccl_xml.write(plan).encode())
     plan_oracle.run(again, orders=20)

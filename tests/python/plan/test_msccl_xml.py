@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
+
 import plan_oracle
 import pytest
 from msccl_documents import DOCUMENTS, NOP, algo, all_reduce_pairs, gpu, step, tb
 from narrowcast._plan.formats import msccl_xml
-from narrowcast._plan.model import Operand, Plan
+from narrowcast._plan.model import Operand, PlanModel
 from narrowcast.errors import UnsupportedError
 
 
-def plain(plan: Plan) -> dict:
+def plain(plan: PlanModel) -> dict:
     """The plan without the lines that steps come from."""
     for rank in plan.ranks:
         for group in rank.groups:
             for part in group.walk():
                 part.origin = 0
-    return plan.to_dict()
+    return json.loads(plan.to_json())
 
 
-def two_ranks(*blocks: str, chunks: int = 2, scratch: int = 0, **attributes: object) -> Plan:
+def two_ranks(*blocks: str, chunks: int = 2, scratch: int = 0, **attributes: object) -> PlanModel:
     """A plan whose rank 0 has these thread blocks, and rank 1 the mirrored ones."""
     text = "".join(blocks)
     other = text.replace('send="1"', 'send="0"').replace('recv="1"', 'recv="0"')

@@ -13,14 +13,14 @@ from mscclpp_documents import (
     read,
 )
 from narrowcast._plan.formats import msccl_xml, mscclpp_json
-from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
-from narrowcast._plan.plan import Plan as PublicPlan
+from narrowcast._plan.model import Channel, Group, Operand, PlanModel, Rank, Step
+from narrowcast._plan.plan import Plan
 from narrowcast.errors import InvalidArgumentError, UnsupportedError
 
 I0, O1, S2 = Operand("input", 0), Operand("output", 1), Operand("scratch", 2)
 
 
-def two_ranks(*steps: Step, channels: list[Channel] | None = None, **more: Any) -> Plan:
+def two_ranks(*steps: Step, channels: list[Channel] | None = None, **more: Any) -> PlanModel:
     known = [
         Channel("memory", 0, 1),
         Channel("port", 0, 1),
@@ -28,7 +28,7 @@ def two_ranks(*steps: Step, channels: list[Channel] | None = None, **more: Any) 
         Channel("memory", 0, 0, initial=2),
     ]
     arguments = {"chunks": 4, "threads": "independent"} | more
-    return Plan("all_reduce", [Rank([Group(list(steps))], 4), Rank([Group()], 4)], channels or known, **arguments)
+    return PlanModel("all_reduce", [Rank([Group(list(steps))], 4), Rank([Group()], 4)], channels or known, **arguments)
 
 
 def remote_at(buffer: str, chunk: int, channel: int = 0, packets: bool = False) -> Operand:
@@ -96,7 +96,7 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
         ),
         (two_ranks(channels=[Channel("memory", 0, 1, initial=1)]), "channel 0 has an initial value"),
         (two_ranks(instances=2), "no instances"),
-        (Plan("broadcast", [Rank(), Rank()]), "cannot name the root"),
+        (PlanModel("broadcast", [Rank(), Rank()]), "cannot name the root"),
         (two_ranks(Step("copy", [I0], [Operand("scratch", 0, channel=0, codec="window")])), "no codecs"),
         (two_ranks(Step("copy", [I0], [Operand("output", 0, packets=True)])), "packets of MSCCL.. are in scratch only"),
         (two_ranks(Step("copy", [I0], [S2, MORE_PACKETS])), "scratch cannot contain both"),
@@ -114,7 +114,7 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
         ),
     ],
 )
-def test_what_the_format_cannot_express_is_unsupported(plan: Plan, message: str) -> None:
+def test_what_the_format_cannot_express_is_unsupported(plan: PlanModel, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         mscclpp_json.write(plan)
 
@@ -135,7 +135,7 @@ def test_rings_become_memory_channels_and_scratch(text: str, threads: str) -> No
     again = mscclpp_json.read(written.encode())
     assert {channel.kind for channel in again.channels} == {"memory"}
     plan_oracle.run(again, orders=30)
-    report = PublicPlan(again).verify()
+    report = Plan(again).verify()
     assert report.proved, str(report)
 
 
@@ -146,7 +146,7 @@ def test_a_reduction_that_is_only_sent_is_stored_first() -> None:
         Step("reduce", [I0, Operand(channel=0)], [Operand(channel=1)]),
         Step("copy", [I0], [O0]),
     ]
-    plan = Plan("all_reduce", [Rank([Group(first)]), Rank([Group(second)])], rings, in_place="no")
+    plan = PlanModel("all_reduce", [Rank([Group(first)]), Rank([Group(second)])], rings, in_place="no")
     again = mscclpp_json.read(mscclpp_json.write(plan).encode())
     assert [rank.scratch_chunks for rank in again.ranks] == [1, 2]
     run = plan_oracle.Run(again, False, False, None, None)
@@ -159,14 +159,14 @@ def test_rings_with_other_messages_than_are_received_are_an_error() -> None:
     rings = [Channel("ring", 0, 1, depth=2)]
     ranks = [Rank([Group([Step("copy", [I0], [Operand(channel=0)])])]), Rank([Group([])])]
     with pytest.raises(InvalidArgumentError, match="sent on ring 0 are not those that are received"):
-        mscclpp_json.write(Plan("all_reduce", ranks, rings))
+        mscclpp_json.write(PlanModel("all_reduce", ranks, rings))
 
 
 def test_a_reduction_of_many_sources_is_several() -> None:
     """An all-reduce whose ranks read all values of each other: more operands than an operation of MSCCL++ has."""
     ranks = 12
     pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
-    plan = Plan("all_reduce", channels=[Channel("memory", *pair) for pair in pairs], in_place="no")
+    plan = PlanModel("all_reduce", channels=[Channel("memory", *pair) for pair in pairs], in_place="no")
     for rank in range(ranks):
         remote_inputs = [Operand("input", 0, channel=pairs.index((rank, b))) for b in range(ranks) if b != rank]
         plan.ranks.append(Rank([Group([Step("reduce", [I0, *remote_inputs], [O0])])]))
@@ -179,7 +179,7 @@ def test_a_reduction_of_many_sources_is_several() -> None:
 def test_dependences_become_semaphores() -> None:
     first = Group([Step("copy", [I0], [S2])])
     second = Group([Step("copy", [S2], [O0], after=[(0, 0)])])
-    plan = Plan("all_reduce", [Rank([second, first], 4)], in_place="no")
+    plan = PlanModel("all_reduce", [Rank([second, first], 4)], in_place="no")
     plan.ranks[0].groups[0].steps[0].after = [(1, 0)]
     plan_oracle.run(plan)
     again = mscclpp_json.read(mscclpp_json.write(plan).encode())

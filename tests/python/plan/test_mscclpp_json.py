@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import plan_oracle
@@ -24,13 +25,13 @@ from mscclpp_documents import (
     through,
 )
 from narrowcast._plan.formats import mscclpp_json
-from narrowcast._plan.model import Channel, Operand, Plan
+from narrowcast._plan.model import Channel, Operand, PlanModel
 from narrowcast.errors import UnsupportedError
 
 
-def without_syncs(plan: Plan) -> dict[str, Any]:
+def without_syncs(plan: PlanModel) -> dict[str, Any]:
     """The plan without origins and syncs."""
-    result = plan.to_dict()
+    result = json.loads(plan.to_json())
     for rank in result["ranks"]:
         for group in rank["groups"]:
             group["steps"] = [strip(step) for step in group["steps"] if step["step"] != "sync"]

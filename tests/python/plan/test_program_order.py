@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from narrowcast._plan.model import Operand, Plan
+from narrowcast._plan.model import Operand, PlanModel
 from narrowcast.plan import Chunks, Program, channel, group, packets
 
 CHUNKS = 3
@@ -73,7 +73,7 @@ class Written:
 class Run:
     """Runs a plan of copies, reductions and messages, in a random order of its groups."""
 
-    def __init__(self, plan: Plan, seed: int, *, in_place: bool) -> None:
+    def __init__(self, plan: PlanModel, seed: int, *, in_place: bool) -> None:
         self.plan = plan
         self.in_place = in_place
         self.memory = {

@@ -109,7 +109,7 @@ def test_other_endings_are_an_error(tmp_path):
 def test_a_saved_plan_is_the_json_form(tmp_path):
     p = two_shot(2)
     p.save(tmp_path / "plan.json")
-    assert json.loads((tmp_path / "plan.json").read_text()) == json.loads(p.json()) == p.model.to_dict()
+    assert json.loads((tmp_path / "plan.json").read_text()) == json.loads(p.json())
     assert repr(p) == '<all_reduce "two-shot" of 2 ranks, 2 chunks in a piece: 6 steps>'
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
+from narrowcast._plan.model import Channel, Group, Operand, PlanModel, Rank, Step
 from narrowcast._plan.timeline import timeline
 
 
@@ -11,19 +11,19 @@ def copy(source: Operand, *destinations: Operand, **options) -> Step:
     return Step("copy", [source], list(destinations), **options)
 
 
-def ran(plan: Plan) -> list[tuple[int, int, int, float]]:
+def ran(plan: PlanModel) -> list[tuple[int, int, int, float]]:
     return sorted((event.rank, event.group, event.number, event.start) for event in timeline(plan).events)
 
 
 IN, OUT = Operand("input", 0), Operand("output", 0)
 
 
-def pair(first: list[Step], second: list[Step], **ring) -> Plan:
+def pair(first: list[Step], second: list[Step], **ring) -> PlanModel:
     """Two ranks, rings in both directions, and memory channels in both directions."""
     ring = {"depth": 2, **ring}
     channels = [Channel("ring", 0, 1, **ring), Channel("ring", 1, 0, **ring)]
     channels += [Channel("memory", 0, 1), Channel("memory", 1, 0)]
-    return Plan("all_gather", [Rank([Group(first)]), Rank([Group(second)])], channels)
+    return PlanModel("all_gather", [Rank([Group(first)]), Rank([Group(second)])], channels)
 
 
 def test_a_message_arrives_after_the_step_that_sends_it():
@@ -71,19 +71,19 @@ def test_packets_are_waited_for():
 
 def test_steps_wait_for_steps_of_other_groups():
     steps = [copy(IN, OUT), copy(IN, OUT)]
-    plan = Plan("all_reduce", [Rank([Group(steps), Group([copy(IN, OUT, after=[(0, 1)])])])])
+    plan = PlanModel("all_reduce", [Rank([Group(steps), Group([copy(IN, OUT, after=[(0, 1)])])])])
     assert ran(plan) == [(0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 0, 2)]
 
 
 def test_a_loop_is_one_step_for_others():
     loop = Step("loop", unit_bytes=64, body=[copy(IN, OUT), copy(IN, OUT)])
-    plan = Plan("all_reduce", [Rank([Group([loop]), Group([copy(IN, OUT, after=[(0, 0)])])])])
+    plan = PlanModel("all_reduce", [Rank([Group([loop]), Group([copy(IN, OUT, after=[(0, 0)])])])])
     assert ran(plan) == [(0, 0, 0, 0), (0, 0, 0, 1), (0, 1, 0, 2)]
 
 
 def test_groups_meet_at_a_barrier_each_time():
     barrier = Step("barrier")
-    plan = Plan(
+    plan = PlanModel(
         "all_reduce",
         [Rank([Group([copy(IN, OUT), barrier, barrier, copy(IN, OUT)]), Group([barrier, barrier])], barriers=[[0, 1]])],
     )
@@ -95,4 +95,4 @@ def test_groups_meet_at_a_barrier_each_time():
 
 
 def test_an_empty_plan_takes_no_time():
-    assert timeline(Plan("all_reduce", [Rank([Group()]), Rank()])).end == 0
+    assert timeline(PlanModel("all_reduce", [Rank([Group()]), Rank()])).end == 0

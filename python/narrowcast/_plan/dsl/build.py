@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..._native.operations import Buffer as Content
 from ..._native.operations import Operation
-from ..model import Plan as Model
+from ..model import PlanModel
 from . import emit
 from .hazards import Alias, Cycle, keep_places, order_accesses
 from .messages import Message, connect, order_rings
@@ -60,7 +60,7 @@ class Header:
 class Built:
     """The plan of a program."""
 
-    model: Model
+    model: PlanModel
     origins: Origins
 
 
@@ -84,7 +84,7 @@ def build(header: Header, operation: Operation, recorder: Recorder) -> Built:
                 cycle.nodes[0].task.site,
             ) from None
         in_place = "no"
-    model = Model(
+    model = PlanModel(
         header.operation,
         name=header.name,
         root=header.root,

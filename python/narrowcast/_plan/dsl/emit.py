@@ -11,13 +11,13 @@ from .recorder import Recorder
 from .sites import Origins, PlanError
 
 
-def write(plan: model.Plan, nodes: Sequence[Node], recorder: Recorder, origins: Origins) -> None:
+def write(plan: model.PlanModel, nodes: Sequence[Node], recorder: Recorder, origins: Origins) -> None:
     """Adds channels, ranks, groups and steps to a plan. Raises PlanError for results that nothing uses."""
     _Writer(plan, nodes, recorder, origins).write()
 
 
 class _Writer:
-    def __init__(self, plan: model.Plan, nodes: Sequence[Node], recorder: Recorder, origins: Origins) -> None:
+    def __init__(self, plan: model.PlanModel, nodes: Sequence[Node], recorder: Recorder, origins: Origins) -> None:
         self._plan = plan
         # An explicit message fits, also if each of its chunks is sent as a message.
         self._depths: dict[ChannelKey, int] = {}

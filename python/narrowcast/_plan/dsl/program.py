@@ -9,7 +9,7 @@ from ..._native import operations
 from ..._native import plan as native
 from ..._native.operations import Buffer as Content
 from ...errors import InvalidArgumentError
-from ..model import Plan as Model
+from ..model import PlanModel
 from ..plan import Plan
 from .build import Built, Header, build
 from .chunks import Chunks
@@ -104,7 +104,7 @@ class Program(Plan):
         return Switch(self, ChannelKey("switch", -1, -1, ranks=tuple(numbers)))
 
     @property
-    def model(self) -> Model:
+    def model(self) -> PlanModel:
         """The plan as objects. Raises PlanError if the statements do not make one."""
         return self._build().model
 
@@ -341,7 +341,7 @@ class Switch:
         return Chunks(self._program, Range(SwitchBuffer(kind, size, self._channel), 0, size))
 
 
-def _decide_in_place(model: Model) -> None:
+def _decide_in_place(model: PlanModel) -> None:
     """Whether a plan that may work in place does, if ranks access each other's memory: only the proof knows."""
     if model.in_place == "either" and not _is_proved(model):
         model.in_place = "no"
@@ -349,7 +349,7 @@ def _decide_in_place(model: Model) -> None:
             model.in_place = "either"
 
 
-def _is_proved(model: Model) -> bool:
+def _is_proved(model: PlanModel) -> bool:
     try:
         plan = native.NativePlan.read(model.to_json()).lower()
     except InvalidArgumentError:  # too large

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...errors import InvalidArgumentError, NarrowcastError, UnsupportedError
 from ..dsl.sites import Site
-from ..model import Plan
+from ..model import PlanModel
 from . import msccl_xml, mscclpp_json
 from .json_document import load
 from .limits import exceeded_limits
@@ -35,7 +35,7 @@ def _is_xml(data: bytes) -> bool:
     return data.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n").startswith(b"<")
 
 
-def read(data: bytes, name: str = "", depth: int | None = None) -> Plan:
+def read(data: bytes, name: str = "", depth: int | None = None) -> PlanModel:
     """The plan of a document of any of the formats, which its content shows.
 
     `name` is the document's name, for errors. `depth` is the number of messages in flight on a connection of MSCCL; by
@@ -48,18 +48,18 @@ def read(data: bytes, name: str = "", depth: int | None = None) -> Plan:
         raise type(error)(f"{name}: {error}" if name else str(error)) from None
 
 
-def _read(data: bytes, depth: int | None) -> Plan:
+def _read(data: bytes, depth: int | None) -> PlanModel:
     if _is_xml(data):
         return msccl_xml.read(data, depth)
     document = load(data)
     if "narrowcast_plan" in document:
-        return Plan.from_dict(document.raw)
+        return PlanModel.from_json(data)
     if "gpus" in document:
         return mscclpp_json.read_document(document)
     raise InvalidArgumentError("this is not a plan: it is not XML, and has neither narrowcast_plan nor gpus")
 
 
-def write(plan: Plan, form: str, site_of: Callable[[int], Site | None] | None = None) -> str:
+def write(plan: PlanModel, form: str, site_of: Callable[[int], Site | None] | None = None) -> str:
     """The plan in one of FORMATS.
 
     site_of: the line of a step with an origin, for errors.
@@ -76,7 +76,7 @@ def write(plan: Plan, form: str, site_of: Callable[[int], Site | None] | None = 
         raise UnsupportedError(f"{refusal.where} ({site}): {refusal.message}") from None
 
 
-def _write(plan: Plan, form: str) -> str:
+def _write(plan: PlanModel, form: str) -> str:
     if form == "json":
         return plan.to_json() + "\n"
     if form == "msccl_xml":

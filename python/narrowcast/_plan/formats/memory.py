@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Operand, Plan
+from ..model import Operand, PlanModel
 from .collectives import buffer_chunks
 
 __all__ = ["Memory"]
@@ -11,7 +11,7 @@ __all__ = ["Memory"]
 class Memory:
     """The memory of a rank: which operands are the same, and chunks for intermediate results."""
 
-    def __init__(self, plan: Plan, rank: int, shared: bool) -> None:
+    def __init__(self, plan: PlanModel, rank: int, shared: bool) -> None:
         """`shared`: input and output may be the same memory."""
         inputs, outputs = buffer_chunks(plan.operation, len(plan.ranks), plan.chunks)
         self.shared = shared

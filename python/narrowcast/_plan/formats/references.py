@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ...errors import InvalidArgumentError
-from ..model import BUFFERS, Operand, Plan, Step
+from ..model import BUFFERS, Operand, PlanModel, Step
 
 __all__ = ["check_references"]
 
@@ -15,7 +15,7 @@ _KINDS = {"message": ("ring",), "remote": ("memory", "port"), "everywhere": ("sw
 _PLACES = {"message": "a message", "remote": "remote", "everywhere": "everywhere"}
 
 
-def check_references(plan: Plan) -> None:
+def check_references(plan: PlanModel) -> None:
     """Raises InvalidArgumentError, with the rank, group and step, if a step refers to something that does not exist."""
     if not plan.ranks:
         raise InvalidArgumentError("the plan has no ranks")
@@ -39,7 +39,7 @@ def check_references(plan: Plan) -> None:
                         fail(f"barrier {step.barrier} does not wait for group {index}")
 
 
-def _check_step(plan: Plan, rank: int, step: Step, fail: Callable[[str], NoReturn]) -> None:
+def _check_step(plan: PlanModel, rank: int, step: Step, fail: Callable[[str], NoReturn]) -> None:
     if step.kind in ("copy", "reduce"):
         least = 1 if step.kind == "copy" else 2
         if len(step.sources) < least or (step.kind == "copy" and len(step.sources) > 1) or not step.destinations:
@@ -60,7 +60,7 @@ def _check_step(plan: Plan, rank: int, step: Step, fail: Callable[[str], NoRetur
             fail(f"{step.kind} through channel {channel}, which is for rank {end}")
 
 
-def _check_operand(plan: Plan, rank: int, operand: Operand, end: str, fail: Callable[[str], NoReturn]) -> None:
+def _check_operand(plan: PlanModel, rank: int, operand: Operand, end: str, fail: Callable[[str], NoReturn]) -> None:
     place = operand.place
     if place != "message" and (operand.buffer not in BUFFERS or operand.chunk < 0):
         fail(f"chunk {operand.chunk} of the buffer {operand.buffer!r}")
@@ -80,7 +80,7 @@ def _check_operand(plan: Plan, rank: int, operand: Operand, end: str, fail: Call
         fail(f"channel {index} is not one of this rank")
 
 
-def _channel_kind(plan: Plan, index: int, fail: Callable[[str], NoReturn]) -> str:
+def _channel_kind(plan: PlanModel, index: int, fail: Callable[[str], NoReturn]) -> str:
     if not 0 <= index < len(plan.channels):
         fail(f"there is no channel {index}")
     channel = plan.channels[index]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from ...model import Channel, Group, Operand, Plan, Rank, Step
+from ...model import Channel, Group, Operand, PlanModel, Rank, Step
 from ..collectives import MAX_CHUNKS, MAX_RANKS, buffer_chunks, operation_of, without_gc
 from .document import Algorithm, Block, Gpu, fail, integer, parse
 
@@ -33,7 +33,7 @@ _READS = frozenset({"s", "rrs", "rrc", "rrcs", "cpy", "re"})
 _WRITES = frozenset({"r", "rcs", "rrc", "rrcs", "cpy", "re"})
 
 
-def read(data: bytes, depth: int | None = None) -> Plan:
+def read(data: bytes, depth: int | None = None) -> PlanModel:
     """The plan of a document.
 
     `depth` is the number of messages that fit a connection; by default 2 for the protocol Simple and 8 for LL and
@@ -97,7 +97,7 @@ class _Importer:
             fail(line, f"proto is {protocol[:40]!r}, not one of {', '.join(DEPTHS)}")
         if "coll" not in attributes:
             fail(line, "the attribute coll is missing")
-        self.plan = plan = Plan(operation_of(attributes["coll"]), name=attributes.get("name", ""))
+        self.plan = plan = PlanModel(operation_of(attributes["coll"]), name=attributes.get("name", ""))
         plan.in_place = _in_place(attributes, line)
         plan.root = integer(attributes, "root", line, 0, ranks - 1, 0)
         plan.min_bytes = integer(attributes, "minBytes", line, 0, 2**63 - 1, 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import quoteattr
 
 from ....errors import InvalidArgumentError, UnsupportedError
-from ...model import Group, Operand, Plan
+from ...model import Group, Operand, PlanModel
 from ..collectives import buffer_chunks, collective_name
 from ..memory import Memory
 from ..references import check_references
@@ -26,7 +26,7 @@ __all__ = ["write"]
 _LETTERS = {"input": "i", "output": "o", "scratch": "s"}
 
 
-def write(plan: Plan, protocol: str | None = None) -> str:
+def write(plan: PlanModel, protocol: str | None = None) -> str:
     """The document of a plan.
 
     `protocol` is Simple, LL or LL128. By default it is LL if the rings contain packets, and otherwise the one whose
@@ -64,7 +64,7 @@ class _Block:
 class _Rank:
     """The thread blocks of a rank."""
 
-    def __init__(self, plan: Plan, rank: int, paired: bool) -> None:
+    def __init__(self, plan: PlanModel, rank: int, paired: bool) -> None:
         self.rank = rank
         self.memory = Memory(plan, rank, plan.in_place != "no")
         self.blocks: list[_Block] = []
@@ -196,7 +196,7 @@ def _number(block: _Block) -> None:
 
 
 class _Exporter:
-    def __init__(self, plan: Plan, protocol: str, paired: bool) -> None:
+    def __init__(self, plan: PlanModel, protocol: str, paired: bool) -> None:
         self.plan = plan
         self.protocol = protocol
         self.ranks = [_Rank(plan, rank, paired) for rank in range(len(plan.ranks))]
@@ -275,7 +275,7 @@ def _line(number: int, row: Row, wait: tuple[int, int]) -> str:
     )
 
 
-def _protocol(plan: Plan, protocol: str | None) -> str:
+def _protocol(plan: PlanModel, protocol: str | None) -> str:
     deepest = max((ring.depth for ring in plan.channels), default=0)
     packets = any(ring.packets for ring in plan.channels)
     if protocol is None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...model import Group, Plan, Step
+from ...model import Group, PlanModel, Step
 
 __all__ = ["complete_calls"]
 
 
-def complete_calls(plan: Plan) -> None:
+def complete_calls(plan: PlanModel) -> None:
     """Changes a plan in this way."""
     groups = [group for rank in plan.ranks for group in rank.groups]
     announced: set[int] = set()  # channels with signals after stores
@@ -39,7 +39,7 @@ def _after_values(group: Group) -> Iterator[Step]:
             yield from (part for part in (step, *step.body) if part.kind in ("signal", "wait"))
 
 
-def _flush(plan: Plan, group: Group) -> None:
+def _flush(plan: PlanModel, group: Group) -> None:
     """Flushes the ports that the group has used since it last flushed them."""
     used: dict[int, None] = {}
     origin = 0

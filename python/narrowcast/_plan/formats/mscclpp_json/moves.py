@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from ...model import Operand, Plan, Step
+from ...model import Operand, PlanModel, Step
 from ..memory import Memory
 from .tables import BlockTables
 
@@ -63,7 +63,7 @@ _DESCRIPTIONS = {
 class Moves:
     """Those of one rank."""
 
-    def __init__(self, plan: Plan, rank: int, reduction: str, refuse: Callable[[str], NoReturn]) -> None:
+    def __init__(self, plan: PlanModel, rank: int, reduction: str, refuse: Callable[[str], NoReturn]) -> None:
         """refuse: raises the error for a step that MSCCL++ cannot express."""
         self.plan = plan
         self.rank = rank

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...model import Plan
+from ...model import PlanModel
 from ..collectives import without_gc
 from ..json_document import Value, load
 from .calls import complete_calls
@@ -13,7 +13,7 @@ from .schema import Schema
 __all__ = ["read", "read_document"]
 
 
-def read(data: bytes) -> Plan:
+def read(data: bytes) -> PlanModel:
     """The plan of a document.
 
     Raises InvalidArgumentError, with the path of the value, for a document that is wrong, and UnsupportedError for a
@@ -22,7 +22,7 @@ def read(data: bytes) -> Plan:
     return read_document(load(data))
 
 
-def read_document(document: Value) -> Plan:
+def read_document(document: Value) -> PlanModel:
     """The plan of a document that is already parsed; see `read`."""
     with without_gc():
         first = next(iter(document["gpus"].items()), None)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....errors import InvalidArgumentError
-from ...model import Channel, Group, Operand, Plan, Rank, Step
+from ...model import Channel, Group, Operand, PlanModel, Rank, Step
 
 __all__ = ["without_rings"]
 
 
-def without_rings(plan: Plan) -> Plan:
+def without_rings(plan: PlanModel) -> PlanModel:
     """The plan itself if it has no rings, or an equivalent one that has none."""
     if all(channel.kind != "ring" for channel in plan.channels):
         return plan
@@ -23,7 +23,7 @@ def without_rings(plan: Plan) -> Plan:
 
 
 class _Converter:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PlanModel) -> None:
         self.plan = plan
         channels: list[Channel] = []
         self.data: list[int] = []  # of each channel: the new one; of a ring: that of its messages

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from ....errors import UnsupportedError
-from ...model import Channel, Group, Operand, Plan, Rank, Step
+from ...model import Channel, Group, Operand, PlanModel, Rank, Step
 from ..collectives import MAX_CHUNKS, MAX_RANKS, MAX_STEPS, buffer_chunks, operation_of
 from ..json_document import Value
 from .operations import Op, Ref, steps_of
@@ -33,7 +33,7 @@ class Schema(ABC):
 
     def __init__(self, document: Value) -> None:
         self.document = document
-        self.plan = plan = Plan(operation_of(document["collective"].string()), threads="independent")
+        self.plan = plan = PlanModel(operation_of(document["collective"].string()), threads="independent")
         plan.name = document["name"].string() if "name" in document else ""
         plan.in_place = "yes" if document["inplace"].boolean() else "no"
         self.packets = document["protocol"].choice({"Simple": "Simple", "LL": "LL"}) == "LL"

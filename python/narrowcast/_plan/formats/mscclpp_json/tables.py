@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model import Operand, Plan
+from ...model import Operand, PlanModel
 
 __all__ = ["BlockTables", "RankTables", "connections"]
 
@@ -12,7 +12,7 @@ _LETTERS = {"input": "i", "output": "o", "scratch": "s"}
 _LINKS = ("memory", "port")
 
 
-def connections(plan: Plan) -> list[int]:
+def connections(plan: PlanModel) -> list[int]:
     """For each channel, how many others of its kind come before it between the same ranks in the same direction."""
     counts: dict[tuple[str, int, int], int] = {}
     numbers = []
@@ -26,7 +26,7 @@ def connections(plan: Plan) -> list[int]:
 class RankTables:
     """The tables of a rank."""
 
-    def __init__(self, plan: Plan, rank: int, numbers: list[int]) -> None:
+    def __init__(self, plan: PlanModel, rank: int, numbers: list[int]) -> None:
         self.plan = plan
         self.rank = rank
         self.numbers = numbers

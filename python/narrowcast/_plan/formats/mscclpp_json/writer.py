@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from ....errors import InvalidArgumentError, UnsupportedError
-from ...model import Group, Operand, Plan, Step
+from ...model import Group, Operand, PlanModel, Step
 from ..collectives import buffer_chunks, collective_name
 from ..references import check_references
 from ..refusal import Refusal
@@ -24,7 +24,7 @@ _SYNCHRONIZES = ("nop", "barrier")
 _Json = dict[str, Any]
 
 
-def write(plan: Plan, reduction: str = "sum") -> str:
+def write(plan: PlanModel, reduction: str = "sum") -> str:
     """The document of a plan.
 
     `reduction` (sum, min or max) becomes reduce_op: plans of MSCCL++ have one, and others leave it to the call. A plan
@@ -66,7 +66,7 @@ def write(plan: Plan, reduction: str = "sum") -> str:
 class _Gpu:
     """One rank."""
 
-    def __init__(self, plan: Plan, rank: int, numbered: list[int], reduction: str) -> None:
+    def __init__(self, plan: PlanModel, rank: int, numbered: list[int], reduction: str) -> None:
         self.plan = plan
         self.rank = rank
         self.tables = RankTables(plan, rank, numbered)
@@ -181,7 +181,7 @@ def _semaphores(name: str, ids: list[int]) -> list[_Json]:
     ]
 
 
-def _check_codecs(plan: Plan) -> None:
+def _check_codecs(plan: PlanModel) -> None:
     for number, rank in enumerate(plan.ranks):
         for index, group in enumerate(rank.groups):
             for at, whole in enumerate(group.steps):
@@ -192,7 +192,7 @@ def _check_codecs(plan: Plan) -> None:
                         raise Refusal(where, f"MSCCL++ has no codecs ({codec})", step.origin)
 
 
-def _operands(plan: Plan) -> Iterator[Operand]:
+def _operands(plan: PlanModel) -> Iterator[Operand]:
     for rank in plan.ranks:
         for group in rank.groups:
             for step in group.walk():
