@@ -56,7 +56,6 @@ def schedule(document: str, nbytes: int, instances: int) -> dict[str, Any]:
         simulation.machine_text(None, len(model.ranks)),
         piece_bytes=simulation.piece_bytes(model, nbytes),
         ratio=1.0,
-        batches=1,
         max_instances=instances,
         any_executor=True,
     )

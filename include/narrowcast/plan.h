@@ -48,19 +48,16 @@ NCAST_API void ncast_plan_destroy(ncast_plan* plan);
 // members. Members that are 0 have their default.
 typedef struct {
   size_t struct_bytes;
-  uint64_t piece_bytes;  // bytes of `count` values of the call
-  double ratio;          // wire bytes / raw bytes of encoded values; default 1
-  uint32_t batches;      // micro-batches at most; 1 by default for ncast_plan_schedule. By default for
-                         // ncast_plan_simulate, the first 32 of a long call are simulated and the others extrapolated
-  uint32_t ctas_per_group;  // at most; by default all CTAs of the machine for ncast_plan_simulate, and 1 for
-                            // ncast_plan_schedule
-  uint32_t max_groups;      // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
-  int timeline;             // ncast_plan_simulate: 1: the report has the steps of all micro-batches
-  uint32_t max_instances;   // ncast_plan_schedule: that the plan may be replicated into: 1, 2, 4 and so on; default 2
-  int any_executor;         // ncast_plan_schedule: 1: the merged plan may exceed the limits of generated kernels
+  uint64_t piece_bytes;    // bytes of `count` values of the call
+  double ratio;            // wire bytes / raw bytes of encoded values; default 1
+  uint32_t max_groups;     // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
+  int timeline;            // ncast_plan_simulate: 1: the report has the steps of all micro-batches
+  uint32_t max_instances;  // ncast_plan_schedule: that the plan may be replicated into: 1, 2, 4 and so on; default 2
+  int any_executor;        // ncast_plan_schedule: 1: the merged plan may exceed the limits of generated kernels
 } ncast_plan_simulation;
 
-// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Simulating").
+// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Simulating"). The
+// first 32 micro-batches of a long call are simulated, and the others extrapolated.
 // The report is a JSON object:
 //   microseconds                         from the start of a call until the last rank has ended it
 //   repeated_us                          of each of many calls in a row, as benchmarks measure; shorter where ranks can
@@ -231,29 +228,26 @@ NCAST_API ncast_status ncast_plan_build(const char* name, const ncast_plan_reque
 // The JSON schema of the form. Destroy the text with ncast_text_destroy. Error: INVALID_ARGUMENT if `schema` is NULL.
 NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);
 
-// How plans are verified. All zeros are the defaults.
+// How a plan is verified. All zeros are the defaults.
 typedef struct {
   size_t struct_bytes;  // sizeof(ncast_plan_verify_options)
   uint32_t depth;       // of every ring; 0: as the plan states
-  int skip_split;       // not 0: do not verify the plans again with every message split into messages of one chunk
 } ncast_plan_verify_options;
 
-// Proves or refutes plans: no deadlock, no race, the right result (docs/design/plans.md, "What is proved"). Several
-// plans are calls that follow each other on one communicator, in this order and then from the first again.
-// Plans are verified as they are: lower them first.
+// Proves or refutes a plan: no deadlock, no race, the right result (docs/design/plans.md, "What is proved"). The plan is
+// verified as it is: lower it first.
 //   options: may be NULL.
-//   report: JSON, also if a plan is refuted. Keys:
+//   report: JSON, also if the plan is refuted. Keys:
 //     verdict: "proved", "refuted" or "unsupported"
-//     property, plan, rank, group, step, body (in a loop), origin, message, trace: the fault; null where they do not
-//       apply
+//     property, rank, group, step, body (in a loop), origin, message, trace: the fault; null where they do not apply
 //     least_depth, depth_needed_when_split: of rings
 //     split_ok; split: the fault that is only there when messages are split
 //     roundings, inexact_encodings: how often a value is rounded, at most; rank_order, same_everywhere: of the results
 //     steps, seconds
 //   Destroy the text with ncast_text_destroy.
-// Errors: INVALID_ARGUMENT, also if the plans have different numbers of ranks.
-NCAST_API ncast_status ncast_plan_verify(const ncast_plan* const* plans, size_t count,
-                                         const ncast_plan_verify_options* options, ncast_text** report);
+// Error: INVALID_ARGUMENT.
+NCAST_API ncast_status ncast_plan_verify(const ncast_plan* plan, const ncast_plan_verify_options* options,
+                                         ncast_text** report);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -19,7 +19,7 @@ from ._plan.dsl.program import Program, Rank, Semaphore, Switch
 from ._plan.dsl.settings import channel, codec, group, loop, packets, ports
 from ._plan.dsl.sites import PlanError, Site
 from ._plan.loading import load
-from ._plan.plan import Plan, Schedule, ScheduleCost, verify
+from ._plan.plan import Plan, Schedule, ScheduleCost
 from ._plan.report import Fault, Report, Step
 from ._plan.selector import set_selector
 from ._plan.simulation import Simulation, machines
@@ -53,7 +53,6 @@ __all__ = [
     "packets",
     "ports",
     "set_selector",
-    "verify",
 ]
 
 

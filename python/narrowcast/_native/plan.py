@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import byref, c_void_p, sizeof, string_at
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +114,16 @@ class NativePlan:
             cost_name=info.cost_name.decode(),
         )
 
+    def verify(self, *, depth: int = 0) -> dict[str, Any]:
+        """Proves or refutes the plan as it is: the report of ncast_plan_verify.
+
+        depth: of every ring, in messages; 0 for what the plan states.
+        """
+        options = PlanVerifyOptionsC(struct_bytes=sizeof(PlanVerifyOptionsC), depth=depth)
+        text = text_of(lambda report: int(library().ncast_plan_verify(self.handle, byref(options), report)))
+        report: dict[str, Any] = json.loads(text)
+        return report
+
     def simulate(self, machine: str, *, timeline: bool = False, **options: float) -> dict[str, Any]:
         """Predicts the time of this lowered plan, which must be proved: the report of ncast_plan_simulate.
 
@@ -143,23 +153,6 @@ class NativePlan:
         call = library().ncast_plan_schedule
         text = text_of(lambda text: int(call(self.handle, machine.encode(), byref(given), byref(merged), text)))
         return NativePlan(merged), json.loads(text)
-
-
-def verify(plans: Sequence[NativePlan], *, depth: int = 0, split: bool = True) -> dict[str, Any]:
-    """Proves or refutes plans, and returns the report of ncast_plan_verify.
-
-    Several plans are calls that follow each other on one communicator.
-
-    Args:
-        plans: at least one.
-        depth: of every ring, in messages; 0 for what the plans state.
-        split: also verify the plans with every message split into messages of one chunk.
-    """
-    handles = (c_void_p * len(plans))(*(plan.handle for plan in plans))
-    options = PlanVerifyOptionsC(struct_bytes=sizeof(PlanVerifyOptionsC), depth=depth, skip_split=not split)
-    text = text_of(lambda report: int(library().ncast_plan_verify(handles, len(plans), byref(options), report)))
-    report: dict[str, Any] = json.loads(text)
-    return report
 
 
 @dataclass(frozen=True)

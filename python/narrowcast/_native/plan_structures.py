@@ -72,7 +72,7 @@ class PlanRequestC(Structure):
 class PlanVerifyOptionsC(Structure):
     """ncast_plan_verify_options."""
 
-    _fields_ = [("struct_bytes", c_size_t), ("depth", c_uint32), ("skip_split", c_int)]
+    _fields_ = [("struct_bytes", c_size_t), ("depth", c_uint32)]
 
 
 class PlanSimulationC(Structure):
@@ -82,8 +82,6 @@ class PlanSimulationC(Structure):
         ("struct_bytes", c_size_t),
         ("piece_bytes", c_uint64),
         ("ratio", c_double),
-        ("batches", c_uint32),
-        ("ctas_per_group", c_uint32),
         ("max_groups", c_uint32),
         ("timeline", c_int),
         ("max_instances", c_uint32),

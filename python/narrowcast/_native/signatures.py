@@ -266,7 +266,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_set_plan_selector": (None, [PLAN_SELECTOR, c_void_p]),
     "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),
     # plans count options report
-    "ncast_plan_verify": (_STATUS, [POINTER(c_void_p), c_size_t, POINTER(PlanVerifyOptionsC), POINTER(c_void_p)]),
+    "ncast_plan_verify": (_STATUS, [c_void_p, POINTER(PlanVerifyOptionsC), POINTER(c_void_p)]),
     # explain.h
     "ncast_explain": (
         _STATUS,

@@ -87,7 +87,7 @@ class Plan:
         Raises UnsupportedError if the plan is too large to be lowered; the report says so if it is too large to be
         proved.
         """
-        return verify(self, depth=depth)
+        return report_of(self._lowered().verify(depth=as_unsigned(depth, "depth", 32)), self.site)
 
     def simulate(
         self, nbytes: int, *, machine: str | os.PathLike[str] | None = None, ratio: float | None = None
@@ -215,18 +215,3 @@ class Schedule:
     plan: Plan
     before: ScheduleCost
     after: ScheduleCost
-
-
-def verify(*plans: Plan, depth: int = 0) -> Report:
-    """Proves plans whose calls follow each other on one communicator, or refutes them. They share scratch memory.
-
-    Their calls are in this order, and then from the first again. Otherwise as `Plan.verify`. Raises
-    InvalidArgumentError if they have different numbers of ranks.
-    """
-    if not plans:
-        raise InvalidArgumentError("verify needs at least one plan")
-    for plan in plans:
-        if not isinstance(plan, Plan):
-            raise TypeError(f"verify takes plans, not {type(plan).__name__}")
-    found = native.verify([plan._lowered() for plan in plans], depth=as_unsigned(depth, "depth", 32))
-    return report_of(found, len(plans), lambda plan, origin: plans[plan].site(origin))

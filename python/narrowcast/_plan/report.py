@@ -14,7 +14,6 @@ from .text import amount
 class Step:
     """A step of the lowered plan that a report names. Numbers are None where it is about no step in particular."""
 
-    plan: int | None  #: index among the plans that were verified together; None if there was only one
     rank: int | None
     group: int | None  #: the group of thread blocks
     step: int | None  #: index in the group, of the loop if the step is in one
@@ -25,12 +24,8 @@ class Step:
 
     @property
     def place(self) -> str:
-        """`rank 0, group 1, step 3 (ring.py:12)`, or `(origin 12)` without a line; empty if it is about no rank.
-
-        Begins with the plan if several were verified together.
-        """
+        """`rank 0, group 1, step 3 (ring.py:12)`, or `(origin 12)` without a line; empty if it is about no rank."""
         numbers = {
-            "plan": self.plan,
             "rank": self.rank,
             "group": self.group,
             "step": self.step,
@@ -96,17 +91,13 @@ class Report:
         return text if self.split_fault is None else f"{text}\nif messages are split into chunks, {self.split_fault}"
 
 
-def report_of(found: dict[str, Any], plans: int, site_of: Callable[[int, int], Site | None]) -> Report:
-    """The report of ncast_plan_verify as an object.
-
-    plans: how many were verified. site_of: the line of a step, by plan and origin.
-    """
+def report_of(found: dict[str, Any], site_of: Callable[[int], Site | None]) -> Report:
+    """The report of ncast_plan_verify as an object. site_of: the line of a step with an origin."""
 
     def step(entry: dict[str, Any], key: str) -> Step:
-        plan = entry.get("plan") or 0
         origin = entry.get("origin") or 0
         place = (entry["rank"], entry["group"], entry["step"], entry["body"])
-        return Step(plan if plans > 1 else None, *place, origin, site_of(plan, origin), entry[key] or "")
+        return Step(*place, origin, site_of(origin), entry[key] or "")
 
     def fault(entry: dict[str, Any] | None) -> Fault | None:
         if entry is None or not entry.get("property"):

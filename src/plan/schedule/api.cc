@@ -17,8 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint32_t max_batches = 4096;
-
 double rounded(double microseconds) { return std::round(microseconds * 1e4) / 1e4; }
 
 ncast_status read_arguments(const char* function, const char* machine_json, const ncast_plan_simulation* given,
@@ -32,9 +30,6 @@ ncast_status read_arguments(const char* function, const char* machine_json, cons
     return status;
   if (values->ratio < 0 || !std::isfinite(values->ratio))
     return fail(NCAST_INVALID_ARGUMENT, "%s: ratio is %g, not a positive number", function, values->ratio);
-  if (values->batches > max_batches)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: %u batches, but at most %u are simulated", function, values->batches,
-                max_batches);
   return plan::simulate::read_machine({machine_json, std::strlen(machine_json)}, machine);
 }
 
@@ -52,8 +47,6 @@ plan::simulate::Options options_of(const ncast_plan_simulation& values) {
   plan::simulate::Options options;
   options.piece_bytes = values.piece_bytes;
   if (values.ratio != 0) options.ratio = values.ratio;
-  if (values.batches != 0) options.max_batches = values.batches;
-  options.ctas_per_group = values.ctas_per_group;
   options.records_timeline = values.timeline != 0;
   return options;
 }
@@ -94,7 +87,7 @@ ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_
     ncast_plan_simulation values;
     if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
     plan::simulate::Options options = options_of(values);
-    options.extrapolates = values.batches == 0;
+    options.extrapolates = true;
     options.repeats = true;
     plan::simulate::Prediction prediction;
     const auto simulate = [&] { return plan::simulate::simulate(lowered->plan, machine, options, &prediction); };
@@ -126,7 +119,7 @@ ncast_status plan::schedule::schedule_plan(const ncast_plan* lowered, const char
     if (values.any_executor == 0) options.kernels = kernels;
     // With several micro-batches, the warps of a group hide the waits of each other, so that fewer groups could merge
     // without becoming slower.
-    if (values.batches == 0) options.simulation.max_batches = 1;
+    options.simulation.max_batches = 1;
     if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
     if (ncast_status status = make_text(function, report, [&] {
           return Json{{"before", json_of(result.before)}, {"after", json_of(result.after)}}.dump();

@@ -2,42 +2,34 @@
 
 namespace narrowcast::plan::verify {
 
-Actors::Actors(std::span<const FlatPlan* const> flat_plans, const std::vector<std::vector<MemoryMap>>& maps) {
-  for (uint32_t plan = 0; plan < flat_plans.size(); ++plan) {
-    first_groups_.push_back(static_cast<uint32_t>(actors_.size()));
-    for (uint32_t group = 0; group < flat_plans[plan]->groups.size(); ++group)
-      actors_.push_back({Kind::group, flat_plans[plan]->groups[group].rank, plan, group, none});
-  }
-  add_engines(flat_plans);
+Actors::Actors(const FlatPlan& flat_plan, const std::vector<MemoryMap>& maps) {
+  for (uint32_t group = 0; group < flat_plan.groups.size(); ++group)
+    actors_.push_back({Kind::group, flat_plan.groups[group].rank, group});
+  add_engines(flat_plan);
   first_user_ = static_cast<uint32_t>(actors_.size());
-  const int ranks = flat_plans[0]->plan->rank_count();
-  for (int rank = 0; rank < ranks; ++rank) actors_.push_back({Kind::user, rank, 0, 0, none});
+  const int ranks = flat_plan.plan->rank_count();
+  for (int rank = 0; rank < ranks; ++rank) actors_.push_back({Kind::user, rank, none});
   visited_.assign(static_cast<size_t>(ranks), 0);
 
-  for (uint32_t plan = 0; plan < flat_plans.size(); ++plan) {
-    for (const MemoryMap& map : maps[plan]) mark_sharing(plan, *flat_plans[plan], map);
-    if (flat_plans.size() > 1) mark_scratch_users(plan, *flat_plans[plan]);
-    mark_signallers(plan, *flat_plans[plan]);
-  }
+  for (const MemoryMap& map : maps) mark_sharing(flat_plan, map);
+  mark_signallers(flat_plan);
   for (Actor& actor : actors_)
     if (actor.component != none) actor.component = static_cast<uint32_t>(components_++);
 }
 
-void Actors::add_engines(std::span<const FlatPlan* const> flat_plans) {
-  for (uint32_t plan = 0; plan < flat_plans.size(); ++plan)
-    for (const FlatStep& step : flat_plans[plan]->steps)
-      for (const auto* operands : {&step.step->from, &step.step->to})
-        for (const Operand& operand : *operands) {
-          if (operand.place != Place::remote ||
-              flat_plans[plan]->plan->channels[operand.channel].kind != ChannelKind::port)
-            continue;
-          if (engines_.emplace(key(plan, step.group, operand.channel), static_cast<uint32_t>(actors_.size())).second)
-            actors_.push_back({Kind::engine, flat_plans[plan]->rank_of(step), plan, step.group, none});
-        }
+void Actors::add_engines(const FlatPlan& flat_plan) {
+  for (const FlatStep& step : flat_plan.steps)
+    for (const auto* operands : {&step.step->from, &step.step->to})
+      for (const Operand& operand : *operands) {
+        if (operand.place != Place::remote || flat_plan.plan->channels[operand.channel].kind != ChannelKind::port)
+          continue;
+        if (engines_.emplace(key(step.group, operand.channel), static_cast<uint32_t>(actors_.size())).second)
+          actors_.push_back({Kind::engine, flat_plan.rank_of(step), step.group});
+      }
 }
 
 // Marks actors that share a chunk of which at least one access is a write.
-void Actors::mark_sharing(uint32_t plan, const FlatPlan& flat_plan, const MemoryMap& map) {
+void Actors::mark_sharing(const FlatPlan& flat_plan, const MemoryMap& map) {
   struct Use {
     uint32_t first = none;  // actor
     bool is_shared = false, is_written = false;
@@ -45,7 +37,7 @@ void Actors::mark_sharing(uint32_t plan, const FlatPlan& flat_plan, const Memory
   std::vector<Use> uses(map.cells());
   const auto each_cell = [&](auto visit) {
     for (const FlatStep& step : flat_plan.steps)
-      each_access(*this, plan, step, [&](uint32_t actor, const Operand& operand, bool is_write) {
+      each_access(*this, step, [&](uint32_t actor, const Operand& operand, bool is_write) {
         each_range(flat_plan, map, step, operand, [&](int rank, uint32_t first) {
           spend(uint64_t{4} * step.cells);
           const bool is_foreign =
@@ -70,19 +62,11 @@ void Actors::mark_sharing(uint32_t plan, const FlatPlan& flat_plan, const Memory
   });
 }
 
-// Scratch chunks of different plans can overlap in any way.
-void Actors::mark_scratch_users(uint32_t plan, const FlatPlan& flat_plan) {
-  for (const FlatStep& step : flat_plan.steps)
-    each_access(*this, plan, step, [&](uint32_t actor, const Operand& operand, bool) {
-      if (operand.buffer == Buffer::scratch) need(actor);
-    });
-}
-
 // Which signals a wait sees depends on the order of the groups that send them.
-void Actors::mark_signallers(uint32_t plan, const FlatPlan& flat_plan) {
+void Actors::mark_signallers(const FlatPlan& flat_plan) {
   for (const FlatChannel& channel : flat_plan.channels)
     if (channel.signallers.size() > 1)
-      for (const uint32_t group_index : channel.signallers) need(group(plan, group_index));
+      for (const uint32_t group : channel.signallers) need(group);
 }
 
 }  // namespace narrowcast::plan::verify

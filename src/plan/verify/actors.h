@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -17,22 +16,21 @@ class Actors {
   struct Actor {
     Kind kind;
     int rank;
-    uint32_t plan, index;  // of a group, or of the group that uses the engine
+    uint32_t group;  // of an engine: the group that uses it; none for users
     uint32_t component = none;
   };
 
-  // maps: for each plan, those of memory_maps().
-  Actors(std::span<const FlatPlan* const> flat_plans, const std::vector<std::vector<MemoryMap>>& maps);
+  // The first actors are the groups, by their index. maps: those of memory_maps().
+  Actors(const FlatPlan& flat_plan, const std::vector<MemoryMap>& maps);
 
   size_t count() const { return actors_.size(); }
   size_t components() const { return components_; }
   const Actor& operator[](uint32_t actor) const { return actors_[actor]; }
 
-  uint32_t group(uint32_t plan, uint32_t group) const { return first_groups_[plan] + group; }
   // The copy engine that executes the accesses of the group through a port; none for other channels.
-  uint32_t engine(uint32_t plan, uint32_t group, uint32_t channel) const {
+  uint32_t engine(uint32_t group, uint32_t channel) const {
     if (engines_.empty()) return none;
-    const auto found = engines_.find(key(plan, group, channel));
+    const auto found = engines_.find(key(group, channel));
     return found == engines_.end() ? none : found->second;
   }
   uint32_t user(int rank) const { return first_user_ + static_cast<uint32_t>(rank); }
@@ -40,17 +38,13 @@ class Actors {
   bool is_visited(int rank) const { return visited_[static_cast<size_t>(rank)]; }
 
  private:
-  static uint64_t key(uint32_t plan, uint32_t group, uint32_t channel) {
-    return (uint64_t{group} << 32 | channel) * 64 + plan;
-  }
-  void add_engines(std::span<const FlatPlan* const> flat_plans);
-  void mark_sharing(uint32_t plan, const FlatPlan& flat_plan, const MemoryMap& map);
-  void mark_scratch_users(uint32_t plan, const FlatPlan& flat_plan);
-  void mark_signallers(uint32_t plan, const FlatPlan& flat_plan);
+  static uint64_t key(uint32_t group, uint32_t channel) { return uint64_t{group} << 32 | channel; }
+  void add_engines(const FlatPlan& flat_plan);
+  void mark_sharing(const FlatPlan& flat_plan, const MemoryMap& map);
+  void mark_signallers(const FlatPlan& flat_plan);
   void need(uint32_t actor) { actors_[actor].component = 0; }
 
   std::vector<Actor> actors_;
-  std::vector<uint32_t> first_groups_;
   uint32_t first_user_ = 0;
   std::unordered_map<uint64_t, uint32_t> engines_;
   std::vector<uint8_t> visited_;
@@ -61,17 +55,16 @@ class Actors {
 // engine reads it; otherwise the engines of the destinations behind ports read it, and the group reads it for the
 // others.
 template <typename Visit>
-void each_access(const Actors& actors, uint32_t plan, const FlatStep& step, Visit visit) {
-  const uint32_t group = actors.group(plan, step.group);
+void each_access(const Actors& actors, const FlatStep& step, Visit visit) {
   const auto engine_of = [&](const Operand& operand) {
-    return operand.place == Place::remote ? actors.engine(plan, step.group, operand.channel) : none;
+    return operand.place == Place::remote ? actors.engine(step.group, operand.channel) : none;
   };
   uint32_t mover = none;  // the engine that a source determines
   for (const Operand& from : step.step->from)
     if (mover == none) mover = engine_of(from);
   const auto writer_of = [&](const Operand& to) {
     const uint32_t engine = engine_of(to);
-    return engine != none ? engine : mover != none ? mover : group;
+    return engine != none ? engine : mover != none ? mover : step.group;
   };
   // Steps can have very many destinations, but few readers.
   std::vector<uint32_t> readers;

@@ -9,7 +9,7 @@ namespace narrowcast::plan::verify {
 
 void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, const Clock& clock, const Operand& operand,
                         bool is_write) {
-  const GroupState& group = state_->groups[step.group];
+  const GroupState& group = state_.groups[step.group];
   const bool is_engine = actors_[actor].kind == Actors::Kind::engine;
   uint32_t epoch = epoch_before(step.group);
   if (is_engine) epoch = static_cast<uint32_t>(2 * (engines_[actor].steps.size() - 1));
@@ -23,11 +23,11 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
   const bool is_scratch = operand.buffer == Buffer::scratch;
   const size_t offset = is_scratch ? scratch_offset() : 0;
   // Scratch is the same memory in place and out of place.
-  const size_t map_count = is_scratch ? 1 : maps_[plan_].size();
+  const size_t map_count = is_scratch ? 1 : maps_.size();
   for (size_t map = 0; map < map_count && !finding_.found(); ++map) {
-    each_range(*flat_plan_, maps_[plan_][map], step, operand, [&](int rank, uint32_t first) {
+    each_range(flat_plan_, maps_[map], step, operand, [&](int, uint32_t first) {
       const Access access{viewer.actor, viewer.epoch, {first, step.cells, operand.packets}};
-      Accesses& memory = state_->memory[map];
+      Accesses& memory = state_.memory[map];
       spend(uint64_t{12} * step.cells);
       for (uint32_t cell = first; cell < first + step.cells && !finding_.found(); ++cell) {
         if (is_write)
@@ -35,9 +35,8 @@ void RaceSearch::access(uint32_t flat, const FlatStep& step, uint32_t actor, con
         else
           read(memory, memory[cell + offset], access, viewer, flat, operand);
       }
-      if (is_scratch && flat_plans_.size() > 1) log_scratch(rank, access, viewer, is_write, flat, operand);
     });
-    if (finding_.found()) finding_.message += maps_[plan_][map].suffix();
+    if (finding_.found()) finding_.message += maps_[map].suffix();
   }
 }
 
@@ -58,7 +57,7 @@ void RaceSearch::write(Accesses& memory, uint32_t index, Accesses::Cell& cell, c
   if (overwrites_packets && cell.packet_call == call_) return report_second_packets(flat, operand, cell.write);
   const Access* reader = memory.find_reader(cell, [&](const Access& earlier) {
     if (is_ordered(earlier, true, viewer, access.shape)) return false;
-    return !flat_plan_->has_packets || !derives_from(flat, index - access.shape.first, earlier, index);
+    return !flat_plan_.has_packets || !derives_from(flat, index - access.shape.first, earlier, index);
   });
   if (reader != nullptr) return report_race(flat, operand, true, *reader, false, viewer);
   // A reader that happens before this access came after the last write.
@@ -68,22 +67,6 @@ void RaceSearch::write(Accesses& memory, uint32_t index, Accesses::Cell& cell, c
   cell.write = access;
   cell.packet_stamp = stamp;
   cell.packet_call = stamp != none ? call_ : none;
-}
-
-void RaceSearch::log_scratch(int rank, const Access& access, const Viewer& viewer, bool is_write, uint32_t flat,
-                             const Operand& operand) {
-  std::unordered_map<uint32_t, Logged>& log = scratch_log_[static_cast<size_t>(rank)];
-  if (is_write)
-    for (const auto& [actor, logged] : log) {
-      spend(5);
-      if (actors_[actor].plan == plan_) continue;
-      if (logged.read.actor != none && !is_ordered(logged.read, true, viewer))
-        return report_race(flat, operand, true, logged.read, false, viewer);
-      if (logged.write.actor != none && !is_ordered(logged.write, false, viewer))
-        return report_race(flat, operand, true, logged.write, true, viewer);
-    }
-  Logged& logged = log[access.actor];
-  (is_write ? logged.write : logged.read) = access;
 }
 
 bool RaceSearch::is_ordered(const Access& earlier, bool is_read, const Viewer& viewer, const Shape& shape) const {
@@ -104,7 +87,7 @@ bool RaceSearch::is_ordered(const Access& earlier, bool is_read, const Viewer& v
 
 bool RaceSearch::derives_from(uint32_t flat, uint32_t offset, const Access& read, uint32_t cell) {
   const auto [reader, call] = step_of(read);
-  if (call != state_->calls || actors_[read.actor].plan != plan_) return false;
+  if (call != call_) return false;
   std::vector<std::pair<uint32_t, uint32_t>> pending = {{flat, offset}};
   std::set<std::pair<uint32_t, uint32_t>> seen(pending.begin(), pending.end());
   const auto visit = [&](uint32_t next, uint32_t next_offset) {
@@ -115,11 +98,11 @@ bool RaceSearch::derives_from(uint32_t flat, uint32_t offset, const Access& read
     std::tie(flat, offset) = pending.back();
     pending.pop_back();
     if (flat == reader && read.shape.first + offset == cell) return true;
-    const FlatStep& step = flat_plan_->steps[flat];
+    const FlatStep& step = flat_plan_.steps[flat];
     for (const Operand& from : step.step->from) {
       if (!from.packets) continue;
-      each_range(*flat_plan_, maps_[plan_][0], step, from, [&](int, uint32_t first) {
-        const uint32_t index = state_->memory[0][first + offset + scratch_offset()].packet_stamp;
+      each_range(flat_plan_, maps_[0], step, from, [&](int, uint32_t first) {
+        const uint32_t index = state_.memory[0][first + offset + scratch_offset()].packet_stamp;
         visit(packets_[index].flat, position_of(step, from) + offset - packets_[index].position);
       });
     }

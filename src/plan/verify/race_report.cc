@@ -10,40 +10,32 @@ namespace narrowcast::plan::verify {
 std::pair<uint32_t, uint32_t> RaceSearch::step_of(const Access& access) const {
   const Actors::Actor& actor = actors_[access.actor];
   if (actor.kind == Actors::Kind::engine) return {engines_[access.actor].steps[(access.epoch - 1) / 2], none};
-  const FlatGroup& group = flat_plans_[actor.plan]->groups[actor.index];
+  const FlatGroup& group = flat_plan_.groups[actor.group];
   const uint32_t call = (access.epoch - 1) / epochs_of_call(group);
   return {group.begin + (access.epoch - 1) % epochs_of_call(group) / 2, call};
-}
-
-Where RaceSearch::where(uint32_t plan, uint32_t flat) const {
-  Where where = flat_plans_[plan]->where(flat);
-  where.plan = static_cast<int>(plan);
-  return where;
 }
 
 TraceStep RaceSearch::trace_of(const Access& access) const {
   const Actors::Actor& actor = actors_[access.actor];
   if (actor.kind == Actors::Kind::user) {
     TraceStep step;
-    step.where.plan = static_cast<int>(plan_);
     step.where.rank = actor.rank;
     step.text = "before call " + std::to_string(access.epoch - 1) + ", the user reads and writes input and output";
     return step;
   }
   const auto [flat, call] = step_of(access);
-  std::string text = describe(*flat_plans_[actor.plan], flat);
+  std::string text = describe(flat_plan_, flat);
   if (actor.kind == Actors::Kind::engine) text += ", by the copy engine";
-  if (call != none && call != state_->calls) text += ", in call " + std::to_string(call) + " of the plan";
-  return {where(actor.plan, flat), text};
+  if (call != none && call != call_) text += ", in call " + std::to_string(call) + "";
+  return {flat_plan_.where(flat), text};
 }
 
 std::string RaceSearch::name_of(const Access& access) const {
   const Actors::Actor& actor = actors_[access.actor];
   if (actor.kind == Actors::Kind::user) return "the user of rank " + std::to_string(actor.rank);
   const auto [flat, call] = step_of(access);
-  std::string text = describe(where(actor.plan, flat));
-  if (actor.plan != plan_) return text + " of plan " + std::to_string(actor.plan);
-  if (call != none && call != state_->calls) text += " of an earlier call";
+  std::string text = describe(flat_plan_.where(flat));
+  if (call != none && call != call_) text += " of an earlier call";
   return text;
 }
 
@@ -67,37 +59,37 @@ TraceStep RaceSearch::reason_of(const Access& earlier, bool is_read, const Viewe
     return step;
   }
   const auto [flat, call] = step_of({earlier.actor, known, {}});
-  const std::string of_call = call != none && call != state_->calls ? " of call " + std::to_string(call) : "";
-  const bool is_end = actor.kind == Actors::Kind::group && flat == flat_plans_[actor.plan]->groups[actor.index].end;
-  step.text = "only the steps of " + who + " up to " + (is_end ? "the end" : describe(where(actor.plan, flat))) +
+  const std::string of_call = call != none && call != call_ ? " of call " + std::to_string(call) : "";
+  const bool is_end = actor.kind == Actors::Kind::group && flat == flat_plan_.groups[actor.group].end;
+  step.text = "only the steps of " + who + " up to " + (is_end ? "the end" : describe(flat_plan_.where(flat))) +
               of_call + " are known to precede";
   return step;
 }
 
 void RaceSearch::report_race(uint32_t flat, const Operand& operand, bool is_write, const Access& earlier,
                              bool earlier_is_write, const Viewer& viewer) {
-  const FlatStep& step = flat_plan_->steps[flat];
+  const FlatStep& step = flat_plan_.steps[flat];
   finding_.property = Property::race;
-  finding_.where = where(plan_, flat);
+  finding_.where = flat_plan_.where(flat);
   finding_.message = std::string(is_write ? "writes " : "reads ") +
-                     describe(*flat_plan_->plan, flat_plan_->rank_of(step), operand, step.step->count) +
+                     describe(*flat_plan_.plan, flat_plan_.rank_of(step), operand, step.step->count) +
                      ", not ordered after " + name_of(earlier) + ", which " +
                      (earlier_is_write ? "writes it" : "reads it");
-  std::string text = describe(*flat_plan_, flat);
+  std::string text = describe(flat_plan_, flat);
   if (actors_[viewer.actor].kind == Actors::Kind::engine) text += ", by the copy engine";
-  if (state_->calls != 0) text += ", in call " + std::to_string(state_->calls) + " of the plan";
+  if (call_ != 0) text += ", in call " + std::to_string(call_) + "";
   finding_.trace = {
       trace_of(earlier), reason_of(earlier, !earlier_is_write, viewer, finding_.where), {finding_.where, text}};
 }
 
 void RaceSearch::report_second_packets(uint32_t flat, const Operand& operand, const Access& earlier) {
-  const FlatStep& step = flat_plan_->steps[flat];
+  const FlatStep& step = flat_plan_.steps[flat];
   finding_.property = Property::race;
-  finding_.where = where(plan_, flat);
+  finding_.where = flat_plan_.where(flat);
   finding_.message = "writes packets to " +
-                     describe(*flat_plan_->plan, flat_plan_->rank_of(step), operand, step.step->count) + " after " +
+                     describe(*flat_plan_.plan, flat_plan_.rank_of(step), operand, step.step->count) + " after " +
                      name_of(earlier) + " in the same call; a reader cannot tell which it sees";
-  finding_.trace = {trace_of(earlier), {finding_.where, describe(*flat_plan_, flat)}};
+  finding_.trace = {trace_of(earlier), {finding_.where, describe(flat_plan_, flat)}};
 }
 
 void RaceSearch::report_user_race(int rank, Buffer buffer, uint32_t chunk, const Access& access, bool is_write) {
@@ -108,7 +100,6 @@ void RaceSearch::report_user_race(int rank, Buffer buffer, uint32_t chunk, const
                      " chunk " + std::to_string(chunk) + " of rank " + std::to_string(rank) +
                      ", whose call may have completed before";
   TraceStep user;
-  user.where.plan = static_cast<int>(plan_);
   user.where.rank = rank;
   user.text = "the call completes on this rank, and its user reads and writes input and output";
   const Viewer viewer{actors_.user(rank), call_ + 2, &ranks_[static_cast<size_t>(rank)].end, 0};

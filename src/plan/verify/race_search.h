@@ -17,24 +17,20 @@ namespace narrowcast::plan::verify {
 
 class RaceSearch {
  public:
-  RaceSearch(std::span<const OrderedPlan> plans, std::vector<const FlatPlan*> flat_plans);
+  // Keeps references.
+  RaceSearch(const FlatPlan& flat_plan, std::span<const uint32_t> order, const SharedSemaphores& shared);
 
-  Finding run(std::span<const uint32_t> calls);
+  Finding run(uint32_t calls);
 
  private:
   struct RankState {
     Clock entry;  // of the current call
     Clock end;    // of the previous call
   };
-  // An actor's last accesses to the scratch of a rank.
-  struct Logged {
-    Access read, write;
-  };
-
-  PlanState initial_state(uint32_t plan) const;
+  PlanState initial_state() const;
 
   // Whether the threads of a group are only synchronized by sync steps.
-  bool independent() const { return flat_plan_->plan->threads == Threads::independent; }
+  bool independent() const { return flat_plan_.plan->threads == Threads::independent; }
 
   // --- clocks
 
@@ -63,10 +59,9 @@ class RaceSearch {
     if (stamp.component != none) into.reads.raise(stamp.component, stamp.read_epoch, actors_.components());
   }
 
-  uint32_t actor_of(uint32_t group) const { return actors_.group(plan_, group); }
   uint32_t epoch_before(uint32_t group) const {
-    const GroupState& state = state_->groups[group];
-    return state.base + 2 * (state.next - flat_plan_->groups[group].begin);
+    const GroupState& state = state_.groups[group];
+    return state.base + 2 * (state.next - flat_plan_.groups[group].begin);
   }
   Clock all_seen(const GroupState& group) {
     Clock clock = group.seen;
@@ -78,18 +73,18 @@ class RaceSearch {
 
   // The stamp of a signal or message: all earlier steps of the group, and the reads of this one.
   Stamp release(uint32_t group) {
-    const GroupState& state = state_->groups[group];
+    const GroupState& state = state_.groups[group];
     const uint32_t epoch = epoch_before(group) + 1;
-    return {state.seen, actors_[actor_of(group)].component, independent() ? state.synced : epoch,
+    return {state.seen, actors_[group].component, independent() ? state.synced : epoch,
             independent() ? state.synced : epoch};
   }
   // The stamp of packets: only the reads that the group has completed.
   Stamp reads_so_far(uint32_t group) {
-    return {all_seen(state_->groups[group]), actors_[actor_of(group)].component, 0, epoch_before(group) + 1};
+    return {all_seen(state_.groups[group]), actors_[group].component, 0, epoch_before(group) + 1};
   }
   Stamp completion(uint32_t group) {
     const uint32_t epoch = epoch_before(group) + 2;
-    return {all_seen(state_->groups[group]), actors_[actor_of(group)].component, epoch, epoch};
+    return {all_seen(state_.groups[group]), actors_[group].component, epoch, epoch};
   }
   Stamp engine_stamp(uint32_t engine) {
     const auto epoch = static_cast<uint32_t>(2 * engines_[engine].steps.size());
@@ -148,9 +143,6 @@ class RaceSearch {
             const Operand& operand);
   void write(Accesses& memory, uint32_t index, Accesses::Cell& cell, const Access& access, const Viewer& viewer,
              uint32_t stamp, uint32_t flat, const Operand& operand);
-  // Plans lay out the same scratch differently, so each access conflicts with all accesses of other plans.
-  void log_scratch(int rank, const Access& access, const Viewer& viewer, bool is_write, uint32_t flat,
-                   const Operand& operand);
 
   // Whether an earlier access happens before what the viewer does now. shape: of the access that it makes, if any.
   bool is_ordered(const Access& earlier, bool is_read, const Viewer& viewer, const Shape& shape = {}) const;
@@ -160,15 +152,14 @@ class RaceSearch {
   bool derives_from(uint32_t flat, uint32_t offset, const Access& read, uint32_t cell);
 
   uint32_t position_of(const FlatStep& step, const Operand& operand) const {
-    return operand.chunk * flat_plan_->parts + step.first;
+    return operand.chunk * flat_plan_.parts + step.first;
   }
-  size_t scratch_offset() const { return state_->calls % flat_plan_->plan->scratch_copies * state_->scratch_stride; }
+  size_t scratch_offset() const { return call_ % flat_plan_.plan->scratch_copies * state_.scratch_stride; }
 
   // --- reports: race_report.cc
 
-  // The flat step of an access, and the call of the plan in which it happened.
+  // The flat step of an access, and the call in which it happened.
   std::pair<uint32_t, uint32_t> step_of(const Access& access) const;
-  Where where(uint32_t plan, uint32_t flat) const;
   TraceStep trace_of(const Access& access) const;
   std::string name_of(const Access& access) const;
   // The last step of the earlier actor that is known to happen before the access.
@@ -180,19 +171,17 @@ class RaceSearch {
   void report_user_race(int rank, Buffer buffer, uint32_t chunk, const Access& access, bool is_write);
 
   HeldMemory memory_;
-  const std::span<const OrderedPlan> plans_;
-  const std::vector<const FlatPlan*> flat_plans_;
-  const std::vector<std::vector<MemoryMap>> maps_;
+  const FlatPlan& flat_plan_;
+  const std::span<const uint32_t> order_;
+  const SharedSemaphores& shared_;
+  const std::vector<MemoryMap> maps_;
   const Actors actors_;
   const bool tracks_reads_;
-  std::vector<PlanState> states_;
+  PlanState state_;
   std::vector<EngineState> engines_;  // by actor
   std::vector<RankState> ranks_;
-  std::vector<std::unordered_map<uint32_t, Logged>> scratch_log_;  // by rank and actor; if there are several plans
 
-  uint32_t call_ = 0, plan_ = 0;
-  const FlatPlan* flat_plan_ = nullptr;
-  PlanState* state_ = nullptr;
+  uint32_t call_ = 0;
   // Stamps of completed steps that other steps depend on, with the number of dependents still to come.
   std::unordered_map<uint32_t, std::pair<Stamp, uint32_t>> completions_;
   std::vector<Passed> packets_;  // written to scratch in this call

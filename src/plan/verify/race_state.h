@@ -100,7 +100,6 @@ struct PlanState {
   std::vector<uint32_t> dependents;  // of each flat step: how many flat steps depend on it
   std::vector<Accesses> memory;      // of each map
   size_t scratch_stride = 0;         // from one copy of the scratch to the next
-  uint32_t calls = 0;                // so far
 };
 
 struct Viewer {

@@ -1,101 +1,78 @@
 // The begin and end of calls: what they order, and what users do in between.
 #include "plan/verify/races.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "plan/verify/race_search.h"
 
 namespace narrowcast::plan::verify {
 
-namespace {
-
-std::vector<std::vector<MemoryMap>> maps_of(const std::vector<const FlatPlan*>& flat_plans) {
-  std::vector<std::vector<MemoryMap>> maps;
-  maps.reserve(flat_plans.size());
-  for (const FlatPlan* flat_plan : flat_plans) maps.push_back(memory_maps(*flat_plan->plan, flat_plan->parts));
-  return maps;
-}
-
-bool orders_reads(const std::vector<const FlatPlan*>& flat_plans) {
-  return std::any_of(flat_plans.begin(), flat_plans.end(),
-                     [](const FlatPlan* flat_plan) { return flat_plan->has_packets || flat_plan->has_relaxed; });
-}
-
-}  // namespace
-
-RaceSearch::RaceSearch(std::span<const OrderedPlan> plans, std::vector<const FlatPlan*> flat_plans)
-    : plans_(plans),
-      flat_plans_(std::move(flat_plans)),
-      maps_(maps_of(flat_plans_)),
-      actors_(flat_plans_, maps_),
-      tracks_reads_(orders_reads(flat_plans_)),
+RaceSearch::RaceSearch(const FlatPlan& flat_plan, std::span<const uint32_t> order, const SharedSemaphores& shared)
+    : flat_plan_(flat_plan),
+      order_(order),
+      shared_(shared),
+      maps_(memory_maps(*flat_plan.plan, flat_plan.parts)),
+      actors_(flat_plan, maps_),
+      tracks_reads_(flat_plan.has_packets || flat_plan.has_relaxed),
       engines_(actors_.count()),
-      ranks_(static_cast<size_t>(flat_plans_[0]->plan->rank_count())),
-      scratch_log_(ranks_.size()) {
+      ranks_(static_cast<size_t>(flat_plan.plan->rank_count())) {
   check_limit("groups that share memory with others, on all ranks:", actors_.components(), max_clock_entries);
-  for (uint32_t plan = 0; plan < flat_plans_.size(); ++plan) states_.push_back(initial_state(plan));
+  state_ = initial_state();
 }
 
-Finding RaceSearch::run(std::span<const uint32_t> calls) {
-  for (call_ = 0; call_ < calls.size(); ++call_) {
-    plan_ = calls[call_];
-    flat_plan_ = flat_plans_[plan_];
-    state_ = &states_[plan_];
+Finding RaceSearch::run(uint32_t calls) {
+  for (call_ = 0; call_ < calls; ++call_) {
     begin_call();
-    for (const uint32_t flat : plans_[plan_].order) {
+    for (const uint32_t flat : order_) {
       execute(flat);
       if (finding_.found()) return std::move(finding_);
     }
     end_call();
     if (finding_.found()) return std::move(finding_);
-    ++state_->calls;
   }
   return {};
 }
 
-PlanState RaceSearch::initial_state(uint32_t plan) const {
-  const FlatPlan& flat_plan = *flat_plans_[plan];
+PlanState RaceSearch::initial_state() const {
   PlanState state;
-  state.groups.resize(flat_plan.groups.size());
-  state.rings.resize(flat_plan.channels.size());
-  state.semaphores.resize(flat_plan.channels.size());
-  state.dependents.assign(flat_plan.steps.size(), 0);
-  for (const FlatStep& step : flat_plan.steps)
-    for (const StepId& id : step.step->after) ++state.dependents[flat_plan.end_of(flat_plan.rank_of(step), id) - 1];
-  for (const MemoryMap& map : maps_[plan])
-    state.memory.emplace_back(map.cells() * size_t{flat_plan.plan->scratch_copies});
-  state.scratch_stride = maps_[plan][0].cells();
+  state.groups.resize(flat_plan_.groups.size());
+  state.rings.resize(flat_plan_.channels.size());
+  state.semaphores.resize(flat_plan_.channels.size());
+  state.dependents.assign(flat_plan_.steps.size(), 0);
+  for (const FlatStep& step : flat_plan_.steps)
+    for (const StepId& id : step.step->after) ++state.dependents[flat_plan_.end_of(flat_plan_.rank_of(step), id) - 1];
+  for (const MemoryMap& map : maps_) state.memory.emplace_back(map.cells() * size_t{flat_plan_.plan->scratch_copies});
+  state.scratch_stride = maps_[0].cells();
   return state;
 }
 
 void RaceSearch::begin_call() {
-  for (int rank = 0; rank < flat_plan_->plan->rank_count(); ++rank) {
+  for (int rank = 0; rank < flat_plan_.plan->rank_count(); ++rank) {
     RankState& state = ranks_[static_cast<size_t>(rank)];
     state.entry = state.end;
     raise(state.entry, actors_.user(rank), call_ + 1);
     if (actors_.is_visited(rank)) let_user_write(rank);
   }
-  for (uint32_t group = 0; group < flat_plan_->groups.size(); ++group) {
-    const FlatGroup& flat = flat_plan_->groups[group];
-    GroupState& state = state_->groups[group];
+  for (uint32_t group = 0; group < flat_plan_.groups.size(); ++group) {
+    const FlatGroup& flat = flat_plan_.groups[group];
+    GroupState& state = state_.groups[group];
     state.seen = ranks_[static_cast<size_t>(flat.rank)].entry;
     forget_pending(state);
-    state.base = state_->calls * epochs_of_call(flat);
+    state.base = call_ * epochs_of_call(flat);
     state.synced = state.base;
     state.next = flat.begin;
   }
-  for (Semaphore& semaphore : state_->semaphores) semaphore.waits = 0;
+  for (Semaphore& semaphore : state_.semaphores) semaphore.waits = 0;
 }
 
 template <typename Visit>
 void RaceSearch::each_user_cell(int rank, Visit visit) {
-  for (size_t map = 0; map < maps_[plan_].size(); ++map)
+  for (size_t map = 0; map < maps_.size(); ++map)
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-      const uint32_t first = maps_[plan_][map].base(rank, buffer);
-      const uint32_t cells = flat_plan_->parts * flat_plan_->plan->buffer_chunks(rank, buffer);
+      const uint32_t first = maps_[map].base(rank, buffer);
+      const uint32_t cells = flat_plan_.parts * flat_plan_.plan->buffer_chunks(rank, buffer);
       for (uint32_t cell = first; cell < first + cells; ++cell)
-        visit(state_->memory[map], state_->memory[map][cell], buffer, (cell - first) / flat_plan_->parts);
+        visit(state_.memory[map], state_.memory[map][cell], buffer, (cell - first) / flat_plan_.parts);
     }
 }
 
@@ -107,13 +84,13 @@ void RaceSearch::let_user_write(int rank) {
 }
 
 void RaceSearch::end_call() {
-  for (int rank = 0; rank < flat_plan_->plan->rank_count(); ++rank) {
+  for (int rank = 0; rank < flat_plan_.plan->rank_count(); ++rank) {
     RankState& state = ranks_[static_cast<size_t>(rank)];
     Clock end = state.entry;
     const size_t index = static_cast<size_t>(rank);
-    for (uint32_t group = flat_plan_->rank_groups[index]; group < flat_plan_->rank_groups[index + 1]; ++group) {
-      join(end, all_seen(state_->groups[group]));
-      raise(end, actor_of(group), state_->groups[group].base + epochs_of_call(flat_plan_->groups[group]) - 1);
+    for (uint32_t group = flat_plan_.rank_groups[index]; group < flat_plan_.rank_groups[index + 1]; ++group) {
+      join(end, all_seen(state_.groups[group]));
+      raise(end, group, state_.groups[group].base + epochs_of_call(flat_plan_.groups[group]) - 1);
     }
     state.end = std::move(end);
     if (actors_.is_visited(rank)) check_user(rank);
@@ -140,11 +117,9 @@ void RaceSearch::check_user(int rank) {
   });
 }
 
-Finding find_race(std::span<const OrderedPlan> plans, std::span<const uint32_t> calls) {
-  std::vector<const FlatPlan*> flat_plans;
-  flat_plans.reserve(plans.size());
-  for (const OrderedPlan& plan : plans) flat_plans.push_back(plan.flat_plan);
-  return RaceSearch(plans, std::move(flat_plans)).run(calls);
+Finding find_race(const FlatPlan& flat_plan, std::span<const uint32_t> order, const SharedSemaphores& shared,
+                  uint32_t calls) {
+  return RaceSearch(flat_plan, order, shared).run(calls);
 }
 
 }  // namespace narrowcast::plan::verify

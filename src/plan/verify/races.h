@@ -14,15 +14,10 @@
 
 namespace narrowcast::plan::verify {
 
-// A plan of a sequence, and an order in which a call of it can run (Synchronization::order).
-struct OrderedPlan {
-  const FlatPlan* flat_plan;
-  std::span<const uint32_t> order;
-  const SharedSemaphores* shared;
-};
-
 // Looks for two accesses to a chunk, one of them a write, that are not ordered.
-//   calls: indices in `plans`. Calls are ordered on each rank, but not between ranks.
-Finding find_race(std::span<const OrderedPlan> plans, std::span<const uint32_t> calls);
+//   order: one in which a call can run (Synchronization::order).
+//   calls: how many calls follow each other. They are ordered on each rank, but not between ranks.
+Finding find_race(const FlatPlan& flat_plan, std::span<const uint32_t> order, const SharedSemaphores& shared,
+                  uint32_t calls);
 
 }  // namespace narrowcast::plan::verify

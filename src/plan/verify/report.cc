@@ -11,7 +11,6 @@ using Json = nlohmann::ordered_json;
 Json optional(int value) { return value < 0 ? Json(nullptr) : Json(value); }
 
 void put(Json& json, const Where& where) {
-  json["plan"] = where.plan;
   json["rank"] = optional(where.rank);
   json["group"] = optional(where.group);
   json["step"] = optional(where.step);

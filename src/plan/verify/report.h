@@ -20,7 +20,6 @@ constexpr const char* name_of(Property property) { return property_names[static_
 
 // A step of a plan. -1: the statement is about no rank, group or step in particular.
 struct Where {
-  int plan = 0;  // index in the sequence of plans that are verified together
   int rank = -1;
   int group = -1;
   int step = -1;  // index in the group; of the loop if the step is in one

@@ -50,8 +50,10 @@ void check_signals(const FlatPlan& flat_plan) {
       check_limit("signals between several groups on a channel:", channel.signals, max_shared_signals);
 }
 
+// A call can also race with the second next one.
+constexpr uint32_t calls = 3;
+
 struct Prepared {
-  HeldMemory memory;
   FlatPlan flat_plan;
   std::vector<uint32_t> order;
   SharedSemaphores shared;
@@ -59,16 +61,13 @@ struct Prepared {
 
 class Verification {
  public:
-  Verification(std::span<const Plan* const> plans, const Options& options) : plans_(plans), options_(options) {}
+  Verification(const Plan& plan, const Options& options) : plan_(plan), options_(options) {}
 
   Report run() {
     const Budget budget;
     const auto start = std::chrono::steady_clock::now();
     try {
-      for (size_t i = 0; i < plans_.size() && !report_.finding.found(); ++i) {
-        report_.finding = check_structure(*plans_[i]);
-        report_.finding.where.plan = static_cast<int>(i);
-      }
+      report_.finding = check_structure(plan_);
       if (!report_.finding.found()) check_whole();
       if (!report_.finding.found()) check_split();
     } catch (const Unsupported& error) {
@@ -88,94 +87,56 @@ class Verification {
     report_.finding.message = reason;
   }
 
-  static void name_plan(Finding& finding, size_t plan) {
-    finding.where.plan = static_cast<int>(plan);
-    for (TraceStep& step : finding.trace) step.where.plan = static_cast<int>(plan);
-  }
-
-  // Flattens the plans and finds their orders. Returns a finding of structure or deadlock.
-  Finding prepare(bool split, std::vector<Prepared>& prepared, uint32_t& least_depth) {
-    prepared.reserve(plans_.size());
-    for (size_t i = 0; i < plans_.size(); ++i) {
-      HeldMemory memory;
-      check_size(*plans_[i], split, &memory);
-      Prepared& current = prepared.emplace_back(Prepared{std::move(memory), flatten(*plans_[i], split), {}, {}});
-      if (!split) report_.steps += current.flat_plan.steps.size();
-      Finding finding = check_matching(current.flat_plan);
-      if (!finding.found()) check_signals(current.flat_plan);
-      if (!finding.found()) finding = find_order(current, least_depth);
-      if (finding.found()) {
-        name_plan(finding, i);
-        return finding;
-      }
-    }
-    return {};
-  }
-
-  // Finds an order, and the least depth. Returns a finding of deadlock.
-  Finding find_order(Prepared& plan, uint32_t& least_depth) const {
-    Synchronization synchronization(plan.flat_plan);
-    const bool completes = synchronization.run(options_.depth);
-    Finding finding;
-    if (completes)
-      plan.order = synchronization.order();
-    else
+  // Finds the order and the least depth of a flat plan. Returns a finding of structure or deadlock.
+  Finding prepare(Prepared& prepared, uint32_t& least_depth) const {
+    Finding finding = check_matching(prepared.flat_plan);
+    if (finding.found()) return finding;
+    check_signals(prepared.flat_plan);
+    Synchronization synchronization(prepared.flat_plan);
+    if (synchronization.run(options_.depth)) {
+      prepared.order = synchronization.order();
+      prepared.shared = SharedSemaphores(prepared.flat_plan, prepared.order);
+    } else {
       finding = synchronization.deadlock();
-    if (completes) plan.shared = SharedSemaphores(plan.flat_plan, plan.order);
-    if (plan.shared.has_shared_waits()) {
-      synchronization.set_shared_semaphores(plan.shared);
+    }
+    if (prepared.shared.has_shared_waits()) {
+      synchronization.set_shared_semaphores(prepared.shared);
       if (!synchronization.run(options_.depth))
         throw Unsupported(
             "several groups wait on the same channel, and whether the plan completes can depend on which of "
             "them a signal lets go on: " +
             synchronization.deadlock().message);
     }
-    least_depth = std::max(least_depth, synchronization.least_depth());
+    least_depth = synchronization.least_depth();
     return finding;
   }
 
-  // A sequence in which every plan follows each plan that it can follow; a single plan follows itself.
-  std::vector<uint32_t> calls() const {
-    const size_t count = plans_.size();
-    std::vector<uint32_t> calls;
-    calls.reserve(count + 2);
-    for (size_t i = 0; i < count + 2; ++i) calls.push_back(static_cast<uint32_t>(i % count));
-    return calls;
-  }
-
-  Finding check_races(const std::vector<Prepared>& prepared) const {
-    std::vector<OrderedPlan> ordered;
-    ordered.reserve(prepared.size());
-    for (const Prepared& plan : prepared) ordered.push_back({&plan.flat_plan, plan.order, &plan.shared});
-    return find_race(ordered, calls());
-  }
-
   void check_whole() {
-    std::vector<Prepared> prepared;
+    HeldMemory memory;
+    check_size(plan_, false, &memory);
+    Prepared prepared{flatten(plan_, false), {}, {}};
+    report_.steps = prepared.flat_plan.steps.size();
     Finding& finding = report_.finding;
-    finding = prepare(false, prepared, report_.least_depth);
+    finding = prepare(prepared, report_.least_depth);
     if (finding.found()) return;
-    finding = check_races(prepared);
-    for (size_t i = 0; i < prepared.size() && !finding.found(); ++i) {
-      std::vector<uint32_t> completing;  // the same in place and out of place
-      for (const MemoryMap& map : memory_maps(*plans_[i], prepared[i].flat_plan.parts)) {
-        Values values = compute_values(prepared[i].flat_plan, prepared[i].order, map);
-        report_.roundings = std::max(report_.roundings, values.roundings);
-        report_.inexact_encodings = std::max(report_.inexact_encodings, values.inexact_encodings);
-        report_.rank_order &= values.rank_order;
-        report_.same_everywhere &= values.same_everywhere;
-        report_.can_average &= values.can_average;
-        completing = std::move(values.completing);
-        if (!values.finding.found()) continue;
-        finding = std::move(values.finding);
-        finding.message += map.suffix();
-        name_plan(finding, i);
-        break;
-      }
-      for (const uint32_t flat : completing) report_.completing.push_back(prepared[i].flat_plan.where(flat));
+    finding = find_race(prepared.flat_plan, prepared.order, prepared.shared, calls);
+    if (finding.found()) return;
+    std::vector<uint32_t> completing;  // the same in place and out of place
+    for (const MemoryMap& map : memory_maps(plan_, prepared.flat_plan.parts)) {
+      Values values = compute_values(prepared.flat_plan, prepared.order, map);
+      report_.roundings = std::max(report_.roundings, values.roundings);
+      report_.inexact_encodings = std::max(report_.inexact_encodings, values.inexact_encodings);
+      report_.rank_order &= values.rank_order;
+      report_.same_everywhere &= values.same_everywhere;
+      report_.can_average &= values.can_average;
+      completing = std::move(values.completing);
+      if (!values.finding.found()) continue;
+      finding = std::move(values.finding);
+      finding.message += map.suffix();
+      break;
     }
-    has_wide_messages_ = std::any_of(prepared.begin(), prepared.end(),
-                                     [](const Prepared& plan) { return plan.flat_plan.has_wide_messages; });
+    for (const uint32_t flat : completing) report_.completing.push_back(prepared.flat_plan.where(flat));
+    has_wide_messages_ = prepared.flat_plan.has_wide_messages;
   }
 
   // Splitting changes no results if there are no races.
@@ -184,13 +145,16 @@ class Verification {
     report_.depth_needed_when_split = report_.least_depth;
     if (!has_wide_messages_ || !options_.split) return;
     report_.depth_needed_when_split = 0;
-    std::vector<Prepared> prepared;
-    report_.split_finding = prepare(true, prepared, report_.depth_needed_when_split);
-    if (!report_.split_finding.found()) report_.split_finding = check_races(prepared);
+    HeldMemory memory;
+    check_size(plan_, true, &memory);
+    Prepared prepared{flatten(plan_, true), {}, {}};
+    report_.split_finding = prepare(prepared, report_.depth_needed_when_split);
+    if (!report_.split_finding.found())
+      report_.split_finding = find_race(prepared.flat_plan, prepared.order, prepared.shared, calls);
     report_.split_ok = !report_.split_finding.found();
   }
 
-  const std::span<const Plan* const> plans_;
+  const Plan& plan_;
   const Options options_;
   Report report_;
   bool has_wide_messages_ = false;
@@ -198,11 +162,6 @@ class Verification {
 
 }  // namespace
 
-Report verify(std::span<const Plan* const> plans, const Options& options) { return Verification(plans, options).run(); }
-
-Report verify(const Plan& plan, const Options& options) {
-  const Plan* const plans[] = {&plan};
-  return verify(std::span<const Plan* const>(plans), options);
-}
+Report verify(const Plan& plan, const Options& options) { return Verification(plan, options).run(); }
 
 }  // namespace narrowcast::plan::verify

@@ -41,11 +41,8 @@ TEST_CASE("indices, channels and operands are checked") {
   moved({scratch(2)}, "writes scratch chunks 2 to 3 while it reads scratch chunks 1 to 2");
   moved({scratch(0)}, "writes scratch chunks 0 to 1 while it reads scratch chunks 1 to 2");
   moved({scratch(1), scratch(2)}, "while it reads");
-  changed(
-      [](Plan& plan) {
-        step_of(plan, 0, 0, 0).to = {output(0), everywhere(output(0), add_switch(plan))};
-      },
-      "twice");
+  changed([](Plan& plan) { step_of(plan, 0, 0, 0).to = {output(0), everywhere(output(0), add_switch(plan))}; },
+          "twice");
   changed([](Plan& plan) { plan.operation = Operation::send; }, "no plans for this operation");
 }
 

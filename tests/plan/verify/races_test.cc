@@ -207,34 +207,5 @@ TEST_CASE("a wait may end with any signal of a semaphore that several groups wai
   check_refuted(waiting_after(0), Property::race, "reads scratch chunk 0");
 }
 
-TEST_CASE("accesses of several plans to the same scratch are ordered") {
-  const Plan packet = packet_all_reduce(2, 2), two_shot = packet_two_shot_all_reduce(2),
-             rings = all_pairs_all_gather(2);
-  const auto together = [](const Plan& a, const Plan& b) {
-    const Plan* const plans[] = {&a, &b};
-    return verify(std::span<const Plan* const>(plans));
-  };
-  CHECK(together(two_shot, rings).verdict == Verdict::proved);
-  // Each is correct by itself, but peers can still read one plan's packets when the other one overwrites them.
-  CHECK(verify(packet).verdict == Verdict::proved);
-  CHECK(verify(two_shot).verdict == Verdict::proved);
-  const Report report = together(packet, two_shot);
-  CHECK(report.verdict == Verdict::refuted);
-  CHECK(report.finding.property == Property::race);
-  CHECK(report.finding.message.find("of plan 0") != std::string::npos);
-
-  // Rank 0 stores in the scratch that rank 1 may still use alone, in a call before.
-  Plan alone = broadcast(), stored = empty_plan(Operation::broadcast, 2);
-  alone.ranks[1].scratch_chunks = stored.ranks[1].scratch_chunks = 1;
-  alone.ranks[1].groups[0].steps = {copy(message(0), {scratch(0)}), copy(scratch(0), {output(0)})};
-  const uint32_t there = add_memory(stored, 0, 1), back = add_memory(stored, 1, 0);
-  stored.ranks[0].groups[0].steps = {copy(input(0), {output(0), remote(scratch(0), there)}), signal({there}),
-                                     wait({back})};
-  stored.ranks[1].groups[0].steps = {wait({there}), copy(scratch(0), {output(0)}), signal({back})};
-  check_proved(alone);
-  check_proved(stored);
-  CHECK(together(alone, stored).finding.property == Property::race);
-}
-
 }  // namespace
 }  // namespace narrowcast::plan::verify

@@ -22,9 +22,6 @@ TEST_CASE("a wrong result is reported with what is missing, added twice or mispl
   std::vector<Step>& steps = changed.ranks[1].groups[0].steps;
   std::ranges::find(steps, StepKind::reduce, &Step::kind)->from.pop_back();
   check_refuted(changed, Property::result, "output chunk 1 lacks input chunk 1 of rank 2");
-  const Plan correct = memory_all_reduce(3);
-  const Plan* const together[] = {&correct, &changed};
-  CHECK(verify(std::span<const Plan* const>(together)).finding.where.plan == 1);
 
   changed = ring_all_reduce(3);
   std::swap(step_of(changed, 0, 0, 1).from[1].chunk, step_of(changed, 0, 0, 0).from[0].chunk);
@@ -91,9 +88,6 @@ TEST_CASE("the report counts roundings and says whether results are in rank orde
   CHECK_FALSE(verify(plan).rank_order);
   CHECK(verify(plan).same_everywhere);  // the order of two summands does not matter
   CHECK(verify(ring_all_gather(3)).roundings == 0);
-  const Plan first = ring_all_reduce(4), second = all_pairs_all_reduce(4);
-  const Plan* const together[] = {&first, &second};
-  CHECK_FALSE(verify(std::span<const Plan* const>(together)).rank_order);
 }
 
 TEST_CASE("encoded results are the same everywhere if the root keeps what the others receive") {

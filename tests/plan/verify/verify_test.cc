@@ -42,10 +42,7 @@ TEST_CASE("a plan can average if each of its steps completes all of its chunks o
     CHECK(all.can_average);
     CHECK(!all.completing.empty());
     check_proved(partly_summed(in_loop, false));
-    const Plan some = partly_summed(in_loop, false), whole = partly_summed(in_loop, true);
-    CHECK(!verify(some).can_average);
-    const Plan* const together[] = {&some, &whole};
-    CHECK(!verify(std::span<const Plan* const>(together)).can_average);
+    CHECK(!verify(partly_summed(in_loop, false)).can_average);
   }
 }
 

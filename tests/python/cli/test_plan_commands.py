@@ -12,7 +12,7 @@ import pytest
 from cli_output import assert_one_line
 from narrowcast._native.plan import NativePlan
 from narrowcast.errors import InvalidArgumentError
-from narrowcast.plan import build, verify
+from narrowcast.plan import Plan, build
 from narrowcast.types import value_type
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
@@ -33,10 +33,13 @@ def test_a_program_becomes_json(ring):
 def test_signals_end_the_process_during_a_proof(cli_here, ring, monkeypatch):
     """Python's handlers would run after it."""
     during = []
-    monkeypatch.setattr(
-        "narrowcast.cli.plan.verify.verify_plans",
-        lambda *plans, **options: (during.append(signal.getsignal(signal.SIGINT)), verify(*plans, **options))[1],
-    )
+    verify = Plan.verify
+
+    def observed(*arguments, **options):
+        during.append(signal.getsignal(signal.SIGINT))
+        return verify(*arguments, **options)
+
+    monkeypatch.setattr(Plan, "verify", observed)
     assert cli_here("plan", "verify", ring).returncode == 0
     assert during == [signal.SIG_DFL]
     assert callable(signal.getsignal(signal.SIGINT))
@@ -218,20 +221,6 @@ def test_errors_of_programs_do_not_stop_verification(cli_here, tmp_path, ring):
     lines = done.stdout.splitlines()
     assert lines[0] == "p.py: error: p.py:2: NameError: name 'nothing' is not defined"
     assert lines[1].startswith(f"{ring}: proved")
-
-
-def test_plans_are_verified_together(cli_here, tmp_path):
-    packets = EXAMPLES / "packets.py"
-    assert cli_here("plan", "verify", packets, packets).returncode == 0
-    done = cli_here("plan", "verify", "--together", packets, packets)
-    assert done.returncode == 1
-    assert done.stdout.startswith(f"{packets}, {packets}: refuted: race: plan 1, rank ")
-    assert "\n  plan 0, rank " in done.stdout
-    (row,) = json.loads(cli_here("plan", "verify", "--together", "--json", packets, packets).stdout)
-    assert {row["plan"], *(step["plan"] for step in row["trace"])} == {0, 1}
-    done = cli_here("plan", "verify", "--together", packets, EXAMPLES / "tree.py")
-    assert done.returncode == 2
-    assert "error: ncast_plan_verify: plan 1 has 8 ranks, but plan 0 has 4" in done.stdout
 
 
 def test_simulate_prints_a_row_for_each_size(cli_here, ring):

@@ -91,7 +91,7 @@ def test_scheduling_merges_groups() -> None:
     merged, report = proved.schedule((MACHINE / "4xh200.json").read_text(), piece_bytes=1 << 20)
     assert (report["before"]["groups"], report["after"]["groups"]) == (4, 3)
     assert report["after"]["microseconds"] <= report["before"]["microseconds"]
-    assert plan.verify([merged])["verdict"] == "proved"
+    assert merged.verify()["verdict"] == "proved"
 
 
 def test_the_schema_is_json() -> None:
@@ -99,17 +99,12 @@ def test_the_schema_is_json() -> None:
 
 
 def test_verification_refutes_and_proves() -> None:
-    report = plan.verify([plan.NativePlan.read(json.dumps(PLAN))])
+    report = plan.NativePlan.read(json.dumps(PLAN)).verify()
     # The root's output is not written.
     assert (report["verdict"], report["property"], report["rank"]) == ("refuted", "result", 1)
     ranks = json.loads(json.dumps(PLAN["ranks"]))
     ranks[1]["groups"][0]["steps"][0]["to"].append({"buffer": "output", "chunk": 0})
-    report = plan.verify([plan.NativePlan.read(json.dumps(PLAN | {"ranks": ranks}))])
+    report = plan.NativePlan.read(json.dumps(PLAN | {"ranks": ranks})).verify()
     assert report["verdict"] == "proved"
     assert (report["property"], report["message"], report["trace"]) == (None, "", [])
     assert (report["least_depth"], report["split_ok"], report["steps"]) == (1, True, 2)
-
-
-def test_a_verification_without_plans_is_an_error() -> None:
-    with pytest.raises(InvalidArgumentError, match="no plans"):
-        plan.verify([])

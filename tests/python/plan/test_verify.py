@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from narrowcast._native.plan import NativePlan, verify
+from narrowcast._native.plan import NativePlan
 from narrowcast.plan import Program, codec, group, load
-from narrowcast.plan import verify as plan_verify
 from test_program_order import Written
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "plans").glob("*.py"))
@@ -145,32 +144,12 @@ def test_what_is_neither_proved_nor_refuted_is_said():
     assert str(report).startswith("unsupported: several groups wait on the same channel")
 
 
-def test_plans_whose_calls_follow_each_other_share_scratch():
-    """Alone, each uses its two copies of scratch in turn. A call of the other one in between uses the same copy."""
-
-    def packets(name: str, copies: int) -> Program:
-        p = Program("all_reduce", 2, name=name, scratch_copies=copies, in_place="no")
-        inbox = [r.scratch(2, packets=True) for r in p.ranks]
-        for r, peer in (p.ranks, p.ranks[::-1]):
-            r.put(r.input[0], inbox[peer.index][r])
-        for r, peer in (p.ranks, p.ranks[::-1]):
-            r.output[0] = r.reduce(r.input[0], inbox[r.index][peer])
-        return p
-
-    first, second = packets("first", 2), packets("second", 2)
-    assert first.verify().proved
-    report = plan_verify(first, second)
-    assert report.verdict == "refuted"
-    assert report.fault.property == "race"
-    assert {step.plan for step in (report.fault.where, *report.fault.trace)} == {0, 1}
-
-
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1 << 40))
 def test_programs_without_synchronisation_have_no_deadlocks_and_no_races(seed):
     """Random ones do not compute anything sensible. Not lowered: this is about the steps that the program has."""
     plan = NativePlan.read(Written(seed, None).program.json())
-    report = verify([plan])
+    report = plan.verify()
     assert report["property"] in (None, "result"), report
     split = report.get("split")
     assert split is None or split["property"] == "result", report

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import SupportsIndex, TypeVar
 
 from ..._native import operations
-from ..._native import plan as native
 from ..._native.operations import Buffer as Content
+from ..._native.plan import NativePlan
 from ...errors import InvalidArgumentError
 from ..model import PlanModel
 from ..plan import Plan
@@ -351,10 +351,10 @@ def _decide_in_place(model: PlanModel) -> None:
 
 def _is_proved(model: PlanModel) -> bool:
     try:
-        plan = native.NativePlan.read(model.to_json()).lower()
+        plan = NativePlan.read(model.to_json()).lower()
     except InvalidArgumentError:  # too large
         return False
-    return bool(native.verify([plan])["verdict"] == "proved")
+    return bool(plan.verify()["verdict"] == "proved")
 
 
 def _positive(requirement: str, number: int) -> int:

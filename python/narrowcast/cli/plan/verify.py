@@ -9,7 +9,6 @@ import typer
 
 from ..._plan.report import Report, Step
 from ...errors import NarrowcastError, UnsupportedError
-from ...plan import verify as verify_plans
 from .._common import print_json
 from ._lines import print_lines
 from ._signals import ended_by_signals
@@ -31,10 +30,6 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per file.")] = False,
     ranks: RanksOption = None,
     depth: DepthOption = None,
-    together: Annotated[
-        bool,
-        typer.Option("--together", help="Verify the plans as calls that follow each other."),
-    ] = False,
     ring_depth: Annotated[int, typer.Option(min=0, help="Messages that every ring holds; 0: as the plan says.")] = 0,
 ) -> None:
     """Prove that plans are correct, or show what is wrong.
@@ -43,12 +38,11 @@ def verify(
     Exit status: 0 if all are proved, 1 if any is refuted, otherwise 2.
     """
     rows = []
-    for names in [sources] if together else [[source] for source in sources]:
-        source = ", ".join(names)
+    for source in sources:
         try:
-            plans = [plan_of(name, ranks, depth) for name in names]
+            plan = plan_of(source, ranks, depth)
             with ended_by_signals():
-                report = verify_plans(*plans, depth=ring_depth)
+                report = plan.verify(depth=ring_depth)
             rows.append(_row(source, report))
             text = str(report)
         except (NarrowcastError, OSError) as error:
@@ -112,9 +106,8 @@ def _unproved(source: str, verdict: str, message: str) -> dict[str, Any]:
 
 def _place(step: Step | None) -> dict[str, Any]:
     if step is None:
-        return dict.fromkeys(("plan", "rank", "thread_block", "step", "line", "message"))
+        return dict.fromkeys(("rank", "thread_block", "step", "line", "message"))
     return {
-        "plan": step.plan,
         "rank": step.rank,
         "thread_block": step.group,
         "step": step.step,
