@@ -11,7 +11,7 @@ from .plan import Plan
 
 
 def builders() -> dict[str, tuple[str, ...]]:
-    """The algorithms that `build` knows, and the operations that each has a plan for."""
+    """The algorithms of `build`, with the operations that each supports."""
     return {builder.name: builder.operations for builder in native.builders()}
 
 

@@ -35,7 +35,7 @@ _MAX_INCHES = 15.5
 _SIDE_INCHES, _HEAD_INCHES = 1.2, 1.6
 # The gap between groups, in lanes.
 _GAP = 0.3
-# More would be a grey area.
+# More lines would not be readable.
 _MAX_FLOWS = 4000
 _MAX_LABELS = 48
 
@@ -73,7 +73,7 @@ def check_path(path: Path) -> None:
 
 
 class _Layout:
-    """Where groups are: one below the other, each with a lane for every step that it runs at the same time."""
+    """The vertical layout: groups below each other, with a lane for every concurrent step."""
 
     def __init__(self, plan: PlanModel, timeline: Timeline) -> None:
         self.lanes = {
@@ -154,11 +154,11 @@ def draw(plan: PlanModel, timeline: Timeline, path: Path, title: str, *, microse
 
 
 def _write_operands(axes: Any, plan: PlanModel, timeline: Timeline, layout: _Layout, inches_per_unit: float) -> None:
-    """Writes into each bar what the step moves, if there is space."""
+    """Labels each bar with what the step moves, if there is space."""
     size, between = (6, "\n→") if layout.is_roomy else (5, "→")
     for event in (*timeline.events, *timeline.blocked):
         step = event.step
-        # A character of this size is about 0.6 of it wide; a point is 1/72 inch.
+        # A character is about 0.6 of the font size wide; a point is 1/72 inch.
         characters = int((event.end - event.start) * inches_per_unit * 72 / (0.6 * size))
         text = step.kind
         if step.destinations:

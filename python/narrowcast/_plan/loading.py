@@ -107,7 +107,7 @@ def _type_name(found: Any) -> str:
 
 
 def _failure(name: str, error: BaseException) -> InvalidArgumentError:
-    """The error of a program, at the last of its lines that was running."""
+    """The error of a program, located at the innermost of its lines in the traceback."""
     what = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename is not None:
         return PlanError(f"{type(error).__name__}: {error.msg}", Site(error.filename, error.lineno or 0))

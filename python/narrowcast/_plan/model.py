@@ -132,7 +132,7 @@ class PlanModel:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> PlanModel:
-        """The plan of a JSON text. Raises InvalidArgumentError with the place of a fault, which the library finds."""
+        """The plan of a JSON text, which the library checks. Raises InvalidArgumentError with the path of a fault."""
         NativePlan.read(text)
         document = json.loads(text)
         plan = cls(document["operation"], **{key: document.get(key, value) for key, value in _PLAN_DEFAULTS.items()})
@@ -169,7 +169,7 @@ def _channel_text(channel: Channel) -> str:
 
 
 class _Writer:
-    """Writes ranks. Composes the text itself: a tenth of the time of dictionaries, and large plans are common."""
+    """Writes ranks. Composes the text directly, which takes a tenth of the time of dictionaries for large plans."""
 
     def __init__(self) -> None:
         self.operands: dict[int, str] = {}  # by id: steps of an importer share them

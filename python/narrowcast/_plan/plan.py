@@ -1,4 +1,4 @@
-"""Plans as users have them: read from a file or written by a program."""
+"""The public class of plans, which are read from a file or written by a program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Plan:
     """A collective for a fixed number of ranks: which rank moves what to whom, in which order, with which codec."""
 
     def __init__(self, model: PlanModel, site_of: Callable[[int], Site | None] | None = None) -> None:
-        """Of a model. site_of: as the method `site`."""
+        """model: the plan as objects. site_of: as the method `site`."""
         self._model = model
         self._site_of = site_of
 
@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """For people; may be empty."""
+        """The name for display; may be empty."""
         return self.model.name
 
     @property
@@ -92,7 +92,7 @@ class Plan:
     def simulate(
         self, nbytes: int, *, machine: str | os.PathLike[str] | None = None, ratio: float | None = None
     ) -> Simulation:
-        """Predicts how long a call takes on a machine, which need not be there.
+        """Predicts how long a call takes on a machine, which is simulated.
 
         nbytes: raw bytes of the larger buffer of the call, as for `narrowcast bench`.
         machine: a name of `machines()`, or the path of a description (docs/design/plans.md). None: the smallest of
@@ -126,7 +126,7 @@ class Plan:
         max_instances: int = 0,
         any_executor: bool = False,
     ) -> Schedule:
-        """Merges groups that do not need thread blocks of their own, so that calls take no longer on a machine.
+        """Merges groups that do not need thread blocks of their own, without making calls slower on a machine.
 
         nbytes, machine, ratio: as for `simulate`.
         max_groups: of each rank, even if calls then take longer; 0: no limit.
@@ -201,7 +201,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ScheduleCost:
-    """What a plan needs in a simulation."""
+    """The cost of a plan in a simulation."""
 
     groups: int  #: of all ranks: thread blocks, or sets of them
     microseconds: float  #: of a call

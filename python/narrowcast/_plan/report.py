@@ -12,19 +12,19 @@ from .text import amount
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the lowered plan that a report names. Numbers are None where it is about no step in particular."""
+    """A step of the lowered plan that a report names. Numbers are None if it does not concern a particular step."""
 
     rank: int | None
     group: int | None  #: the group of thread blocks
     step: int | None  #: index in the group, of the loop if the step is in one
     body: int | None  #: index in the loop
-    origin: int  #: the number that the author of the plan gave to the step; 0: none
-    site: Site | None  #: the line of the program or the document that it comes from, if that is known
+    origin: int  #: the number of the step in the source of the plan; 0: none
+    site: Site | None  #: the line of the program or document that it comes from, if known
     text: str  #: what it does, or what is wrong there
 
     @property
     def place(self) -> str:
-        """`rank 0, group 1, step 3 (ring.py:12)`, or `(origin 12)` without a line; empty if it is about no rank."""
+        """`rank 0, group 1, step 3 (ring.py:12)`, or `(origin 12)` without a line; empty without a rank."""
         numbers = {
             "rank": self.rank,
             "group": self.group,
@@ -60,10 +60,10 @@ class Report:
     verdict: str  #: proved, refuted or unsupported
     fault: Fault | None  #: None if the plan is proved
     split_fault: Fault | None  #: a fault that occurs only if each chunk of a message is sent as a message of its own
-    least_depth: int  #: messages that rings must hold; 0: the plan has no rings, or completes at no depth
+    least_depth: int  #: messages that rings must hold; 0: no rings, or the plan deadlocks at any depth
     depth_needed_when_split: int  #: the same if each chunk is sent as a message of its own
-    roundings: int  #: how often a value is rounded by reductions on its way to an output, at most
-    inexact_encodings: int  #: how often a value is encoded by codecs that are not exact, at most
+    roundings: int  #: the maximum number of times that reductions round a value on its way to an output
+    inexact_encodings: int  #: the maximum number of times that a value is encoded by inexact codecs
     rank_order: bool  #: every output combines the ranks in ascending order
     same_everywhere: bool  #: ranks that receive the same chunk receive the same bits
     steps: int  #: of all ranks of the lowered plan

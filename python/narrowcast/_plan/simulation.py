@@ -1,4 +1,4 @@
-"""Predicts how long plans take on machines that need not be there."""
+"""Predicts the time of plans on machines, which are simulated."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def machine_text(machine: str | os.PathLike[str] | None, ranks: int) -> str:
 
 
 def checked_ratio(ratio: float) -> float:
-    """The ratio, if it is a positive number."""
+    """The ratio. Raises InvalidArgumentError unless it is a positive number."""
     if isinstance(ratio, (str, bytes)) or not hasattr(ratio, "__float__"):
         raise TypeError(f"ratio is {ratio!r}, not a number")
     if not 0 < ratio < float("inf"):
@@ -180,7 +180,7 @@ def timeline_of(model: PlanModel, rows: Iterable[Iterable[Any]]) -> Timeline:
         if waiting.get(key):
             result.flows.append(Flow(waiting[key].popleft(), event))
     result.events.sort(key=lambda event: event.start)
-    ends: dict[tuple[int, int], list[float]] = {}  # of each lane of a group
+    ends: dict[tuple[int, int], list[float]] = {}  # by lane of a group
     for event in result.events:
         lanes = ends.setdefault((event.rank, event.group), [])
         event.lane = next((lane for lane, end in enumerate(lanes) if end <= event.start), len(lanes))

@@ -45,7 +45,7 @@ class Names:
 
     def __init__(self, plan: PlanModel) -> None:
         self._plan = plan
-        # Channels that need their number to be told apart.
+        # Parallel channels are distinguished by their numbers.
         paths = [(one.kind, one.sender, one.receiver, tuple(one.ranks)) for one in plan.channels]
         count = Counter(paths)
         self._numbers = [

@@ -17,7 +17,7 @@ __all__ = ["Event", "Flow", "Timeline", "timeline"]
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """A step that ran. Steps of a loop run once."""
+    """An executed step. Loops have one iteration."""
 
     rank: int
     group: int
@@ -30,7 +30,7 @@ class Event:
 
 @dataclass(slots=True)
 class Flow:
-    """Something that goes from one event to another: a message, or a signal."""
+    """A message, signal or packet from one event to another."""
 
     source: Event
     target: Event
@@ -38,11 +38,11 @@ class Flow:
 
 @dataclass(slots=True)
 class Timeline:
-    """The events of a plan in the order of their start, and the steps that cannot run."""
+    """The events of a plan by start time, and the blocked steps."""
 
     events: list[Event] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
-    blocked: list[Event] = field(default_factory=list)  #: the first one of each group that does not complete
+    blocked: list[Event] = field(default_factory=list)  #: the first blocked step of each group
 
     @property
     def end(self) -> float:
@@ -56,7 +56,7 @@ def timeline(plan: PlanModel) -> Timeline:
 
 
 class _Group:
-    """The steps of a group, with those of loops in place of the loop."""
+    """The steps of a group, with loops replaced by their bodies."""
 
     def __init__(self, rank: int, number: int, steps: list[Step]) -> None:
         self.rank = rank
@@ -93,7 +93,7 @@ class _Run:
         while waiting:
             for group in waiting:
                 self._arrive(group)
-            # All groups look at the state before this unit of time; what their steps do is visible after it.
+            # All groups see the state before this unit of time; the effects of their steps are visible after it.
             started = [event for group in waiting for event in self._start(group, time)]
             if not started:
                 break

@@ -14,7 +14,7 @@ __all__ = ["chrome_trace", "kind_of"]
 
 
 def kind_of(step: Step) -> str:
-    """What a step does mostly: the categories of the legend."""
+    """The category of a step in the legend."""
     if step.kind == "reduce":
         return "reduce"
     if step.kind != "copy":
@@ -64,7 +64,7 @@ def chrome_trace(
             }
         )
     for number, flow in enumerate(timeline.flows):
-        begin = (flow.source.start + flow.source.end) / 2  # inside the step, where the viewer expects it
+        begin = (flow.source.start + flow.source.end) / 2  # the viewer expects a time inside the step
         for phase, event, time in (("s", flow.source, begin), ("f", flow.target, flow.target.start)):
             entry: dict[str, Any] = {"ph": phase, "id": number, "name": "flow", "cat": "flow", "ts": time}
             entry |= {"pid": event.rank, "tid": tracks[event.group, event.lane]}

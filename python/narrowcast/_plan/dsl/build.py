@@ -1,4 +1,4 @@
-"""Makes a plan of the statements of a program."""
+"""Turns the statements of a program into a plan."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def write(plan: model.PlanModel, nodes: Sequence[Node], recorder: Recorder, orig
 class _Writer:
     def __init__(self, plan: model.PlanModel, nodes: Sequence[Node], recorder: Recorder, origins: Origins) -> None:
         self._plan = plan
-        # An explicit message fits, also if each of its chunks is sent as a message.
+        # Rings have room for explicit messages, even if each chunk is sent as a message.
         self._depths: dict[ChannelKey, int] = {}
         for node in nodes:
             for operand in node.destinations:

@@ -1,4 +1,4 @@
-"""Which tasks must come before which, because they access the same chunks or because they keep their place."""
+"""Orders tasks that access the same chunks, and pinned tasks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def order_accesses(nodes: Sequence[Node], alias: Alias | None, output_is_defined
     readers: dict[Cell, list[Node]] = {}
     all_readers: dict[Cell, list[Node]] = {}
     first_writer: dict[Cell, Node] = {}
-    first_change: dict[Cell, Node] = {}  # leaves out copies that store, in place, what is there anyway
+    first_change: dict[Cell, Node] = {}  # without copies of a chunk to itself, in place
     for node in nodes:
         for where in ranges(node.sources):
             producers = set()

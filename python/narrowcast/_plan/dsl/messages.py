@@ -1,4 +1,4 @@
-"""Which message arrives where, and how far a sender can be ahead."""
+"""Matches sends with receives, and limits how far senders run ahead."""
 
 from __future__ import annotations
 

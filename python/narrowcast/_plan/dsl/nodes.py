@@ -1,4 +1,4 @@
-"""Tasks while they are being ordered."""
+"""Nodes: tasks with their dependences, while they are being ordered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .record import Operand, Place, Range, Task
 
 
 class Node:
-    """A task, the tasks that must come before it, and the steps that it was combined with."""
+    """A task, its dependences, and the step that it was merged into."""
 
     __slots__ = (
         "before",
@@ -41,7 +41,7 @@ class Node:
         self.host: Node | None = None  #: the node whose step includes this one
         self.loop: Node | None = None  #: the loop that it is in
         self.body: list[Node] = []  #: of a loop
-        self.level = 0  #: how often values have gone from group to group on the longest path to it
+        self.level = 0  #: hops between groups on the longest path to it
 
     @property
     def place(self) -> Place:
@@ -108,7 +108,7 @@ def with_fetches_inlined(nodes: Sequence[Node]) -> list[Node]:
 
 
 def is_fetch(node: Node) -> bool:
-    """Whether the node only gets a value that came from elsewhere, where it was written."""
+    """Whether the node only receives a message or reads remote memory, at its place among the statements."""
     return node.task.kind == "copy" and node.task.pinned and node.sources[0].channel is not None
 
 

@@ -115,14 +115,14 @@ def _identity(source: Operand) -> object:
 
 def _join(host: Node, node: Node) -> None:
     node.host = host
-    # A second store of the same values in the same place is none.
+    # The same values are stored in a location only once.
     host.destinations += [
         operand
         for operand in node.destinations
         if operand.is_message or not any(_is_same(operand, one) for one in host.destinations)
     ]
     if node.pinned and not host.pinned:
-        # More can be wrong with a put than with the copy that it joins.
+        # Errors are more likely in a put than in the copy that it joins.
         host.site = node.site
     host.needs |= {need for need in node.needs if need.final is not host}
 

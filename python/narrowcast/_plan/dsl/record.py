@@ -1,4 +1,4 @@
-"""What a program has stated: tasks, which become steps, and what they read and write."""
+"""The recorded statements of a program: tasks, which become steps, and their operands."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Task:
     count: int = 1
     channels: list[ChannelKey] = field(default_factory=list)
     relaxed: bool = False
-    pinned: bool = False  #: runs after all statements before it of its group, and before all others
+    pinned: bool = False  #: keeps its place among the statements of its group
     loop: Loop | None = None
     body: list[Task] = field(default_factory=list)  #: of a loop
 

@@ -1,4 +1,4 @@
-"""Turns statements into tasks: which rank does what, and what travels by messages."""
+"""Records statements as tasks of ranks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Recorder:
         senders = Counter(source.buffer.rank for source in sources if source.buffer.rank != rank)
         for sender, messages in senders.items():
             if messages > self.depth:
-                # They do not fit the ring together.
+                # A ring does not have room for all of them.
                 sources = [self.copy(rank, one) if one.buffer.rank == sender else one for one in sources]
         messages = max((count for count in senders.values() if count <= self.depth), default=1)
         for start, count in self.parts(result.count, messages):

@@ -1,4 +1,4 @@
-"""Where a statement is in the user's program."""
+"""The location of statements in the user's program."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def buffer_chunks(operation: str, ranks: int, chunks: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def without_gc() -> Iterator[None]:
-    """Building a large plan makes no garbage, but many passes of the collector."""
+    """Disables garbage collection: building a large plan triggers many collections, but creates no garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:

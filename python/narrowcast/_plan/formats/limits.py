@@ -1,4 +1,4 @@
-"""What other libraries have room for. They refuse larger plans, or do not check and overrun their tables."""
+"""The capacities of other libraries, which reject larger plans, or overrun their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the calls of imported plans complete: what a rank may do after a call, it must not do too early.
+"""Completes the calls of imported plans: a call must not end before its memory can be reused.
 
 MSCCL++ leaves two things to the end of its kernels that a call of this library does not: values stored before a relaxed
 signal are visible, and copy engines have read their sources. So signals after stores are ordinary ones, as are their

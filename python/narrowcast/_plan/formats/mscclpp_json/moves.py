@@ -1,4 +1,4 @@
-"""The operations of MSCCL++ that steps become that move values.
+"""Translates steps that move values into operations of MSCCL++.
 
 A place of values is local, memory, port or switch, followed by + if it contains packets.
 """
@@ -14,7 +14,7 @@ from .tables import BlockTables
 
 __all__ = ["MAX_CHANNELS", "Moves"]
 
-# What an operation of the executor has room for; it does not check.
+# The capacity of an operation, which the executor does not check.
 _MAX_BUFFERS = 10
 MAX_CHANNELS = 8
 
