@@ -56,8 +56,8 @@ typedef struct {
   int any_executor;        // ncast_plan_schedule: 1: the merged plan may exceed the limits of generated kernels
 } ncast_plan_simulation;
 
-// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Simulating"). The
-// first 32 micro-batches of a long call are simulated, and the others extrapolated.
+// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/design/plans.md, "Simulating").
+// The first 32 micro-batches of a long call are simulated, and the others extrapolated.
 // The report is a JSON object:
 //   microseconds                         from the start of a call until the last rank has ended it
 //   repeated_us                          of each of many calls in a row, as benchmarks measure; shorter where ranks can
@@ -234,8 +234,8 @@ typedef struct {
   uint32_t depth;       // of every ring; 0: as the plan states
 } ncast_plan_verify_options;
 
-// Proves or refutes a plan: no deadlock, no race, the right result (docs/design/plans.md, "What is proved"). The plan is
-// verified as it is: lower it first.
+// Proves or refutes a plan: no deadlock, no race, the right result (docs/design/plans.md, "What is proved"). The plan
+// is verified as it is: lower it first.
 //   options: may be NULL.
 //   report: JSON, also if the plan is refuted. Keys:
 //     verdict: "proved", "refuted" or "unsupported"

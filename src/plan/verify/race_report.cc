@@ -26,7 +26,7 @@ TraceStep RaceSearch::trace_of(const Access& access) const {
   const auto [flat, call] = step_of(access);
   std::string text = describe(flat_plan_, flat);
   if (actor.kind == Actors::Kind::engine) text += ", by the copy engine";
-  if (call != none && call != call_) text += ", in call " + std::to_string(call) + "";
+  if (call != none && call != call_) text += ", in call " + std::to_string(call);
   return {flat_plan_.where(flat), text};
 }
 
@@ -77,7 +77,7 @@ void RaceSearch::report_race(uint32_t flat, const Operand& operand, bool is_writ
                      (earlier_is_write ? "writes it" : "reads it");
   std::string text = describe(flat_plan_, flat);
   if (actors_[viewer.actor].kind == Actors::Kind::engine) text += ", by the copy engine";
-  if (call_ != 0) text += ", in call " + std::to_string(call_) + "";
+  if (call_ != 0) text += ", in call " + std::to_string(call_);
   finding_.trace = {
       trace_of(earlier), reason_of(earlier, !earlier_is_write, viewer, finding_.where), {finding_.where, text}};
 }

@@ -27,6 +27,7 @@ class RaceSearch {
     Clock entry;  // of the current call
     Clock end;    // of the previous call
   };
+
   PlanState initial_state() const;
 
   // Whether the threads of a group are only synchronized by sync steps.
