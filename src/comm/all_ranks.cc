@@ -24,6 +24,7 @@ namespace {
 
 using narrowcast::fail;
 using narrowcast::guarded;
+using narrowcast::null_argument;
 namespace bootstrap = narrowcast::bootstrap;
 
 struct Outcome {
@@ -103,7 +104,7 @@ ncast_status run_on_all(int ranks, const std::function<ncast_status(int rank)>& 
 }
 
 ncast_status check(const char* function, ncast_comm** comms, int ranks) {
-  if (comms == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comms is NULL", function);
+  if (comms == nullptr) return null_argument(function, "comms");
   if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
   return NCAST_OK;
 }

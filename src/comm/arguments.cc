@@ -40,7 +40,7 @@ struct Buffers {
 
 ncast_status check_buffer(const char* function, const Buffer& buffer, size_t value_bytes) {
   if (buffer.bytes == 0) return NCAST_OK;
-  if (buffer.address == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, buffer.name);
+  if (buffer.address == nullptr) return null_argument(function, buffer.name);
   if (buffer.first() % value_bytes != 0) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %p, which is not aligned to values of %zu bytes", function,
                 buffer.name, buffer.address, value_bytes);
@@ -135,10 +135,6 @@ ncast_status check_seconds(const char* setting, double seconds) {
 }
 
 }  // namespace
-
-ncast_status null_argument(const char* function, const char* argument) {
-  return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
-}
 
 ncast_status check_arguments(const Call& call) { return check_arguments(call, describe(call.operation).overlap); }
 

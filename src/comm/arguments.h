@@ -7,9 +7,6 @@
 
 namespace narrowcast::comm {
 
-// "<function>: <argument> is NULL".
-ncast_status null_argument(const char* function, const char* argument);
-
 // Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);
 // The same for a call that runs a plan. overlap: whether it can be in place, which some plans of all_to_all are.

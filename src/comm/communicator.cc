@@ -13,6 +13,7 @@
 using narrowcast::fail;
 using narrowcast::fill_struct;
 using narrowcast::guarded;
+using narrowcast::null_argument;
 using namespace narrowcast::comm;
 using namespace narrowcast::executor;
 

@@ -21,6 +21,7 @@ namespace {
 
 using narrowcast::fail;
 using narrowcast::guarded;
+using narrowcast::null_argument;
 using namespace narrowcast::comm;
 using namespace narrowcast::executor;
 namespace bootstrap = narrowcast::bootstrap;

@@ -121,7 +121,7 @@ ncast_status explain(const char* function, const comm::Question& question, const
 
 // Checks the argument of a caller, and sets the result that it has after an error.
 ncast_status clear(const char* function, ncast_explanation** explanation) {
-  if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
+  if (explanation == nullptr) return null_argument(function, "explanation");
   *explanation = nullptr;
   return NCAST_OK;
 }
@@ -198,7 +198,7 @@ ncast_status ncast_predictor_explain_call(const ncast_predictor* predictor, cons
                                           ncast_explanation** explanation) {
   constexpr const char* function = "ncast_predictor_explain_call";
   return guarded(function, [&] {
-    if (predictor == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: predictor is NULL", function);
+    if (predictor == nullptr) return null_argument(function, "predictor");
     if (ncast_status status = clear(function, explanation)) return status;
     comm::Question question{};
     if (ncast_status status = comm::read_question(function, call, &question)) return status;
@@ -208,7 +208,7 @@ ncast_status ncast_predictor_explain_call(const ncast_predictor* predictor, cons
 
 ncast_status ncast_explanation_decision(const ncast_explanation* explanation, ncast_decision* decision) {
   constexpr const char* function = "ncast_explanation_decision";
-  if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
+  if (explanation == nullptr) return null_argument(function, "explanation");
   return fill_struct(function, "decision", public_decision(*explanation), decision);
 }
 
@@ -220,7 +220,7 @@ uint32_t ncast_explanation_candidates(const ncast_explanation* explanation) {
 ncast_status ncast_explanation_candidate(const ncast_explanation* explanation, uint32_t index,
                                          ncast_candidate* candidate) {
   constexpr const char* function = "ncast_explanation_candidate";
-  if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
+  if (explanation == nullptr) return null_argument(function, "explanation");
   const uint32_t count = ncast_explanation_candidates(explanation);
   if (index >= count) return fail(NCAST_INVALID_ARGUMENT, "%s: index is %u, not 0 to %u", function, index, count - 1);
   ncast_candidate made = {};

@@ -112,7 +112,7 @@ ncast_status ncast_plan_decline(ncast_comm* comm, const char* reason) {
 ncast_status ncast_loaded_plan_use(ncast_loaded_plan* loaded, const ncast_plan_use* use) {
   constexpr const char* function = "ncast_loaded_plan_use";
   return guarded(function, [&] {
-    if (loaded == nullptr) return comm::null_argument(function, "loaded");
+    if (loaded == nullptr) return narrowcast::null_argument(function, "loaded");
     CommUse in_use;
     if (ncast_status status = in_use.begin_same(function, loaded->comm, loaded->comm_number)) return status;
     if (loaded->why_not != nullptr) return fail(NCAST_UNSUPPORTED, "%s: %s", function, loaded->why_not);
@@ -130,7 +130,7 @@ ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, 
                                    ncast_stream stream) {
   constexpr const char* function = "ncast_loaded_plan_run";
   return guarded(function, [&] {
-    if (loaded == nullptr) return comm::null_argument(function, "loaded");
+    if (loaded == nullptr) return narrowcast::null_argument(function, "loaded");
     CommUse use;
     if (ncast_status status = use.begin_same(function, loaded->comm, loaded->comm_number)) return status;
     Call call = loaded->call;

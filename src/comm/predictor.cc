@@ -24,7 +24,7 @@ ncast_predictor* make(const std::shared_ptr<Decider>& decider, bool is_of_commun
 
 ncast_status compare(const char* function, const ncast_predictor* predictor, const comm::Question& question,
                      bool with_windows, ncast_comparison* comparison) {
-  if (predictor == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: predictor is NULL", function);
+  if (predictor == nullptr) return null_argument(function, "predictor");
   Decider& decider = *predictor->decider;
   select::CallShape shape{};
   if (ncast_status status = comm::shape_of(function, question, decider, &shape)) return status;
@@ -48,7 +48,7 @@ extern "C" {
 ncast_status ncast_predictor_create(int ranks, const ncast_comm_config* config, ncast_predictor** predictor) {
   constexpr const char* function = "ncast_predictor_create";
   return guarded(function, [&] {
-    if (predictor == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: predictor is NULL", function);
+    if (predictor == nullptr) return null_argument(function, "predictor");
     *predictor = nullptr;
     std::shared_ptr<Decider> decider;
     if (ncast_status status = comm::assume_communicator(function, ranks, config, &decider)) return status;
@@ -60,7 +60,7 @@ ncast_status ncast_predictor_create(int ranks, const ncast_comm_config* config, 
 ncast_status ncast_comm_predictor(ncast_comm* comm, ncast_predictor** predictor) {
   constexpr const char* function = "ncast_comm_predictor";
   return guarded(function, [&] {
-    if (predictor == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: predictor is NULL", function);
+    if (predictor == nullptr) return null_argument(function, "predictor");
     *predictor = nullptr;
     executor::CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
@@ -92,7 +92,7 @@ ncast_status ncast_predictor_use_plan(ncast_predictor* predictor, const ncast_pl
                                       ncast_redop op, const ncast_plan_use* use) {
   constexpr const char* function = "ncast_predictor_use_plan";
   return guarded(function, [&] {
-    if (predictor == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: predictor is NULL", function);
+    if (predictor == nullptr) return null_argument(function, "predictor");
     if (predictor->is_of_communicator)
       return fail(NCAST_INVALID_ARGUMENT, "%s: the predictor is of a communicator, which knows its plans", function);
     if (ncast_status status = plan::check_plan(function, plan)) return status;

@@ -48,7 +48,7 @@ Registry& registry() {
 }
 
 ncast_status reject(const char* function, const ncast_comm* comm, const CommState* state) {
-  if (comm == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comm is NULL", function);
+  if (comm == nullptr) return null_argument(function, "comm");
   return fail(
       NCAST_INVALID_ARGUMENT,
       state == nullptr ? "%s: comm %p is not a communicator or has been destroyed" : "%s: comm %p is being destroyed",

@@ -14,6 +14,11 @@ namespace narrowcast {
 //     return fail(NCAST_INVALID_ARGUMENT, "ncast_send: peer %d, but the communicator has %d ranks", peer, ranks);
 [[nodiscard]] ncast_status fail(ncast_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+// "<function>: <argument> is NULL".
+[[nodiscard]] inline ncast_status null_argument(const char* function, const char* argument) {
+  return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
+}
+
 // Reports the exception that is being handled. Call it in a catch block only.
 ncast_status fail_with_current_exception(const char* function) noexcept;
 

@@ -15,7 +15,7 @@ inline constexpr size_t max_struct_bytes = 4096;
 // written; if it is newer, members that the library does not know become 0. Errors: INVALID_ARGUMENT.
 template <typename Struct>
 ncast_status fill_struct(const char* function, const char* argument, Struct value, Struct* out) {
-  if (out == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
+  if (out == nullptr) return null_argument(function, argument);
   const size_t bytes = out->struct_bytes;
   if (bytes <= sizeof bytes || bytes > max_struct_bytes)
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s->struct_bytes is %zu, not the size of the struct", function, argument,

@@ -13,17 +13,13 @@ using store::Table;
 
 namespace {
 
-ncast_status is_null(const char* function, const char* argument) {
-  return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
-}
-
 // Gives a text to the caller, if it wants one.
 void give_text(ncast_text** text, std::string content) {
   if (text != nullptr) *text = new ncast_text{std::move(content)};
 }
 
 ncast_status check_store(const char* function, const ncast_store* handle) {
-  return handle != nullptr ? NCAST_OK : is_null(function, "store");
+  return handle != nullptr ? NCAST_OK : null_argument(function, "store");
 }
 
 ncast_status check_threads(const char* function, int threads) {
@@ -35,7 +31,7 @@ ncast_status check_threads(const char* function, int threads) {
 ncast_status check_memory(const char* function, const char* name, const void* memory, uint64_t stride,
                           uint64_t row_bytes, uint64_t count) {
   if (count == 0) return NCAST_OK;
-  if (memory == nullptr) return is_null(function, name);
+  if (memory == nullptr) return null_argument(function, name);
   if (stride < row_bytes) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: the stride of %s is %" PRIu64 ", but a row has %" PRIu64 " bytes",
                 function, name, stride, row_bytes);
@@ -47,7 +43,7 @@ ncast_status check_memory(const char* function, const char* name, const void* me
 ncast_status check_indices(const char* function, const void* indices, size_t index_bytes, uint64_t count) {
   if (index_bytes != 4 && index_bytes != 8)
     return fail(NCAST_INVALID_ARGUMENT, "%s: index_bytes is %zu, not 4 or 8", function, index_bytes);
-  return indices != nullptr || count == 0 ? NCAST_OK : is_null(function, "indices");
+  return indices != nullptr || count == 0 ? NCAST_OK : null_argument(function, "indices");
 }
 
 ncast_status read(const char* function, Table& table, const RowList& list, uint64_t count, void* out,
@@ -67,7 +63,7 @@ ncast_status read(const char* function, Table& table, const RowList& list, uint6
 ncast_status read_build_options(const char* function, const ncast_store_build_options* options,
                                 store::BuildOptions* read) {
   ncast_store_build_options given = {};
-  if (options == nullptr) return is_null(function, "options");
+  if (options == nullptr) return null_argument(function, "options");
   if (ncast_status status = read_struct("options", *options, offsetof(ncast_store_build_options, layout), &given))
     return status;
   if (ncast_dtype_bytes(given.dtype) == 0)
@@ -105,7 +101,7 @@ ncast_status read_build_options(const char* function, const ncast_store_build_op
 
 ncast_status add(const char* function, ncast_store_builder* builder, const void* rows, uint64_t row_stride,
                  uint64_t count, ncast_status (store::Builder::*call)(const store::RowBlock&)) {
-  if (builder == nullptr) return is_null(function, "builder");
+  if (builder == nullptr) return null_argument(function, "builder");
   if (ncast_status status = check_memory(function, "rows", rows, row_stride, builder->builder.row_bytes(), count))
     return status;
   return guarded(function,
@@ -119,7 +115,7 @@ extern "C" {
 ncast_status ncast_store_builder_create(int file, const ncast_store_build_options* options,
                                         ncast_store_builder** builder) {
   constexpr const char* function = "ncast_store_builder_create";
-  if (builder == nullptr) return is_null(function, "builder");
+  if (builder == nullptr) return null_argument(function, "builder");
   if (file < 0) return fail(NCAST_INVALID_ARGUMENT, "%s: file is %d, not a descriptor", function, file);
   return guarded(function, [&] {
     store::BuildOptions read;
@@ -141,7 +137,7 @@ ncast_status ncast_store_builder_add(ncast_store_builder* builder, const void* r
 
 ncast_status ncast_store_builder_finish(ncast_store_builder* builder, ncast_text** report) {
   constexpr const char* function = "ncast_store_builder_finish";
-  if (builder == nullptr) return is_null(function, "builder");
+  if (builder == nullptr) return null_argument(function, "builder");
   return guarded(function, [&] {
     std::string text;
     if (ncast_status status = builder->builder.finish(&text)) return status;
@@ -154,8 +150,8 @@ void ncast_store_builder_destroy(ncast_store_builder* builder) { delete builder;
 
 ncast_status ncast_store_open(const char* path, const ncast_store_open_options* options, ncast_store** handle) {
   constexpr const char* function = "ncast_store_open";
-  if (path == nullptr) return is_null(function, "path");
-  if (handle == nullptr) return is_null(function, "store");
+  if (path == nullptr) return null_argument(function, "path");
+  if (handle == nullptr) return null_argument(function, "store");
   ncast_store_open_options given = {};
   if (options != nullptr) {
     constexpr size_t shortest_bytes = offsetof(ncast_store_open_options, flags);

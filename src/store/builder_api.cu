@@ -10,7 +10,7 @@ using namespace narrowcast;
 
 extern "C" ncast_status ncast_store_builder_set_device(ncast_store_builder* builder, int device) {
   constexpr const char* function = "ncast_store_builder_set_device";
-  if (builder == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: builder is NULL", function);
+  if (builder == nullptr) return null_argument(function, "builder");
   if (device < 0) return fail(NCAST_INVALID_ARGUMENT, "%s: device is %d, not the number of a GPU", function, device);
   return guarded(function, [&] {
     std::unique_ptr<store::PieceEncoder> encoder;

@@ -11,16 +11,13 @@
 namespace cuda = narrowcast::store::cuda;
 using narrowcast::fail;
 using narrowcast::guarded;
+using narrowcast::null_argument;
 
 struct ncast_store_reader {
   std::unique_ptr<cuda::TableReader> reader;
 };
 
 namespace {
-
-ncast_status is_null(const char* function, const char* argument) {
-  return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
-}
 
 ncast_status read_options(const char* function, const ncast_store_read_options* options, uint32_t known_flags,
                           ncast_store_read_options* read) {
@@ -42,8 +39,8 @@ extern "C" {
 ncast_status ncast_store_reader_create(ncast_store* store, const ncast_store_reader_options* options,
                                        ncast_store_reader** reader) {
   constexpr const char* function = "ncast_store_reader_create";
-  if (store == nullptr) return is_null(function, "store");
-  if (reader == nullptr) return is_null(function, "reader");
+  if (store == nullptr) return null_argument(function, "store");
+  if (reader == nullptr) return null_argument(function, "reader");
   return guarded(function, [&] {
     ncast_store_reader_options given = {};
     if (options != nullptr) {
@@ -65,10 +62,10 @@ ncast_status ncast_store_reader_gather(ncast_store_reader* reader, const void* i
                                        uint64_t count, void* out, uint64_t out_stride,
                                        const ncast_store_read_options* options, ncast_stream stream) {
   constexpr const char* function = "ncast_store_reader_gather";
-  if (reader == nullptr) return is_null(function, "reader");
+  if (reader == nullptr) return null_argument(function, "reader");
   if (index_bytes != 4 && index_bytes != 8)
     return fail(NCAST_INVALID_ARGUMENT, "%s: index_bytes is %zu, not 4 or 8", function, index_bytes);
-  if (indices == nullptr && count != 0) return is_null(function, "indices");
+  if (indices == nullptr && count != 0) return null_argument(function, "indices");
   return guarded(function, [&] {
     ncast_store_read_options read;
     constexpr uint32_t flags = NCAST_STORE_HOST_INDICES | NCAST_STORE_INDEX_ORDER;
@@ -84,7 +81,7 @@ ncast_status ncast_store_reader_fetch(ncast_store_reader* reader, uint64_t first
                                       void* out, uint64_t out_stride, const ncast_store_read_options* options,
                                       ncast_stream stream) {
   constexpr const char* function = "ncast_store_reader_fetch";
-  if (reader == nullptr) return is_null(function, "reader");
+  if (reader == nullptr) return null_argument(function, "reader");
   return guarded(function, [&] {
     ncast_store_read_options read;
     if (const ncast_status status = read_options(function, options, 0, &read); status != NCAST_OK) return status;
@@ -95,7 +92,7 @@ ncast_status ncast_store_reader_fetch(ncast_store_reader* reader, uint64_t first
 ncast_status ncast_store_reader_get_counters(ncast_store_reader* reader, ncast_store_reader_counters* counters,
                                              ncast_stream stream) {
   constexpr const char* function = "ncast_store_reader_get_counters";
-  if (reader == nullptr) return is_null(function, "reader");
+  if (reader == nullptr) return null_argument(function, "reader");
   return guarded(function, [&] {
     ncast_store_reader_counters filled;
     if (const ncast_status status = reader->reader->counters(function, &filled, static_cast<cudaStream_t>(stream));
@@ -107,14 +104,14 @@ ncast_status ncast_store_reader_get_counters(ncast_store_reader* reader, ncast_s
 
 ncast_status ncast_store_reader_check(ncast_store_reader* reader, ncast_stream stream) {
   constexpr const char* function = "ncast_store_reader_check";
-  if (reader == nullptr) return is_null(function, "reader");
+  if (reader == nullptr) return null_argument(function, "reader");
   return guarded(function, [&] { return reader->reader->check(static_cast<cudaStream_t>(stream)); });
 }
 
 ncast_status ncast_store_reader_set_cache(ncast_store_reader* reader, const ncast_store_cache_options* options,
                                           ncast_stream stream) {
   constexpr const char* function = "ncast_store_reader_set_cache";
-  if (reader == nullptr) return is_null(function, "reader");
+  if (reader == nullptr) return null_argument(function, "reader");
   return guarded(function, [&] {
     ncast_store_cache_options read = {};
     if (options == nullptr) return reader->reader->set_cache(nullptr, static_cast<cudaStream_t>(stream));
@@ -136,7 +133,7 @@ ncast_status ncast_store_reader_set_cache(ncast_store_reader* reader, const ncas
 ncast_status ncast_store_reader_get_cache(ncast_store_reader* reader, ncast_store_cache_info* info,
                                           ncast_stream stream) {
   constexpr const char* function = "ncast_store_reader_get_cache";
-  if (reader == nullptr) return is_null(function, "reader");
+  if (reader == nullptr) return null_argument(function, "reader");
   return guarded(function, [&] {
     ncast_store_cache_info filled;
     if (const ncast_status status = reader->reader->cache_info(function, &filled, static_cast<cudaStream_t>(stream));

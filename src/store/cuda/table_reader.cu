@@ -112,7 +112,7 @@ ncast_status TableReader::check_target(const char* function, const RowTarget& ta
     return fail(NCAST_INVALID_ARGUMENT, "%s: the reader is of device %d, but device %d is current", function, device_,
                 device);
   if (count == 0) return NCAST_OK;
-  if (target.out == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: out is NULL", function);
+  if (target.out == nullptr) return null_argument(function, "out");
   const uint64_t value_bytes = ncast_dtype_bytes(static_cast<ncast_dtype>(table_.header.dtype));
   if (reinterpret_cast<uintptr_t>(target.out) % value_bytes != 0 || target.stride % value_bytes != 0)
     return fail(NCAST_INVALID_ARGUMENT,
