@@ -67,7 +67,6 @@ void Readers::free_dead() {
 }
 
 uint32_t Readers::claim() {
-  const std::lock_guard lock(mutex_);
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (uint32_t i = 0; i < max_readers; ++i) {
       uint64_t none = 0;

@@ -41,7 +41,7 @@ class Readers {
   ReaderWords* words_ = nullptr;
   const bootstrap::SegmentOwners* owners_ = nullptr;
   uint64_t own_ = 0;                // the owner's word of this process
-  std::mutex mutex_;                // while claiming
+  std::mutex mutex_;                // of claimed_
   std::atomic<uint32_t> count_{0};  // contexts in claimed_
   std::array<uint32_t, max_readers> claimed_ = {};
   std::array<std::atomic<bool>, max_readers> busy_ = {};  // by number of the context
