@@ -171,6 +171,17 @@ TEST_CASE("offsets of 32 bits reach the longest possible payloads of the whole c
   }
 }
 
+TEST_CASE("a NULL argument is named together with the function") {
+  CHECK(ncast_store_describe(nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(error_contains("ncast_store_describe: store is NULL"));
+  CHECK(ncast_store_builder_add(nullptr, nullptr, 0, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(error_contains("ncast_store_builder_add: builder is NULL"));
+  CHECK(ncast_store_builder_finish(nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(error_contains("ncast_store_builder_finish: builder is NULL"));
+  CHECK(ncast_store_open("", nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(error_contains("ncast_store_open: store is NULL"));
+}
+
 TEST_CASE("a bad index is named and nothing is written") {
   const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 8, 10, 1);
   const MemoryFile file;
@@ -180,8 +191,7 @@ TEST_CASE("a bad index is named and nothing is written") {
   for (const int64_t bad : {int64_t{-1}, int64_t{10}, INT64_MAX, INT64_MIN}) {
     const int64_t indices[] = {0, 9, bad, 3};
     CHECK(ncast_store_gather(store.get(), indices, 8, 4, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
-    const std::string message = ncast_last_error();
-    CHECK(message.find("indices[2] is " + std::to_string(bad)) != std::string::npos);
+    CHECK(error_contains("indices[2] is " + std::to_string(bad)));
     CHECK(ncast_store_update(store.get(), indices, 8, 4, rows.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
   }
   const int32_t negative[] = {0, -1};

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 
 #include "store/table/open/table_file.h"
 #include "support/other_user.h"
@@ -22,19 +21,7 @@ std::string segment_path(const MemoryFile& table) {
   return "/dev/shm/" + file.shared_name();
 }
 
-ncast_status open_shared(const MemoryFile& table) {
-  ncast_store_open_options options = {};
-  options.struct_bytes = sizeof options;
-  options.host = NCAST_STORE_SHARED;
-  ncast_store* opened = nullptr;
-  const ncast_status status = ncast_store_open(table.path().c_str(), &options, &opened);
-  const Store closed(opened);
-  return status;
-}
-
-bool error_contains(std::string_view part) {
-  return std::string_view(ncast_last_error()).find(part) != std::string_view::npos;
-}
+ncast_status open_shared(const MemoryFile& table) { return try_open(table.path(), NCAST_STORE_SHARED).status; }
 
 TEST_CASE("a segment that another user can have made is not opened") {
   const testing::TimeLimit limit;

@@ -32,16 +32,7 @@ void build_small(const MemoryFile& file, uint64_t capacity = 0, int64_t spare = 
         some_rows(NCAST_FLOAT32, 16, 100, 1), shared_row_bytes);
 }
 
-// Opens in shared memory.
-ncast_status try_open(const MemoryFile& file) {
-  ncast_store_open_options options = {};
-  options.struct_bytes = sizeof options;
-  options.host = NCAST_STORE_SHARED;
-  ncast_store* opened = nullptr;
-  const ncast_status status = ncast_store_open(file.path().c_str(), &options, &opened);
-  ncast_store_close(opened);
-  return status;
-}
+ncast_status open_shared(const MemoryFile& file) { return try_open(file.path(), NCAST_STORE_SHARED).status; }
 
 std::string shared_name(const MemoryFile& file) {
   store::TableFile opened;
@@ -72,7 +63,7 @@ TEST_CASE("who can read a table file cannot keep others from opening it") {
   const int reader = open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(flock(reader, LOCK_EX) == 0);
   const WaitLimit limit(0.2);
-  CHECK(try_open(file) == NCAST_OK);
+  CHECK(open_shared(file) == NCAST_OK);
   close(reader);
 }
 
@@ -82,7 +73,7 @@ TEST_CASE("the lock of another table does not block") {
   store::OpenLock lock;
   REQUIRE(lock.lock("another table", "test") == NCAST_OK);
   const WaitLimit limit(0.2);
-  CHECK(try_open(file) == NCAST_OK);
+  CHECK(open_shared(file) == NCAST_OK);
 }
 
 TEST_CASE("whoever waits without seeing progress names the process that has the lock") {
@@ -92,13 +83,11 @@ TEST_CASE("whoever waits without seeing progress names the process that has the 
   {
     store::OpenLock lock;
     REQUIRE(lock.lock(shared_name(file), "test") == NCAST_OK);
-    CHECK(try_open(file) == NCAST_TIMEOUT);
-    const std::string message = ncast_last_error();
-    CHECK(message.find("process " + std::to_string(getpid()) + " of this user is opening or closing it") !=
-          std::string::npos);
-    CHECK(message.find("without progress for 0.2 seconds") != std::string::npos);
+    CHECK(open_shared(file) == NCAST_TIMEOUT);
+    CHECK(error_contains("process " + std::to_string(getpid()) + " of this user is opening or closing it"));
+    CHECK(error_contains("without progress for 0.2 seconds"));
   }
-  CHECK(try_open(file) == NCAST_OK);
+  CHECK(open_shared(file) == NCAST_OK);
 }
 
 TEST_CASE("whoever sees progress waits longer") {
@@ -111,7 +100,7 @@ TEST_CASE("whoever sees progress waits longer") {
   const auto begin = std::chrono::steady_clock::now();
   std::chrono::duration<double> waited{};
   std::thread waiting([&] {
-    status = try_open(file);
+    status = open_shared(file);
     waited = std::chrono::steady_clock::now() - begin;
   });
   for (int i = 0; i < 25; ++i) {
@@ -127,15 +116,10 @@ TEST_CASE("whoever sees progress waits longer") {
 TEST_CASE("a table for which /dev/shm has no space is an error that says so, and uses none") {
   const MemoryFile file;
   build_small(file);
-  ncast_store_open_options options = {};
-  options.struct_bytes = sizeof options;
-  options.host = NCAST_STORE_SHARED;
-  options.capacity = uint64_t{1} << 36;  // more than 2 TiB
-  ncast_store* opened = nullptr;
-  REQUIRE(ncast_store_open(file.path().c_str(), &options, &opened) == NCAST_SYSTEM_ERROR);
-  const std::string message = ncast_last_error();
-  CHECK(message.find("of shared memory, but /dev/shm has") != std::string::npos);
-  CHECK(message.find("less capacity and spare") != std::string::npos);
+  const uint64_t capacity = uint64_t{1} << 36;  // more than 2 TiB
+  REQUIRE(try_open(file.path(), NCAST_STORE_SHARED, 0, -1, capacity).status == NCAST_SYSTEM_ERROR);
+  CHECK(error_contains("of shared memory, but /dev/shm has"));
+  CHECK(error_contains("less capacity and spare"));
 }
 
 TEST_CASE("space that only the file asks for is limited") {
@@ -162,18 +146,28 @@ TEST_CASE("space that only the file asks for is limited") {
 TEST_CASE("what a process that was killed while it loaded a table has left is removed when one is loaded") {
   const MemoryFile file;
   build_small(file);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
   const pid_t child = fork();
   if (child == 0) {
     narrowcast::bootstrap::SharedMemory segment;
-    static_cast<void>(segment.create(1 << 20));
-    kill(getpid(), SIGKILL);
+    const bool is_made = segment.create(1 << 20) == NCAST_OK;
+    static_cast<void>(write(ends[1], &is_made, sizeof is_made) == 0);
+    pause();
   }
+  bool is_made = false;
+  REQUIRE(read(ends[0], &is_made, sizeof is_made) == sizeof is_made);
+  CHECK(is_made);
   const std::string part = "." + std::to_string(child) + ".";
+  CHECK(names_with(part) == 1);
+  kill(child, SIGKILL);
   int state = 0;
   REQUIRE(waitpid(child, &state, 0) == child);
-  REQUIRE(names_with(part) == 1);
-  CHECK(try_open(file) == NCAST_OK);
+  // Any process of this user may remove it.
+  CHECK(open_shared(file) == NCAST_OK);
   CHECK(names_with(part) == 0);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_CASE("a forked child that closes a shared table leaves it to its parent") {
@@ -218,7 +212,7 @@ TEST_CASE("a lock ends with the process, also if it was killed while a forked ch
   int state = 0;
   REQUIRE(waitpid(child, &state, 0) == child);
   const WaitLimit limit(2);
-  CHECK(try_open(file) == NCAST_OK);
+  CHECK(open_shared(file) == NCAST_OK);
   kill(grandchild, SIGKILL);
   close(ends[0]);
   close(ends[1]);

@@ -9,12 +9,16 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
 #include "narrowcast/store.h"
+#include "support/last_error.h"
 
 namespace narrowcast::tests {
+
+using testing::error_contains;
 
 struct CloseStore {
   void operator()(ncast_store* store) const { ncast_store_close(store); }
@@ -98,8 +102,12 @@ inline void build(const MemoryFile& file, const TableOptions& options, const std
   REQUIRE(status == NCAST_OK);
 }
 
-inline Store open(const std::string& path, ncast_store_host host = NCAST_STORE_PINNED, uint32_t flags = 0,
-                  int64_t spare = -1, uint64_t capacity = 0) {
+struct OpenedOrNot {
+  Store store;
+  ncast_status status;
+};
+inline OpenedOrNot try_open(const std::string& path, ncast_store_host host, uint32_t flags = 0, int64_t spare = -1,
+                            uint64_t capacity = 0) {
   ncast_store_open_options options = {};
   options.struct_bytes = sizeof options;
   options.host = host;
@@ -109,10 +117,17 @@ inline Store open(const std::string& path, ncast_store_host host = NCAST_STORE_P
   options.threads = 2;
   ncast_store* store = nullptr;
   const ncast_status status = ncast_store_open(path.c_str(), &options, &store);
+  CHECK((store != nullptr) == (status == NCAST_OK));
+  return {Store(store), status};
+}
+
+inline Store open(const std::string& path, ncast_store_host host = NCAST_STORE_PINNED, uint32_t flags = 0,
+                  int64_t spare = -1, uint64_t capacity = 0) {
+  OpenedOrNot opened = try_open(path, host, flags, spare, capacity);
   const std::string message = ncast_last_error();
   INFO(message);
-  REQUIRE(status == NCAST_OK);
-  return Store(store);
+  REQUIRE(opened.status == NCAST_OK);
+  return std::move(opened.store);
 }
 
 inline ncast_store_info info_of(const Store& store) {
@@ -120,6 +135,13 @@ inline ncast_store_info info_of(const Store& store) {
   info.struct_bytes = sizeof info;
   REQUIRE(ncast_store_describe(store.get(), &info) == NCAST_OK);
   return info;
+}
+
+inline ncast_store_counters counters_of(const Store& store) {
+  ncast_store_counters counters = {};
+  counters.struct_bytes = sizeof counters;
+  REQUIRE(ncast_store_get_counters(store.get(), &counters) == NCAST_OK);
+  return counters;
 }
 
 // All rows.
