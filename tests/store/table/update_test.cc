@@ -183,7 +183,7 @@ TEST_CASE("updates and appends that do not fit change nothing, and those that ju
       const Store store = open(file.path(), NCAST_STORE_PINNED, 0, spare);
       if (!fits_always) {
         CHECK(update(store, all_rows(), 1) == NCAST_TOO_SMALL);
-        CHECK(std::string(ncast_last_error()).find("spare") != std::string::npos);
+        CHECK(error_contains("spare"));
         CHECK(content_of(store) == rows);
       }
       // Rows that fit need one entry at least, while they change.
@@ -289,9 +289,7 @@ TEST_CASE("an update that could not clean up is complete and counted, unless row
     readers.limit_grace(0.01);
     const uint32_t reader = readers.enter();
     const auto counters = [&] {
-      ncast_store_counters counted = {};
-      counted.struct_bytes = sizeof counted;
-      REQUIRE(ncast_store_get_counters(store.get(), &counted) == NCAST_OK);
+      const ncast_store_counters counted = counters_of(store);
       return std::pair(counted.updates, counted.rows_updated);
     };
     CHECK(update(store, {3, 5}, 2) == NCAST_OK);
@@ -313,6 +311,29 @@ TEST_CASE("an update that could not clean up is complete and counted, unless row
     CHECK(counters() == std::pair(uint64_t{2}, uint64_t{3}));
     CHECK(info_of(store).free_entries == info_of(store).entries);
   }
+}
+
+TEST_CASE("a table counts calls, rows and overflow rows, each once") {
+  const MemoryFile file;
+  build(file, options_of(updatable[0], row_count + 8), first_versions(), row_bytes);
+  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 8);
+  std::vector<uint8_t> rows(4 * row_bytes);
+  const auto counted = [&] {
+    const ncast_store_counters found = counters_of(store);
+    CHECK(found.raw_bytes_read == found.rows_read * row_bytes);
+    CHECK(found.damaged_rows_read == 0);
+    return std::vector<uint64_t>{found.gathers, found.fetches,      found.rows_read, found.overflow_rows_read,
+                                 found.updates, found.rows_updated, found.appends,   found.rows_appended};
+  };
+  CHECK(counted() == std::vector<uint64_t>(8));
+  REQUIRE(update(store, {1, 2, 3}, {1, 1, 2}) == NCAST_OK);  // the first two do not fit their slots
+  REQUIRE(ncast_store_append(store.get(), versioned(row_count, 0).data(), row_bytes, 1, nullptr, 1) == NCAST_OK);
+  CHECK(counted() == std::vector<uint64_t>{0, 0, 0, 0, 1, 3, 1, 1});
+  REQUIRE(ncast_store_fetch(store.get(), 0, 4, 1, rows.data(), row_bytes, 1) == NCAST_OK);
+  CHECK(counted() == std::vector<uint64_t>{0, 1, 4, 2, 1, 3, 1, 1});
+  const int64_t indices[] = {2, 7, 2};
+  REQUIRE(ncast_store_gather(store.get(), indices, 8, 3, rows.data(), row_bytes, 1) == NCAST_OK);
+  CHECK(counted() == std::vector<uint64_t>{1, 1, 7, 4, 1, 3, 1, 1});
 }
 
 TEST_CASE("append adds rows up to the capacity, and readers see whole rows") {
@@ -442,6 +463,21 @@ TEST_CASE("a reader that was killed in a call does not block writers when anothe
   CHECK(writer.wait_for_grace() == NCAST_OK);
 }
 
+TEST_CASE("the contexts of ended processes are free for new readers") {
+  namespace store = narrowcast::store;
+  narrowcast::bootstrap::SegmentOwners owners = {};
+  owners.owner[0].process = narrowcast::bootstrap::current_process();
+  owners.owner[1].process = {.pid = getpid(), .start_time = 1};  // not that of a living process
+  std::vector<store::ReaderWords> words(store::max_readers);
+  store::Readers ended, living;
+  ended.attach(words.data(), &owners, 2);
+  living.attach(words.data(), &owners, 1);
+  for (uint32_t i = 0; i < store::max_readers; ++i) REQUIRE(ended.claim() == i);
+  CHECK(ended.claim() == store::max_readers);
+  for (uint32_t i = 0; i < store::max_readers; ++i) REQUIRE(living.claim() == i);
+  CHECK(living.claim() == store::max_readers);
+}
+
 #ifndef __SANITIZE_THREAD__  // which does not support these forks
 TEST_CASE("processes share a table; killed writers and readers leave it whole") {
   for (const Coding& one : updatable) {
@@ -453,13 +489,8 @@ TEST_CASE("processes share a table; killed writers and readers leave it whole") 
     const auto start = [&](const auto& work) {
       const pid_t child = fork();
       if (child != 0) return child;
-      ncast_store_open_options options = {};
-      options.struct_bytes = sizeof options;
-      options.host = NCAST_STORE_SHARED;
-      ncast_store* opened = nullptr;
-      if (ncast_store_open(path.c_str(), &options, &opened) != NCAST_OK) _exit(3);
-      const Store store(opened);
-      _exit(work(store));
+      const Store store = try_open(path, NCAST_STORE_SHARED).store;
+      _exit(store == nullptr ? 3 : work(store));
     };
     // Room for the rows that do not compress, and for those that replace them.
     const Store store = open(path, NCAST_STORE_SHARED, 0, 2 * row_count);
