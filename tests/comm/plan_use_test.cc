@@ -10,6 +10,7 @@
 #include "narrowcast/plan.h"
 #include "plan/handle.h"
 #include "support/codec_table.h"
+#include "support/last_error.h"
 #include "support/plans.h"
 
 namespace narrowcast::testing {
@@ -109,6 +110,7 @@ TEST_CASE("the sizes of a plan and of its use both limit the calls that it runs"
   const ncast_plan_use reversed = {sizeof reversed, 0, 2, 1};
   select::PlanCandidate candidate;
   CHECK(comm::apply_use(&reversed, &candidate) == NCAST_INVALID_ARGUMENT);
+  CHECK(error_contains("use->max_bytes is less than min_bytes"));
 }
 
 }  // namespace
