@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <random>
 #include <string_view>
 
 #include "status/error.h"
@@ -107,7 +108,10 @@ uint64_t own_network() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
   char name[64];
   const ssize_t bytes = readlink("/proc/self/ns/net", name, sizeof name);
-  if (host.empty() || bytes <= 0) return 0;
+  if (host.empty() || bytes <= 0) {
+    std::random_device random;
+    return uint64_t{random()} << 32 | random();
+  }
   return fnv1a(host + std::string(name, static_cast<size_t>(bytes)));
 }
 

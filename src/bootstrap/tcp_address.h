@@ -32,7 +32,8 @@ static_assert(sizeof(TcpAddress) == 32, "fits into a unique id, without padding"
 // Where the ranks may be: only on this host, in its network namespace, or anywhere.
 enum class Reach { local, anywhere };
 
-// A hash of this host and its network namespace, in which all processes reach each other by loopback. 0: unknown.
+// A hash of this host and its network namespace, in which all processes reach each other by loopback. If it is unknown,
+// a random number, which equals that of no other process.
 uint64_t own_network();
 
 // NARROWCAST_SOCKET_IFNAME: the prefix of the names of interfaces. Empty: any.

@@ -121,9 +121,7 @@ ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config
   const std::vector<int> ranks = members(all, color);
   if (ncast_status status = check_same_backend(all)) return status;
   const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == comm->rank();
-  const auto is_near = [&](int rank) {
-    return own.network != 0 && all[static_cast<size_t>(rank)].network == own.network;
-  };
+  const auto is_near = [&](int rank) { return all[static_cast<size_t>(rank)].network == own.network; };
   if (is_first) own.set_status(make_id(std::ranges::all_of(ranks, is_near), &own.id));
   ncast_status status = exchange(comm, own, &all);
   if (status == NCAST_OK && joins) {

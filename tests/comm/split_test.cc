@@ -1,4 +1,6 @@
 // ncast_comm_split.
+#include "bootstrap/tcp_address.h"
+#include "executor/backend.h"
 #include "failing.h"
 
 namespace narrowcast::testing {
@@ -54,13 +56,14 @@ TEST_CASE("a rank that cannot split fails the others, and the communicator remai
 }
 
 // Takes part in the two exchanges of a split, but does not join the new communicator.
-void split_without_joining(ncast_comm* comm, int ranks) {
+void split_without_joining(ncast_comm* comm, int ranks, uint64_t network = 0) {
   struct {
     int32_t color, key;
     ncast_backend backend;
     ncast_status status;
-    char others[336];
-  } const mine = {0, 0, NCAST_BACKEND_HOST, NCAST_OK, {}};
+    uint64_t network;
+    char others[328];
+  } const mine = {0, 0, NCAST_BACKEND_HOST, NCAST_OK, network, {}};
   std::vector<char> all(sizeof mine * static_cast<size_t>(ranks));
   for (int exchange = 0; exchange < 2; ++exchange)
     EXPECT_OK(ncast_all_gather(&mine, all.data(), sizeof mine, NCAST_UINT8, NCAST_CODEC_RAW, comm, nullptr));
@@ -98,6 +101,31 @@ TEST_CASE("an abort of the communicator ends its split on all ranks") {
     EXPECT(ncast_comm_split(comm, 0, 0, nullptr, &part) == NCAST_ABORTED);
     EXPECT(error_contains("aborted the communicator"));
   });
+}
+
+TEST_CASE("ranks of a split in other networks are not told to connect by loopback") {
+  static bool is_local;
+  for (const bool is_near : {true, false}) {
+    const ncast_unique_id id = new_id();
+    run_processes(2, [&](int rank) {
+      executor::Backend other = *executor::find_backend(NCAST_BACKEND_HOST);
+      other.prepare_id = [](bootstrap::UniqueIdContent*, bool local) {
+        is_local = local;
+        return NCAST_OK;
+      };
+      executor::add_backend(NCAST_BACKEND_CUDA, other);
+      Comm comm(id, rank, 2, {0});
+      const uint64_t network = bootstrap::own_network();
+      if (rank != 0) {
+        split_without_joining(comm, 2, is_near ? network : network + 1);
+        EXPECT_OK(ncast_comm_abort(comm));
+        return;
+      }
+      ncast_comm* part = nullptr;
+      EXPECT(ncast_comm_split(comm, 0, 0, nullptr, &part) == NCAST_ABORTED);
+      EXPECT(is_local == is_near);
+    });
+  }
 }
 
 TEST_CASE("invalid arguments of a split are rejected") {
