@@ -71,26 +71,24 @@ TEST_CASE("if a rank is killed inside a call, ranks that do not wait for it fail
 }
 
 TEST_CASE("waiting for a rank that has left fails") {
-  constexpr int ranks = 2;
-  const ncast_unique_id id = new_id();
-  run_processes(ranks, [&](int rank) {
-    Comm comm(id, rank, ranks);
-    if (rank == 1) {
-      // A message that was sent before leaving is still received.
-      const int32_t value = 7;
-      EXPECT_OK(ncast_send(&value, 1, NCAST_INT32, 0, NCAST_CODEC_RAW, comm, nullptr));
-      comm.destroy();
-      usleep(300000);
-      return;
-    }
-    int32_t value = 0;
-    usleep(100000);
-    EXPECT_OK(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr));
-    EXPECT(value == 7);
-    EXPECT(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr) == NCAST_REMOTE_ERROR);
-    EXPECT(error_contains("rank 1 (pid "));
-    EXPECT(error_contains("destroyed its communicator"));
-  });
+  for (const int leaver : {0, 1}) {
+    const ncast_unique_id id = new_id();
+    run_processes(2, [&](int rank) {
+      Comm comm(id, rank, 2);
+      int32_t value = 7;
+      if (rank == leaver) {
+        // A message that was sent before leaving is still received.
+        EXPECT_OK(ncast_send(&value, 1, NCAST_INT32, 1 - leaver, NCAST_CODEC_RAW, comm, nullptr));
+        return;
+      }
+      value = 0;
+      EXPECT_OK(ncast_recv(&value, 1, NCAST_INT32, leaver, NCAST_CODEC_RAW, comm, nullptr));
+      EXPECT(value == 7);
+      EXPECT(ncast_recv(&value, 1, NCAST_INT32, leaver, NCAST_CODEC_RAW, comm, nullptr) == NCAST_REMOTE_ERROR);
+      EXPECT(error_contains(leaver == 0 ? "rank 0 (pid " : "rank 1 (pid "));
+      EXPECT(error_contains("destroyed its communicator"));
+    });
+  }
 }
 
 TEST_CASE("an abort from another thread ends waiting calls on every rank") {
