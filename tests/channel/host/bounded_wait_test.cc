@@ -48,11 +48,13 @@ TEST_CASE_FIXTURE(Worlds, "the time limit applies to waits for ranks, since the 
 
 TEST_CASE_FIXTURE(Worlds, "a rank that has left fails only those that wait for it") {
   of_rank[2].reset();
-  BoundedWait wait(*of_rank[0], {0});
-  for (int i = 0; i < 2; ++i) CHECK(poll(wait, rank_bit(1)) == NCAST_OK);
-  CHECK(poll(wait, rank_bit(1) | rank_bit(2)) == NCAST_REMOTE_ERROR);
+  BoundedWait wait(*of_rank[1], {0});
+  for (int i = 0; i < 2; ++i) CHECK(poll(wait, rank_bit(0)) == NCAST_OK);
+  CHECK(poll(wait, rank_bit(0) | rank_bit(2)) == NCAST_REMOTE_ERROR);
   CHECK(error_contains("rank 2 (pid "));
-  CHECK(error_contains("destroyed its communicator while rank 0 was waiting for it"));
+  CHECK(error_contains("destroyed its communicator while rank 1 was waiting for it"));
+  of_rank[0].reset();
+  CHECK(of_rank[1]->left() == (rank_bit(0) | rank_bit(2)));
 }
 
 TEST_CASE_FIXTURE(Worlds, "a failure that was published is reported rather than that a rank has left") {
