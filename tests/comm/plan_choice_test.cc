@@ -1,5 +1,8 @@
 // When it is decided which plan a call runs, and how long that plan must exist.
+#include <sys/resource.h>
+
 #include <atomic>
+#include <csignal>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -30,7 +33,7 @@ TEST_CASE("a selector does not change calls that were made before it was set") {
     if (rank == 0) {
       ncast_stream stream = nullptr;
       EXPECT_OK(ncast_stream_create(&stream));
-      for (int (&result)[2] : gathered)
+      for (int(&result)[2] : gathered)
         EXPECT_OK(ncast_all_gather(&value, result, 1, NCAST_INT32, NCAST_CODEC_RAW, comm, stream));
       EXPECT_OK(ncast_comm_set_plan_selector(comm, choose_ring, nullptr));
       is_set = true;
@@ -39,12 +42,32 @@ TEST_CASE("a selector does not change calls that were made before it was set") {
       EXPECT_OK(ncast_stream_destroy(stream));
     } else {
       is_set.wait(false);
-      for (int (&result)[2] : gathered)
+      for (int(&result)[2] : gathered)
         EXPECT_OK(ncast_all_gather(&value, result, 1, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr));
       EXPECT_OK(ncast_comm_set_plan_selector(comm, choose_ring, nullptr));
     }
-    for (const int (&result)[2] : gathered) EXPECT(result[0] == 0 && result[1] == 1);
+    for (const int(&result)[2] : gathered) EXPECT(result[0] == 0 && result[1] == 1);
     EXPECT_OK(ncast_all_gather(&value, gathered[0], 1, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr));
+  });
+}
+
+TEST_CASE("a call fails if there is no memory for the plan that a selector chose") {
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    const Comm comm(id, rank, 2);
+    const auto choose = [](void*, const ncast_plan_call*, const char* const* plans, int plan_count) {
+      for (int i = 0; i < plan_count; ++i)
+        if (std::string_view(plans[i]) == "one_shot") return i;
+      return int{NCAST_PLAN_BUILT_IN};
+    };
+    EXPECT_OK(ncast_comm_set_plan_selector(comm, choose, nullptr));
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit none = {0, RLIM_INFINITY};
+    EXPECT(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    int values[2] = {};
+    // The error of this rank, or of the other one.
+    EXPECT(ncast_all_gather(&rank, values, 1, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr) != NCAST_OK);
+    EXPECT(error_contains("File too large"));
   });
 }
 
