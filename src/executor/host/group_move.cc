@@ -4,7 +4,6 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "codec/codec.h"
 #include "executor/host/group_run.h"
 #include "executor/host/reduction.h"
 #include "status/error.h"
@@ -23,11 +22,6 @@ constexpr uint64_t complete_flag = 0xffffffff;
 bool is_message(const Operand& operand) { return operand.place == Place::message; }
 
 bool is_coded(const Operand& operand) { return operand.codec != NCAST_CODEC_RAW; }
-
-// Whether a location receives the values as a message with its codec would deliver them.
-bool is_rounded(const Operand& operand) {
-  return operand.codec != NCAST_CODEC_RAW && operand.place != Place::message && !codec::is_exact(operand.codec);
-}
 
 }  // namespace
 
@@ -276,7 +270,12 @@ ncast_status GroupRun::store(const Operand& operand, int rank) {
       if (ncast_status status = need_values(buffers_.values, elems_)) return status;
       if (ncast_status status = encode_frame(operand.codec)) return status;
       const Payload frame = {buffers_.frame, frame_bytes_};
-      std::byte* const decoded = elems == elems_ ? target.start : buffers_.values;
+      if (values_ == target.start) {
+        // The other destinations receive the values as they are now.
+        std::memcpy(buffers_.values, values_, elems_ * state_.value_bytes);
+        values_ = buffers_.values;
+      }
+      std::byte* const decoded = elems == elems_ ? target.start : buffers_.rounded;
       if (ncast_status status = decode(encoding(operand.codec), frame, elems_, state_.comm.rank(), decoded)) {
         return status;
       }

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 
+#include "codec/codec.h"
+
 namespace narrowcast::executor::host {
 
 using plan::ChannelKind;
 using plan::Operand;
 using plan::Place;
+
+bool is_rounded(const Operand& operand) {
+  return operand.codec != NCAST_CODEC_RAW && operand.place != Place::message && !codec::is_exact(operand.codec);
+}
 
 PlanFacts::PlanFacts(const plan::Plan& plan)
     : encoded_packets(plan::find_encoded_packets(plan)), message_chunks(plan.channels.size(), 1) {

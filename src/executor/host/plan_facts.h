@@ -12,6 +12,9 @@
 
 namespace narrowcast::executor::host {
 
+// Whether a location receives the values as a message with its codec would deliver them.
+bool is_rounded(const plan::Operand& operand);
+
 struct PlanFacts {
   explicit PlanFacts(const plan::Plan& plan);
 

@@ -27,7 +27,7 @@ size_t round_up(size_t bytes) {
 
 // What the steps of a group need.
 struct Needs {
-  bool frame = false, values = false, accumulator = false, inner = false;
+  bool frame = false, values = false, rounded = false, accumulator = false, inner = false;
 
   void add(const Step& step) {
     for (const Step& inner_step : step.body) add(inner_step);
@@ -38,15 +38,17 @@ struct Needs {
     accumulator = accumulator || reduces || nested;
     inner = inner || (reduces && nested);
     // Values are decoded here before they are reduced, or encoded otherwise, or if a location takes only some of them.
+    // Those of a location are copied here before they are rounded in place.
     const auto is_coded = [](const Operand& operand) { return operand.codec != NCAST_CODEC_RAW; };
     const auto is_decoded = [&](const Operand& operand) {
       return operand.place == Place::message || is_coded(operand);
     };
-    values = values || reduces || nested || std::ranges::any_of(step.from, is_decoded);
+    rounded = rounded || std::ranges::any_of(step.to, is_rounded);
+    values = values || rounded || reduces || nested || std::ranges::any_of(step.from, is_decoded);
     frame = frame || std::ranges::any_of(step.to, is_coded);
   }
   size_t bytes(size_t part_bytes) const {
-    return (size_t{values} + size_t{accumulator} + size_t{inner}) * part_bytes +
+    return (size_t{values} + size_t{rounded} + size_t{accumulator} + size_t{inner}) * part_bytes +
            (frame ? payload_bound(part_bytes) : 0);
   }
 };
@@ -132,10 +134,11 @@ ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, Plan
     memory->senders_.push_back(channel.from == comm.rank() ? &comm.world->to(channel.to) : nullptr);
     memory->receivers_.push_back(channel.to == comm.rank() ? &comm.world->from(channel.from) : nullptr);
   }
-  // The builders' plans have at most one group that needs such buffers.
+  // The builders' plans have at most one group that needs such buffers. None rounds values for a location that takes
+  // only some of them, which needs scratch.
   Staging& staging = comm.staging;
   const size_t groups = plan.ranks[static_cast<size_t>(comm.rank())].groups.size();
-  memory->groups_.assign(groups, {staging.frame(), staging.values(), staging.accumulator(), nullptr});
+  memory->groups_.assign(groups, {staging.frame(), staging.values(), nullptr, staging.accumulator(), nullptr});
   return NCAST_OK;
 }
 
@@ -236,7 +239,8 @@ void PlanMemory::make_group_buffers(const plan::Rank& rank) {
   for (const plan::Group& group : rank.groups) {
     const Needs needs = needs_of(group);
     groups_.push_back({make(needs.frame, frame_bytes_), make(needs.values, part_bytes_),
-                       make(needs.accumulator, part_bytes_), make(needs.inner, part_bytes_)});
+                       make(needs.rounded, part_bytes_), make(needs.accumulator, part_bytes_),
+                       make(needs.inner, part_bytes_)});
   }
 }
 

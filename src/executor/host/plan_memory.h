@@ -18,6 +18,7 @@ namespace narrowcast::executor::host {
 struct GroupBuffers {
   std::byte* frame = nullptr;        // holds any encoded part of a chunk
   std::byte* values = nullptr;       // holds the values of a part
+  std::byte* rounded = nullptr;      // the same, as a codec delivers them
   std::byte* accumulator = nullptr;  // part_bytes of accumulators
   std::byte* inner = nullptr;        // the same, for a reduction within a reduction
 };

@@ -54,7 +54,7 @@ std::vector<float> doubled(std::vector<float> values) {
 
 // Runs a plan twice, with the same values on all ranks. outputs: of the ranks.
 void check_outputs(const Plan& plan, const std::vector<float>& values, const std::vector<std::vector<float>>& outputs,
-                   Settings settings = {}) {
+                   Settings settings = {}, bool in_place = false) {
   const ncast_plan handle{plan};
   const ncast_unique_id id = new_id();
   run_threads(plan.rank_count(), [&](int rank) {
@@ -62,8 +62,9 @@ void check_outputs(const Plan& plan, const std::vector<float>& values, const std
     ncast_loaded_plan* loaded = nullptr;
     EXPECT_OK(ncast_plan_load(comm, &handle, NCAST_FLOAT32, NCAST_SUM, &loaded));
     for (int call = 0; call < 2; ++call) {
-      std::vector<float> found(elems + behind, -1);
-      EXPECT_OK(ncast_loaded_plan_run(loaded, values.data(), found.data(), elems, nullptr));
+      std::vector<float> found = in_place ? values : std::vector<float>(elems, -1);
+      found.resize(elems + behind, -1);
+      EXPECT_OK(ncast_loaded_plan_run(loaded, in_place ? found.data() : values.data(), found.data(), elems, nullptr));
       EXPECT(std::all_of(found.end() - behind, found.end(), [](float value) { return value == -1; }));
       found.resize(elems);
       EXPECT(found == outputs[static_cast<size_t>(rank)]);
@@ -93,6 +94,17 @@ TEST_CASE("each destination of a step receives the values as its own codec deliv
   REQUIRE(finely != values);
   REQUIRE(finely != coarsely);
   check_outputs(plan, values, {coarsely, values, finely, finely, coarsely});
+}
+
+TEST_CASE("a step in place rounds its values for each destination separately") {
+  const ncast_codec fine = codec_of("uniform"), coarse = codec_of("uniform:bits=4");
+  Plan plan = empty_plan(operation::Operation::broadcast, 3);
+  const uint32_t to_1 = add_ring(plan, 0, 1), to_2 = add_ring(plan, 0, 2);
+  add(plan, 0, copy(input(0), {with_codec(output(0), coarse), message(to_1, coarse), message(to_2, fine)}));
+  add(plan, 1, copy(message(to_1, coarse), {output(0)}));
+  add(plan, 2, copy(message(to_2, fine), {output(0)}));
+  const std::vector<float> values = some_values(), coarsely = delivered(values, coarse);
+  check_outputs(plan, values, {coarsely, coarsely, delivered(values, fine)}, {}, true);
 }
 
 TEST_CASE("a reduction is rounded only for the destinations whose codec rounds") {
@@ -129,16 +141,34 @@ TEST_CASE("a reduction of whole chunks ends where a short output ends, in parts 
   check_outputs(plan, some_values(), {sums, sums}, {.scratch_bytes = 64 << 10});
 }
 
+// The same for two chunks, of which scratch has all of the second one.
+std::vector<float> delivered_in_chunks(std::vector<float> values, ncast_codec codec) {
+  constexpr std::ptrdiff_t chunk = 2504;  // a multiple of 16 bytes
+  values.resize(2 * chunk);               // scratch begins as zeros
+  std::vector<float> found = delivered({values.begin(), values.begin() + chunk}, codec);
+  const std::vector<float> second = delivered({values.begin() + chunk, values.end()}, codec);
+  found.insert(found.end(), second.begin(), second.end());
+  found.resize(elems);
+  return found;
+}
+
 TEST_CASE("a rounded reduction ends where a short output ends") {
   const ncast_codec coarse = codec_of("uniform:bits=4");
-  constexpr std::ptrdiff_t chunk = 2504;  // a multiple of 16 bytes
-  std::vector<float> sums = doubled(some_values());
-  const std::vector<float> first = delivered({sums.begin(), sums.begin() + chunk}, coarse);
-  sums.resize(2 * chunk);  // scratch begins as zeros
-  std::vector<float> expected = delivered({sums.begin() + chunk, sums.end()}, coarse);
-  expected.insert(expected.begin(), first.begin(), first.end());
-  expected.resize(elems);
+  const std::vector<float> expected = delivered_in_chunks(doubled(some_values()), coarse);
   check_outputs(reduction_in_scratch(coarse), some_values(), {expected, expected});
+}
+
+TEST_CASE("a copy that is rounded for a short output is not rounded for messages") {
+  const ncast_codec fine = codec_of("uniform"), coarse = codec_of("uniform:bits=4");
+  Plan plan = empty_plan(operation::Operation::broadcast, 3, 2);
+  const uint32_t to_1 = add_ring(plan, 0, 1), to_2 = add_ring(plan, 1, 2);
+  plan.ranks[0].scratch_chunks = 2;
+  add(plan, 0, copy(input(0), {scratch(0)}, 2));
+  add(plan, 0, copy(scratch(0), {with_codec(output(0), coarse), message(to_1, NCAST_CODEC_WINDOW)}, 2));
+  add(plan, 1, copy(message(to_1, NCAST_CODEC_WINDOW), {with_codec(output(0), coarse), message(to_2, fine)}, 2));
+  add(plan, 2, copy(message(to_2, fine), {output(0)}, 2));
+  const std::vector<float> values = some_values(), coarsely = delivered_in_chunks(values, coarse);
+  check_outputs(plan, values, {coarsely, coarsely, delivered_in_chunks(values, fine)});
 }
 
 }  // namespace
