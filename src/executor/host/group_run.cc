@@ -28,7 +28,6 @@ GroupRun::GroupRun(PlanState& state, const GroupRuns& all, uint32_t index)
 void GroupRun::begin() {
   batch_ = 0;
   step_ = 0;
-  awaited_ = 0;
 }
 
 bool GroupRun::block_on(int rank) {
