@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <vector>
@@ -43,19 +44,26 @@ TEST_CASE("one thread creates all ranks, makes their calls in a group, and destr
   const narrowcast::testing::TimeLimit limit;
   ncast_comm* comms[ranks] = {};
   REQUIRE(ncast_comm_create_all(comms, ranks, nullptr, nullptr) == NCAST_OK);
-  std::vector<int> values = {1, 10, 100}, sums(ranks);
-  for (int again = 0; again < 2; ++again) {
+  constexpr size_t count = 50000;
+  ncast_stream streams[ranks];
+  for (ncast_stream& stream : streams) REQUIRE(ncast_stream_create(&stream) == NCAST_OK);
+  for (const bool with_streams : {false, true}) {
+    std::vector<int> sums(ranks * count);
     REQUIRE(ncast_group_start() == NCAST_OK);
     for (int rank = 0; rank < ranks; ++rank) {
       int own_rank = -1;
       CHECK(ncast_comm_rank(comms[rank], &own_rank) == NCAST_OK);
       CHECK(own_rank == rank);
-      CHECK(ncast_all_reduce(&values[static_cast<size_t>(rank)], &sums[static_cast<size_t>(rank)], 1, NCAST_INT32,
-                             NCAST_SUM, NCAST_CODEC_RAW, comms[rank], nullptr) == NCAST_OK);
+      int* const own = &sums[static_cast<size_t>(rank) * count];
+      std::fill_n(own, count, rank + 1);
+      CHECK(ncast_all_reduce(own, own, count, NCAST_INT32, NCAST_SUM, NCAST_CODEC_RAW, comms[rank],
+                             with_streams ? streams[rank] : nullptr) == NCAST_OK);
     }
     REQUIRE(ncast_group_end() == NCAST_OK);
-    CHECK(sums == std::vector<int>{111, 111, 111});
+    for (ncast_stream stream : streams) REQUIRE(ncast_stream_synchronize(stream) == NCAST_OK);
+    CHECK(sums == std::vector<int>(ranks * count, 6));
   }
+  for (ncast_stream stream : streams) CHECK(ncast_stream_destroy(stream) == NCAST_OK);
   CHECK(ncast_comm_destroy_all(comms, ranks) == NCAST_OK);
   for (const ncast_comm* comm : comms) CHECK(comm == nullptr);
   CHECK(ncast_comm_destroy_all(comms, ranks) == NCAST_OK);

@@ -53,38 +53,25 @@ TEST_CASE("a group of many sends and receives runs in any order") {
   });
 }
 
-TEST_CASE("collectives of a group run in order") {
-  constexpr int ranks = 2;
-  const ncast_unique_id id = new_id();
-  run_processes(ranks, [&](int rank) {
-    Comm comm(id, rank, ranks);
-    std::array<int32_t, 2> first = {rank + 1, 5};
-    std::array<int32_t, 4> second = {};
-    int32_t passed = rank + 40;
-    int32_t taken = 0;
-    EXPECT_OK(ncast_group_start());
-    EXPECT_OK(ncast_all_reduce(first.data(), first.data(), 2, NCAST_INT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr));
-    EXPECT_OK(ncast_recv(&taken, 1, NCAST_INT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr));
-    EXPECT_OK(ncast_all_gather(first.data(), second.data(), 2, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr));
-    EXPECT_OK(ncast_send(&passed, 1, NCAST_INT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr));
-    EXPECT_OK(ncast_group_end());
-    EXPECT(taken == 41 - rank);
-    EXPECT((second == std::array<int32_t, 4>{3, 10, 3, 10}));
-  });
-}
-
-TEST_CASE("rooted collectives of a group run in order, with copies of their counts") {
+TEST_CASE("collectives of a group run in order, with copies of their counts") {
   constexpr int ranks = 3;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
-    // Rank 2 gathers and scatters a number of each rank. Rank 1 receives their sum and sends it to all.
+    // Rank 2 gathers and scatters a number of each rank. Rank 1 receives their sum and sends it to all. Messages to the
+    // next rank run at the same time.
     std::array<int32_t, ranks> gathered = {};
     std::array<int32_t, ranks> exchanged = {-1, -1, -1};
     const int32_t own = 10 * (rank + 1);
     int32_t piece = 0;
     int32_t sum = 0;
+    int32_t taken = 0;
+    std::array<int32_t, 2 * ranks> doubled = {};
+    std::array<int32_t, 2> pair = {own, 5};
     EXPECT_OK(ncast_group_start());
+    EXPECT_OK(ncast_recv(&taken, 1, NCAST_INT32, (rank + 2) % ranks, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_all_reduce(pair.data(), pair.data(), 2, NCAST_INT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_all_gather(pair.data(), doubled.data(), 2, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT_OK(ncast_gather(&own, gathered.data(), 1, NCAST_INT32, 2, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT_OK(ncast_scatter(gathered.data(), &piece, 1, NCAST_INT32, 2, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT_OK(ncast_reduce(&piece, &sum, 1, NCAST_INT32, NCAST_SUM, 1, NCAST_CODEC_RAW, comm, nullptr));
@@ -100,39 +87,13 @@ TEST_CASE("rooted collectives of a group run in order, with copies of their coun
       recv_counts.fill(99);
       offsets.fill(99);
     }
+    EXPECT_OK(ncast_send(&own, 1, NCAST_INT32, (rank + 1) % ranks, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT_OK(ncast_group_end());
+    EXPECT(taken == 10 * ((rank + 2) % ranks + 1));
+    EXPECT((doubled == std::array<int32_t, 2 * ranks>{60, 15, 60, 15, 60, 15}));
     EXPECT(piece == own);
     EXPECT((exchanged == std::array<int32_t, ranks>{60, -1, -1}));
   });
-}
-
-TEST_CASE("a group can contain the calls of all ranks of a communicator") {
-  // One thread drives all ranks, so their calls must be in a group to run concurrently.
-  constexpr int ranks = 3;
-  const TimeLimit limit;
-  const ncast_unique_id id = new_id();
-  std::vector<ncast_comm*> comms(ranks);
-  run_threads(ranks, [&](int rank) {
-    EXPECT_OK(ncast_comm_create(&comms[static_cast<size_t>(rank)], ranks, &id, rank, nullptr));
-  });
-  std::vector<std::vector<int32_t>> values;
-  std::vector<ncast_stream> streams(ranks);
-  for (int rank = 0; rank < ranks; ++rank) values.push_back(numbers(50000, rank));
-  for (ncast_stream& stream : streams) REQUIRE(ncast_stream_create(&stream) == NCAST_OK);
-  for (const bool with_streams : {false, true}) {
-    REQUIRE(ncast_group_start() == NCAST_OK);
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      REQUIRE(ncast_all_reduce(values[rank].data(), values[rank].data(), values[rank].size(), NCAST_INT32, NCAST_SUM,
-                               NCAST_CODEC_RAW, comms[rank], with_streams ? streams[rank] : nullptr) == NCAST_OK);
-    }
-    REQUIRE(ncast_group_end() == NCAST_OK);
-    for (ncast_stream stream : streams) REQUIRE(ncast_stream_synchronize(stream) == NCAST_OK);
-    CHECK(values[0] == values[1]);
-    CHECK(values[0] == values[2]);
-    CHECK(values[0][1] == (with_streams ? 9 * (31 + 1000003) : 3 * (31 + 1000003)));
-  }
-  for (ncast_stream stream : streams) CHECK(ncast_stream_destroy(stream) == NCAST_OK);
-  for (ncast_comm* comm : comms) CHECK(ncast_comm_destroy(comm) == NCAST_OK);
 }
 
 TEST_CASE("calls on streams return at once and run in order") {

@@ -17,11 +17,14 @@
 namespace narrowcast::testing {
 namespace {
 
-int choose_ring(void* /*context*/, const ncast_plan_call* /*call*/, const char* const* plans, int plan_count) {
+// name: of the plan.
+int choose(void* name, const ncast_plan_call* /*call*/, const char* const* plans, int plan_count) {
   for (int i = 0; i < plan_count; ++i)
-    if (std::string_view(plans[i]) == "ring") return i;
+    if (std::string_view(plans[i]) == static_cast<const char*>(name)) return i;
   return NCAST_PLAN_BUILT_IN;
 }
+
+char ring[] = "ring", one_shot[] = "one_shot";
 
 TEST_CASE("a selector does not change calls that were made before it was set") {
   const ncast_unique_id id = new_id();
@@ -33,20 +36,20 @@ TEST_CASE("a selector does not change calls that were made before it was set") {
     if (rank == 0) {
       ncast_stream stream = nullptr;
       EXPECT_OK(ncast_stream_create(&stream));
-      for (int(&result)[2] : gathered)
+      for (int (&result)[2] : gathered)
         EXPECT_OK(ncast_all_gather(&value, result, 1, NCAST_INT32, NCAST_CODEC_RAW, comm, stream));
-      EXPECT_OK(ncast_comm_set_plan_selector(comm, choose_ring, nullptr));
+      EXPECT_OK(ncast_comm_set_plan_selector(comm, choose, ring));
       is_set = true;
       is_set.notify_all();
       EXPECT_OK(ncast_stream_synchronize(stream));
       EXPECT_OK(ncast_stream_destroy(stream));
     } else {
       is_set.wait(false);
-      for (int(&result)[2] : gathered)
+      for (int (&result)[2] : gathered)
         EXPECT_OK(ncast_all_gather(&value, result, 1, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr));
-      EXPECT_OK(ncast_comm_set_plan_selector(comm, choose_ring, nullptr));
+      EXPECT_OK(ncast_comm_set_plan_selector(comm, choose, ring));
     }
-    for (const int(&result)[2] : gathered) EXPECT(result[0] == 0 && result[1] == 1);
+    for (const int (&result)[2] : gathered) EXPECT(result[0] == 0 && result[1] == 1);
     EXPECT_OK(ncast_all_gather(&value, gathered[0], 1, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr));
   });
 }
@@ -55,12 +58,7 @@ TEST_CASE("a call fails if there is no memory for the plan that a selector chose
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     const Comm comm(id, rank, 2);
-    const auto choose = [](void*, const ncast_plan_call*, const char* const* plans, int plan_count) {
-      for (int i = 0; i < plan_count; ++i)
-        if (std::string_view(plans[i]) == "one_shot") return i;
-      return int{NCAST_PLAN_BUILT_IN};
-    };
-    EXPECT_OK(ncast_comm_set_plan_selector(comm, choose, nullptr));
+    EXPECT_OK(ncast_comm_set_plan_selector(comm, choose, one_shot));
     signal(SIGXFSZ, SIG_IGN);
     const rlimit none = {0, RLIM_INFINITY};
     EXPECT(setrlimit(RLIMIT_FSIZE, &none) == 0);
@@ -145,18 +143,10 @@ TEST_CASE("a plan cannot be destroyed while a group has calls that run it") {
   const ncast_unique_id id = new_id();
   run_threads(2, [&](int rank) {
     const Comm comm(id, rank, 2);
-    ncast_plan_request request = {};
-    request.struct_bytes = sizeof request;
-    request.operation = NCAST_OP_ALL_GATHER;
-    request.ranks = 2;
-    ncast_plan* plan = nullptr;
-    EXPECT_OK(ncast_plan_build("ring", &request, &plan));
+    const ncast_plan plan(plan::verify::testing::ring_all_gather(2));
     ncast_loaded_plan* loaded = nullptr;
-    EXPECT_OK(ncast_plan_load(comm, plan, NCAST_INT32, NCAST_SUM, &loaded));
-    ncast_plan_destroy(plan);
-    ncast_plan_use use = {};
-    use.struct_bytes = sizeof use;
-    use.always = 1;
+    EXPECT_OK(ncast_plan_load(comm, &plan, NCAST_INT32, NCAST_SUM, &loaded));
+    const ncast_plan_use use = {sizeof use, 1, 0, 0};
     EXPECT_OK(ncast_loaded_plan_use(loaded, &use));
 
     const int value = rank;
