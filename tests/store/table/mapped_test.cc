@@ -1,6 +1,5 @@
 // Tables in the pages of files that others overwrite or truncate.
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <csignal>
@@ -10,6 +9,7 @@
 #include "store/handle.h"
 #include "store/table/bus_errors.h"
 #include "store/table/table.h"
+#include "support/ranks.h"
 #include "tables.h"
 
 using namespace narrowcast::tests;
@@ -304,19 +304,15 @@ TEST_CASE("a handler that is set meanwhile stays") {
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // which have handlers and forks of their own
 TEST_CASE("a bus error of other memory ends the process as before, and so does a signal that is sent") {
   for (const bool is_sent : {false, true}) {
-    const pid_t child = fork();
-    if (child == 0) {
+    const pid_t child = narrowcast::testing::start_process([&] {
       signal(SIGBUS, SIG_DFL);
       MappedPages other;
       static_cast<void>(ftruncate(other.file.descriptor(), page) == 0);
       const store::BusErrorScope scope;
       if (is_sent) raise(SIGBUS);
       _exit(at(other.memory + 2 * page));
-    }
-    int state = 0;
-    REQUIRE(waitpid(child, &state, 0) == child);
-    CHECK(WIFSIGNALED(state));
-    CHECK(WTERMSIG(state) == SIGBUS);
+    });
+    CHECK(narrowcast::testing::wait_for_process(child) == -SIGBUS);
   }
 }
 #endif

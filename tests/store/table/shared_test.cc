@@ -1,7 +1,6 @@
 // Opening tables in shared memory: the lock, and what killed processes leave.
 #include <dirent.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 
 #include <chrono>
 #include <csignal>
@@ -11,6 +10,7 @@
 #include "store/handle.h"
 #include "store/table/open/open_lock.h"
 #include "store/table/open/table_file.h"
+#include "support/ranks.h"
 #include "tables.h"
 
 using namespace narrowcast::tests;
@@ -148,21 +148,19 @@ TEST_CASE("what a process that was killed while it loaded a table has left is re
   build_small(file);
   int ends[2];
   REQUIRE(pipe(ends) == 0);
-  const pid_t child = fork();
-  if (child == 0) {
+  const pid_t child = narrowcast::testing::start_process([&] {
     narrowcast::bootstrap::SharedMemory segment;
     const bool is_made = segment.create(1 << 20) == NCAST_OK;
     static_cast<void>(write(ends[1], &is_made, sizeof is_made) == 0);
     pause();
-  }
+  });
   bool is_made = false;
   REQUIRE(read(ends[0], &is_made, sizeof is_made) == sizeof is_made);
   CHECK(is_made);
   const std::string part = "." + std::to_string(child) + ".";
   CHECK(names_with(part) == 1);
   kill(child, SIGKILL);
-  int state = 0;
-  REQUIRE(waitpid(child, &state, 0) == child);
+  CHECK(narrowcast::testing::wait_for_process(child) == -SIGKILL);
   // Any process of this user may remove it.
   CHECK(open_shared(file) == NCAST_OK);
   CHECK(names_with(part) == 0);
@@ -176,14 +174,8 @@ TEST_CASE("a forked child that closes a shared table leaves it to its parent") {
   const Store opened = open(file.path(), NCAST_STORE_SHARED);
   std::vector<uint8_t> row(shared_row_bytes);
   REQUIRE(ncast_store_fetch(opened.get(), 0, 1, 1, row.data(), shared_row_bytes, 1) == NCAST_OK);
-  const pid_t child = fork();
-  if (child == 0) {
-    ncast_store_close(opened.get());
-    _exit(0);
-  }
-  int state = 0;
-  REQUIRE(waitpid(child, &state, 0) == child);
-  CHECK(state == 0);
+  CHECK(narrowcast::testing::wait_for_process(
+            narrowcast::testing::start_process([&] { ncast_store_close(opened.get()); })) == 0);
   CHECK(names_with(shared_name(file)) == 1);
   CHECK(opened->table->owners->owner[0].state == narrowcast::bootstrap::SegmentOwners::joined);
   CHECK(opened->table->view.readers[0].owner != 0);
@@ -195,22 +187,16 @@ TEST_CASE("a lock ends with the process, also if it was killed while a forked ch
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const std::string name = shared_name(file);
-  const pid_t child = fork();
-  if (child == 0) {
+  const pid_t child = narrowcast::testing::start_process([&] {
     store::OpenLock lock;
     if (lock.lock(name, "test") != NCAST_OK) _exit(1);
-    const pid_t grandchild = fork();
-    if (grandchild == 0) {
-      sleep(20);
-      _exit(0);
-    }
+    const pid_t grandchild = narrowcast::testing::start_process([] { sleep(20); });
     static_cast<void>(write(ends[1], &grandchild, sizeof grandchild) == 0);
     kill(getpid(), SIGKILL);
-  }
+  });
   pid_t grandchild = 0;
   REQUIRE(read(ends[0], &grandchild, sizeof grandchild) == sizeof grandchild);
-  int state = 0;
-  REQUIRE(waitpid(child, &state, 0) == child);
+  CHECK(narrowcast::testing::wait_for_process(child) == -SIGKILL);
   const WaitLimit limit(2);
   CHECK(open_shared(file) == NCAST_OK);
   kill(grandchild, SIGKILL);

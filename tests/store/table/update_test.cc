@@ -1,6 +1,4 @@
 // Changes of tables under readers in other threads and processes.
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,6 +10,7 @@
 #include "store/handle.h"
 #include "store/table/locate.h"
 #include "store/table/readers.h"
+#include "support/ranks.h"
 #include "tables.h"
 
 using namespace narrowcast::tests;
@@ -55,6 +54,13 @@ constexpr Coding updatable[] = {
 
 TableOptions options_of(const Coding& one, uint64_t capacity = 0) {
   return {.dtype = NCAST_FLOAT32, .row_shape = {elems}, .codec = one.codec, .layout = one.layout, .capacity = capacity};
+}
+
+// A table of the first versions in memory.
+Store table_of(const Coding& one, int64_t spare, uint64_t capacity = 0) {
+  const MemoryFile file;
+  build(file, options_of(one, capacity), first_versions(), row_bytes);
+  return open(file.path(), NCAST_STORE_PINNED, 0, spare);
 }
 
 // Updates rows to versions; the last version is that of all further rows, too.
@@ -138,9 +144,7 @@ TEST_CASE("an update replaces exactly its rows; the last of duplicates counts") 
 }
 
 TEST_CASE("changed rows are noted, and all of them after a writer has died") {
-  const MemoryFile file;
-  build(file, options_of(updatable[0]), first_versions(), row_bytes);
-  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 64);
+  const Store store = table_of(updatable[0], 64);
   const auto& view = store->table->view;
   REQUIRE(view.changed_rows != nullptr);
   CHECK(view.control->changes == 0);
@@ -205,9 +209,7 @@ TEST_CASE("updates and appends that do not fit change nothing, and those that ju
 }
 
 TEST_CASE("rows that leave their entries make room for rows that need one in the same update") {
-  const MemoryFile file;
-  build(file, options_of(updatable[0]), first_versions(), row_bytes);
-  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 5);
+  const Store store = table_of(updatable[0], 5);
   REQUIRE(update(store, {0, 1, 2, 3}, 1) == NCAST_OK);
   REQUIRE(info_of(store).free_entries == 1);
   // Rows 0 to 3 fit their slots again; the others do not.
@@ -223,9 +225,7 @@ TEST_CASE("rows that leave their entries make room for rows that need one in the
 }
 
 TEST_CASE("an entry that a reader may be reading is not reused until it leaves") {
-  const MemoryFile file;
-  build(file, options_of(updatable[0]), first_versions(), row_bytes);
-  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 2);
+  const Store store = table_of(updatable[0], 2);
   auto& table = *store->table;
   REQUIRE(update(store, {3}, 1) == NCAST_OK);
   const uint32_t reader = table.readers.enter();
@@ -243,9 +243,7 @@ TEST_CASE("an entry that a reader may be reading is not reused until it leaves")
 }
 
 TEST_CASE("an update waits for the readers that may see a row's old slot, its old body, or its entry") {
-  const MemoryFile file;
-  build(file, options_of(updatable[0]), first_versions(), row_bytes);
-  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 2);
+  const Store store = table_of(updatable[0], 2);
   auto& table = *store->table;
   auto& readers = table.readers;
   std::atomic<bool> done{false};
@@ -282,9 +280,7 @@ TEST_CASE("an update waits for the readers that may see a row's old slot, its ol
 
 TEST_CASE("an update that could not clean up is complete and counted, unless rows have not changed") {
   for (const Coding& one : {updatable[0], updatable[2]}) {
-    const MemoryFile file;
-    build(file, options_of(one), first_versions(), row_bytes);
-    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 8);
+    const Store store = table_of(one, 8);
     auto& readers = store->table->readers;
     readers.limit_grace(0.01);
     const uint32_t reader = readers.enter();
@@ -314,9 +310,7 @@ TEST_CASE("an update that could not clean up is complete and counted, unless row
 }
 
 TEST_CASE("a table counts calls, rows and overflow rows, each once") {
-  const MemoryFile file;
-  build(file, options_of(updatable[0], row_count + 8), first_versions(), row_bytes);
-  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 8);
+  const Store store = table_of(updatable[0], 8, row_count + 8);
   std::vector<uint8_t> rows(4 * row_bytes);
   const auto counted = [&] {
     const ncast_store_counters found = counters_of(store);
@@ -338,9 +332,7 @@ TEST_CASE("a table counts calls, rows and overflow rows, each once") {
 
 TEST_CASE("append adds rows up to the capacity, and readers see whole rows") {
   for (const Coding& one : updatable) {
-    const MemoryFile file;
-    build(file, options_of(one, 3 * row_count), first_versions(), row_bytes);
-    const Store store = open(file.path());
+    const Store store = table_of(one, -1, 3 * row_count);
     std::atomic<bool> done{false};
     std::atomic<uint64_t> wrong{0};
     std::thread reader([&] {
@@ -382,9 +374,7 @@ TEST_CASE("readers in other threads never see a mix, and a save under updates is
   for (const Coding& one : updatable) {
     CAPTURE(one.codec);
     CAPTURE(one.layout);
-    const MemoryFile file;
-    build(file, options_of(one), first_versions(), row_bytes);
-    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 300);
+    const Store store = table_of(one, 300);
     std::atomic<bool> done{false};
     std::atomic<uint64_t> wrong{0};
     std::vector<std::thread> readers;
@@ -487,10 +477,11 @@ TEST_CASE("processes share a table; killed writers and readers leave it whole") 
     build(file, options_of(one), first_versions(), row_bytes);
     const std::string path = file.path();
     const auto start = [&](const auto& work) {
-      const pid_t child = fork();
-      if (child != 0) return child;
-      const Store store = try_open(path, NCAST_STORE_SHARED).store;
-      _exit(store == nullptr ? 3 : work(store));
+      const auto body = [&] {
+        const Store store = try_open(path, NCAST_STORE_SHARED).store;
+        _exit(store == nullptr ? 3 : work(store));
+      };
+      return narrowcast::testing::start_process(body, 600);
     };
     // Room for the rows that do not compress, and for those that replace them.
     const Store store = open(path, NCAST_STORE_SHARED, 0, 2 * row_count);
@@ -509,10 +500,8 @@ TEST_CASE("processes share a table; killed writers and readers leave it whole") 
       return 2;
     };
     const auto stop = [](pid_t child) {
-      int state = 0;
       kill(child, SIGKILL);
-      REQUIRE(waitpid(child, &state, 0) == child);
-      CHECK(WIFSIGNALED(state));  // it has not ended by itself, after an error
+      CHECK(narrowcast::testing::wait_for_process(child) == -SIGKILL);  // it has not ended by itself, after an error
     };
     const pid_t steady_reader = start(read_forever);
     for (int round = 0; round < 8; ++round) {
