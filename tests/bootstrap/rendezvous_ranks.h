@@ -13,6 +13,7 @@
 #include "bootstrap/tcp_hub_server.h"
 #include "bootstrap/tcp_messages.h"
 #include "bootstrap/tcp_rendezvous.h"
+#include "support/last_error.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
@@ -22,10 +23,6 @@ using bootstrap::Rendezvous;
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-inline bool error_contains(const std::string& part) {
-  return std::string(ncast_last_error()).find(part) != std::string::npos;
 }
 
 // The address and secret of a hub. A unique id contains the same.

@@ -1,10 +1,12 @@
 #include "nccl/ranks/communicator_config.h"
 
-#include <cstdlib>
+#include <cstddef>
 
 #include "doctest/doctest.h"
+#include "support/environment.h"
 
 using namespace narrowcast::nccl;
+using narrowcast::testing::Environment;
 
 namespace {
 
@@ -24,15 +26,6 @@ Config config_with(int max_ctas, int cta_policy, const char* name = nullptr) {
           .collnet_enable = undefined,
           .cta_policy = cta_policy};
 }
-
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Environment() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 }  // namespace
 

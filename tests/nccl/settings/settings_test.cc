@@ -39,14 +39,7 @@ std::map<std::string, std::string> documented_defaults() {
 
 }  // namespace
 
-TEST_CASE("a codec applies to all operations or to one") {
-  Settings settings;
-  CHECK(apply_setting("codec", "raw, all_gather=window", "test", &settings));
-  CHECK(*settings.codec[NCAST_OP_ALL_REDUCE] == NCAST_CODEC_RAW);
-  CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == NCAST_CODEC_WINDOW);
-}
-
-TEST_CASE("commas separate codecs and also the parameters of a codec") {
+TEST_CASE("a codec applies to all operations or to one, and commas also separate the parameters of a codec") {
   const auto codec_of = [](const char* text) { return *parse_codec(text).codec; };
   Settings settings;
   CHECK(apply_setting("codec", "uniform:bits=6", "test", &settings));

@@ -51,8 +51,7 @@ file::Header file_header_of(const std::vector<uint8_t>& content) {
 
 TEST_CASE("no flipped byte of a file goes unnoticed, and no row is wrong") {
   const uint64_t row_bytes = 64;
-  for (const auto& [layout, codec] : {std::pair{NCAST_STORE_STRIDE, "window"}, std::pair{NCAST_STORE_PACKED, "window"},
-                                      std::pair{NCAST_STORE_STRIDE, "raw"}, std::pair{NCAST_STORE_BLOCKS, "window"}}) {
+  for (const auto& [codec, layout] : every_layout) {
     const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 16, 24, 3);
     const MemoryFile built;
     build(built, options_of(layout, codec), rows, row_bytes);
@@ -151,8 +150,7 @@ TEST_CASE("damage costs the rows of its segment only, and verify lists them") {
 
 TEST_CASE("hostile headers, models and offsets with valid checksums neither crash nor read out of bounds") {
   std::mt19937_64 random(1);
-  for (const auto& [layout, codec] : {std::pair{NCAST_STORE_STRIDE, "window"}, std::pair{NCAST_STORE_PACKED, "window"},
-                                      std::pair{NCAST_STORE_STRIDE, "raw"}, std::pair{NCAST_STORE_BLOCKS, "window"}}) {
+  for (const auto& [codec, layout] : every_layout) {
     const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 16, 50, 3);
     const MemoryFile built;
     build(built, options_of(layout, codec), rows, 64);

@@ -19,11 +19,6 @@ namespace {
 
 constexpr uint64_t mapped_rows = 20000, mapped_elems = 16, mapped_row_bytes = 64;
 
-const Coding mapped_codings[] = {{"window", NCAST_STORE_STRIDE},
-                                 {"window", NCAST_STORE_PACKED},
-                                 {"raw", NCAST_STORE_STRIDE},
-                                 {"window", NCAST_STORE_BLOCKS}};
-
 std::vector<uint8_t> rows_of(uint64_t seed) { return some_rows(NCAST_FLOAT32, mapped_elems, mapped_rows, seed); }
 
 void build(const MemoryFile& file, const Coding& coding, uint64_t seed) {
@@ -55,7 +50,7 @@ const store::file::Section& section_of(const Store& opened, uint32_t section) {
 }  // namespace
 
 TEST_CASE("rows that are overwritten after they were verified are errors, also to verify, and others are right") {
-  for (const Coding& coding : mapped_codings) {
+  for (const Coding& coding : every_layout) {
     CAPTURE(coding.codec);
     CAPTURE(coding.layout);
     const MemoryFile file;
@@ -82,7 +77,7 @@ TEST_CASE("rows that are overwritten after they were verified are errors, also t
 
 TEST_CASE("verify does not rely on what was verified when the time of the file is set back") {
   const MemoryFile file;
-  build(file, mapped_codings[0], 1);
+  build(file, every_layout[0], 1);
   const Store opened = open(file.path(), NCAST_STORE_MMAP);
   std::vector<uint8_t> rows;
   REQUIRE(read(opened, &rows) == NCAST_OK);
@@ -97,7 +92,7 @@ TEST_CASE("verify does not rely on what was verified when the time of the file i
 
 TEST_CASE("a file whose time changes and whose rows do not is read as before") {
   const MemoryFile file;
-  build(file, mapped_codings[1], 1);
+  build(file, every_layout[1], 1);
   const Store opened = open(file.path(), NCAST_STORE_MMAP);
   std::vector<uint8_t> rows;
   for (const time_t second : {1000, 2000}) {
@@ -111,7 +106,7 @@ TEST_CASE("a file whose time changes and whose rows do not is read as before") {
 }
 
 TEST_CASE("another table in place of one that is mapped, and offsets that are overwritten, are errors") {
-  for (const Coding& coding : mapped_codings) {
+  for (const Coding& coding : every_layout) {
     CAPTURE(coding.codec);
     CAPTURE(coding.layout);
     const MemoryFile file, other;
@@ -147,7 +142,7 @@ TEST_CASE("another table in place of one that is mapped, and offsets that are ov
 
 TEST_CASE("a mapped table has no capacity beyond its rows and no spare") {
   const MemoryFile file;
-  build(file, mapped_codings[0], 1);
+  build(file, every_layout[0], 1);
   const auto status = [&](uint64_t capacity, int64_t spare) {
     return try_open(file.path(), NCAST_STORE_MMAP, 0, spare, capacity).status;
   };
@@ -157,7 +152,7 @@ TEST_CASE("a mapped table has no capacity beyond its rows and no spare") {
 }
 
 TEST_CASE("a mapped file that is truncated is an error") {
-  for (const Coding& coding : mapped_codings) {
+  for (const Coding& coding : every_layout) {
     CAPTURE(coding.codec);
     CAPTURE(coding.layout);
     for (const off_t left : {0, 5000, 300000}) {
@@ -179,7 +174,7 @@ TEST_CASE("a mapped file that is truncated is an error") {
 
 TEST_CASE("a call notices a change that another call has noticed meanwhile") {
   const MemoryFile file;
-  build(file, mapped_codings[0], 1);
+  build(file, every_layout[0], 1);
   const Store opened = open(file.path(), NCAST_STORE_MMAP);
   store::Table& table = *opened->table;
   uint64_t mine, other;
@@ -194,7 +189,7 @@ TEST_CASE("a call notices a change that another call has noticed meanwhile") {
 
 TEST_CASE("a program that closes the descriptors of the library gets an error, and keeps its own") {
   const MemoryFile file, other;
-  build(file, mapped_codings[0], 1);
+  build(file, every_layout[0], 1);
   const int next = dup(file.descriptor());
   close(next);
   {
@@ -209,7 +204,7 @@ TEST_CASE("a program that closes the descriptors of the library gets an error, a
 
 TEST_CASE("a file that is truncated and written while it is read yields right rows or an error") {
   const MemoryFile file;
-  build(file, mapped_codings[1], 1);
+  build(file, every_layout[1], 1);
   const std::vector<uint8_t> expected = rows_of(1), content = file.content();
   std::atomic<bool> done{false};
   std::thread writer([&] {

@@ -57,23 +57,16 @@ struct WaitLimit {
 
 }  // namespace
 
-TEST_CASE("who can read a table file cannot keep others from opening it") {
+TEST_CASE("neither a lock of the file, which its readers can take, nor the lock of another table blocks") {
   const MemoryFile file;
   build_small(file);
   const int reader = open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(flock(reader, LOCK_EX) == 0);
-  const WaitLimit limit(0.2);
-  CHECK(open_shared(file) == NCAST_OK);
-  close(reader);
-}
-
-TEST_CASE("the lock of another table does not block") {
-  const MemoryFile file;
-  build_small(file);
   store::OpenLock lock;
   REQUIRE(lock.lock("another table", "test") == NCAST_OK);
   const WaitLimit limit(0.2);
   CHECK(open_shared(file) == NCAST_OK);
+  close(reader);
 }
 
 TEST_CASE("whoever waits without seeing progress names the process that has the lock") {

@@ -54,6 +54,11 @@ struct Coding {
   ncast_store_layout layout;
 };
 
+inline constexpr Coding every_layout[] = {{"window", NCAST_STORE_STRIDE},
+                                          {"window", NCAST_STORE_PACKED},
+                                          {"raw", NCAST_STORE_STRIDE},
+                                          {"window", NCAST_STORE_BLOCKS}};
+
 struct TableOptions {
   ncast_dtype dtype = NCAST_UINT8;
   std::vector<uint64_t> row_shape = {};
