@@ -63,17 +63,6 @@ std::string path_of(const WorldId& id) { return "/dev/shm/" + segment_name(id); 
 
 bool is_published(const WorldId& id) { return segments().contains(segment_name(id)); }
 
-TEST_CASE("the name is removed once all ranks have joined") {
-  const WorldId id = new_world_id();
-  run_processes(3, [&](int rank) {
-    std::unique_ptr<World> world;
-    EXPECT_OK(join(id, rank, 3, &world));
-    EXPECT(!is_published(id));
-    EXPECT(world->rank() == rank);
-    EXPECT(world->ranks() == 3);
-  });
-}
-
 TEST_CASE("a segment is private to the user, and its name does not contain the id") {
   const WorldId id = new_world_id();
   const pid_t pid = start_process([&] {
@@ -284,11 +273,13 @@ TEST_CASE("notices of failures are removed after their lifetime") {
   CHECK(check_failure_notice(id) == NCAST_OK);
 }
 
-TEST_CASE("ranks share the regions that all of them add, whatever their sizes") {
+TEST_CASE("ranks that have joined remove the name, and share the regions that all of them add") {
   const WorldId id = new_world_id();
   run_processes(2, [&](int rank) {
     std::unique_ptr<World> world;
     EXPECT_OK(join(id, rank, 2, &world));
+    EXPECT(!is_published(id));
+    EXPECT(world->rank() == rank && world->ranks() == 2);
     SharedRange regions[3];
     for (SharedRange& region : regions) EXPECT_OK(world->add_region(100, &region));
     for (SharedRange& region : regions)
