@@ -35,18 +35,29 @@ def whole(value: float | None) -> str:
     return "" if value is None else f"{value:.0f}"
 
 
+def rows_of(report: Report) -> list[Report]:
+    """The rows of all commands, each with the number of rows that it gathers."""
+    return [{"gathered": run["gathered_rows"], **row} for run in report["runs"] for row in run["rows"]]
+
+
+def table_text(row: Report) -> list[str]:
+    """Value type and bytes of a row; codec, without its parameters, and layout."""
+    return [f"{row['dtype']}, {size_text(row['row_bytes'])}", f"`{row['codec'].partition(':')[0]}`, {row['layout']}"]
+
+
+def speed_text(value: float) -> str:
+    return f"{value:.1f}" if value < 9.95 else whole(value)
+
+
 def cpu(report: Report) -> Rows:
-    rows = [["rows", "codec, layout", "ratio", "encode", "decode", "gather", "`numpy.take` of raw rows"]]
-    for one in report["tables"]:
-
-        def speeds(name: str, threads: dict[str, dict[str, float]] = one["threads"]) -> str:
-            values = [threads[count][name] for count in ("1", "16", "32")]
-            return " / ".join(f"{value:.1f}" if value < 9.95 else f"{value:.0f}" for value in values)
-
-        kind, size, zeros = one["rows"].split(", ")
-        name = f"{kind}, {size_text(int(size.split()[0]))}" + ("" if zeros == "0% zeros" else f", {zeros}")
-        rows.append([name, f"`{one['codec']}`, {one['layout']}", f"{one['ratio']:.2f}"])
-        rows[-1] += [*map(speeds, ("encode", "decode", "gather")), f"{one['numpy_take']:.1f}"]
+    rows = [["rows", "codec, layout", "ratio", "encode", "slice", "gather", "`numpy.take` of raw rows"]]
+    measured = rows_of(report)
+    for one, many in zip(measured[::2], measured[1::2], strict=True):
+        speeds = [
+            " / ".join(speed_text(row[f"{name}_gb_per_s"]) for row in (one, many))
+            for name in ("encode", "fetch", "gather")
+        ]
+        rows.append([*table_text(one), f"{one['ratio']:.2f}", *speeds, speed_text(one["numpy_take_gb_per_s"])])
     return rows
 
 
@@ -59,49 +70,28 @@ def ratios(report: Report) -> Rows:
     return rows
 
 
-def gathers(report: Report) -> Rows:
-    sms = ("4", "8", "16")
-    rows = [["rows", "table", "gathered", *(f"{count} SMs" for count in sms), "4 SMs, unordered"]]
-    for one in report["tables"]:
-        kind, codec = one["table"].split(", ")
-        size = size_text(one["row_bytes"])
-        name = f"{kind}, {size}, " + ("uncoded" if codec == "raw" else f"`{codec}`")
-        values = [one["gather_gb_per_s"][count] for count in sms]
-        unordered = one["gather_in_index_order_gb_per_s"]["4"]
-        table, count = size_text(round(one["table_raw_bytes"] / (1 << 29)) << 29), f"{one['gathered_rows']:,}"
-        rows.append([name, table, count.replace(",", " "), *map(whole, values)])
-        rows[-1].append(f"{unordered:.1f}" if unordered < 9.95 else whole(unordered))
-    return rows
-
-
-def slices(report: Report) -> Rows:
-    rows = [["rows", "slice", "4 SMs", "8 SMs", "16 SMs"]]
-    for one in report["tables"]:
-        kind, codec = one["table"].split(", ")
-        if codec == "window" and one["row_bytes"] in (512, 16 << 10):
-            for mib in (256, 4):
-                speeds = one[f"fetch_{mib}_mib_gb_per_s"]
-                values = [whole(speeds[sms]) for sms in ("4", "8", "16")]
-                rows.append([f"{kind}, {size_text(one['row_bytes'])}", f"{mib} MiB", *values])
-    return rows
-
-
-def blocks(report: Report) -> Rows:
-    sms = [speeds["sms"] for speeds in report["tables"][0]["speeds"]]
-    rows = [["slice", "ratio", *(f"{count} SMs" for count in sms)]]
-    for one in report["tables"]:
-        for name, measured in (
-            ("256 MiB, one after another", "fetch_gb_per_s"),
-            ("4 MiB, one after another", "fetch_4_mib_in_a_row_gb_per_s"),
-            ("4 MiB, one call alone", "fetch_4_mib_gb_per_s"),
-        ):
-            values = [f"{speeds[measured]:.1f}" for speeds in one["speeds"]]
-            rows.append([f"{one['dtype']}, {name}", f"{one['ratio']:.2f}", *values])
+def gpu(report: Report) -> Rows:
+    """Calls on 4 SMs."""
+    gathers = ("gather", "raw_gather", "raw_gather_unsorted")
+    slices = ("fetch_4_mib", "fetch_4_mib_in_a_row")
+    rows = [
+        ["rows", "codec, layout", "gathered", "gather", "uncoded", "uncoded, unordered", "slice", "slices", "encode"]
+    ]
+    for row in rows_of(report):
+        speeds = row["speeds"][0]
+        if row["zipf"] or "random" in row["tensor"]:
+            continue
+        values = [whole(speeds.get(f"{name}_gb_per_s")) for name in (*gathers, *slices)]
+        if row["layout"] == "blocks":  # which CPUs encode
+            rows.append([*table_text(row), "", *values, ""])
+            continue
+        gathered = f"{row['gathered']:,}".replace(",", " ")
+        rows.append([*table_text(row), gathered, *values, whole(row["encode_gb_per_s"])])
     return rows
 
 
 def cache(report: Report) -> Rows:
-    (one,) = report["rows"]
+    (one,) = (row for row in rows_of(report) if row["zipf"])
     by_sms = one["speeds"]
     kind = f"{one['dtype']}, `{one['codec']}`"
     rows = [["rows", "policy", "hits", *(f"{speeds['sms']} SMs" for speeds in by_sms)]]
@@ -115,26 +105,7 @@ def cache(report: Report) -> Rows:
     return rows
 
 
-def builds(report: Report) -> Rows:
-    rows = [["rows", "codec, layout", "from page-locked memory", "from GPU memory", "CPUs"]]
-    for one in report["tables"]:
-        kind, _, zeros = one["rows"].split(", ")
-        name = f"{kind}, {size_text(one['row_bytes'])}" + ("" if zeros == "0% zeros" else f", {zeros}")
-        places = ("from_pinned", "from_gpu", "on_cpus")
-        values = [whole(one.get(f"encode_{place}_gb_per_s")) for place in places]
-        rows.append([name, f"`{one['codec']}`, {one['layout']}", *values])
-    return rows
-
-
-KINDS: dict[str, Callable[..., Rows]] = {
-    "cpu": cpu,
-    "ratios": ratios,
-    "gathers": gathers,
-    "slices": slices,
-    "blocks": blocks,
-    "cache": cache,
-    "builds": builds,
-}
+KINDS: dict[str, Callable[..., Rows]] = {"cpu": cpu, "ratios": ratios, "gpu": gpu, "cache": cache}
 
 
 def rewritten(text: str) -> str:
@@ -145,7 +116,7 @@ def rewritten(text: str) -> str:
         reports = [json.loads((ROOT / "bench" / "results" / name).read_text(encoding="utf-8")) for name in names]
         rows = KINDS[match["kind"]](*reports)
         rows.insert(1, ["---"] * len(rows[0]))
-        lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
+        lines = ["|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in rows]
         lines[1] = "|" + "---|" * len(rows[0])
         return match["marker"] + "\n".join(lines) + "\n"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tests and measures the store on a machine with a GPU: builds, then runs the given steps in order.
-#   tools/gpu/store.sh [test] [sanitize] [bench] [kernels] [build] [kv] [offload] [matmul]
-# Needs what tools/gpu/codec.sh needs, and torch from `build` on; logs and results (JSON) go to $OUT, or
+#   tools/gpu/store.sh [test] [sanitize] [bench] [kv] [offload]
+# Needs what tools/gpu/codec.sh needs, and torch for `kv` and `offload`; logs and results (JSON) go to $OUT, or
 # build/gpu/results. `bench` measures calls of the library, next to what one does without it, in tables of more than
-# 4 GB; the others restore KV caches, generate with offloaded weights, and multiply matrices next to fetches.
+# 4 GB; the others restore KV caches, and generate with offloaded weights.
 # shellcheck source=tools/gpu/steps.sh
 . "$(dirname "$0")/steps.sh"
 build_library ON
@@ -50,29 +50,14 @@ measure() {
   bench cache --tensor weights_bf16 --row-bytes 512 --table 4608M --rows 262144 --zipf 1.05 --cache 10
 }
 
-# Links the program with the objects of the library that need no whole stores.
-measure_kernels() {
-  local objects program=build/gpu/store_kernels
-  objects=$(find build/gpu/CMakeFiles/narrowcast_{host,cuda}.dir -name '*.o' |
-    grep -E '/src/(store/(rows|cuda)|threads|status)' |
-    grep -vE 'reader_api|table_reader|frame_read|registered_memory|cuda/build')
-  # shellcheck disable=SC2086  # the variable contains several files
-  step 600 "${NVCC:-nvcc}" -std=c++20 -O2 -arch=native -Iinclude -Isrc -Itests -o $program tools/gpu/store_kernels.cu $objects
-  echo "== $program"
-  timeout 600 $program "${COMMIT:-$(git rev-parse HEAD)}" >"$out/store_kernels.json" || failed=1
-}
-
 while [ $# -gt 0 ]; do
   case $1 in
     test) run_tests ;;
     sanitize) run_sanitizers ;;
     bench) measure ;;
-    kernels) measure_kernels ;;
-    build) step 600 python3 tools/gpu/store_build_speed.py -o "$out/store_build.json" ;;
     kv) step 600 python3 tools/gpu/kv_restore_speed.py -o "$out/kv_restore.json" ;;
     offload) step 600 python3 tools/gpu/offload_speed.py -o "$out/offload.json" ;;
-    matmul) step 600 python3 tools/gpu/matmul_beside_fetch.py --json "$out/matmul_beside_fetch.json" ;;
-    *) echo "$0: unknown step '$1'; steps are test, sanitize, bench, kernels, build, kv, offload and matmul" >&2; exit 2 ;;
+    *) echo "$0: unknown step '$1'; steps are test, sanitize, bench, kv and offload" >&2; exit 2 ;;
   esac
   shift
 done

@@ -1,17 +1,13 @@
 """Plans run as generated kernels, between ranks that share a GPU: imported and scheduled plans, and plans in a
 communicator's calls.
 
-tools/gpu/plans.py tests all steps, value types and alignments.
+test_plan_values.py tests all steps, value types and alignments.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import narrowcast
@@ -24,21 +20,12 @@ from narrowcast._plan import loading
 from narrowcast.plan import BUILT_IN, build
 from narrowcast.types import value_type
 from plan.packet_documents import packets_in_loops, packets_relay
+from shared_gpu import finish, plan_forms, sample_plans, sharing
 
-TREE = Path(__file__).parents[3]
-for folder in (TREE / "tools" / "gpu", TREE / "tests" / "python" / "plan"):
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-ranks_of_tools: Any = importlib.import_module("plan_ranks")
-plan_forms: Any = importlib.import_module("plan_forms")
-sample_plans: Any = importlib.import_module("sample_plans")
-xml: Any = importlib.import_module("msccl_documents")
-mscclpp: Any = importlib.import_module("mscclpp_documents")
+from plan import msccl_documents as xml
+from plan import mscclpp_documents as mscclpp
 
 Document = Callable[[], Any]
-# The ranks' kernels must fit on the GPU at the same time.
-MAX_CTAS = "32"
-TIMEOUT_SECONDS = 10
 BLOCK_BYTES = 4096
 ANY_BYTES = 1 << 62
 
@@ -64,20 +51,6 @@ DOCUMENTS: dict[str, Document] = {
     "json: earlier schema": mscclpp.earlier_all_reduce,
     "json: earlier schema, packets": mscclpp.earlier_all_reduce_packets,
 }
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NARROWCAST_MAX_CTAS", MAX_CTAS)
-
-
-@contextmanager
-def sharing(ranks: int) -> Iterator[Any]:
-    group = ranks_of_tools.Ranks(ranks, TIMEOUT_SECONDS)
-    try:
-        yield group
-    finally:
-        group.close()
 
 
 def expected(operation: str, values: list[np.ndarray], rank: int) -> np.ndarray:
@@ -207,13 +180,6 @@ def sent_since(before: list[tuple[int, int]], comms: list[Any]) -> list[Sent]:
 def totals(comm: Any) -> tuple[int, int]:
     counters = comm.counters()
     return counters.raw_bytes, counters.wire_bytes
-
-
-def finish(group: Any) -> None:
-    group.synchronize()
-    for comm in group.comms:
-        if error := comm.async_error():
-            raise error
 
 
 @pytest.mark.parametrize("asks", [False, True])
