@@ -12,14 +12,15 @@ run_tests() {
   step 300 python3 -m pytest -q -p no:cacheprovider tests/python/gpu
 }
 
-# A reduced set, because sanitizers are slow: the device functions on all kinds of blocks, and each kernel once.
+# A reduced set, because sanitizers are slow.
 run_sanitizers() {
   local tool
   export NARROWCAST_TEST_REDUCED=1
   for tool in memcheck racecheck synccheck; do
     sanitized 300 "$tool" build/gpu/tests/device_gpu_test
     sanitized 300 "$tool" build/gpu/tests/codec_gpu_test
-    sanitized 300 "$tool" python3 tools/gpu/each_kernel.py
+    sanitized 300 "$tool" python3 -m pytest -q -p no:cacheprovider tests/python/gpu/test_cuda.py \
+      -k "slots_round_trip or decode_reduce or corrupt"
   done
 }
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Tests and measures the collectives on a machine with 2 GPUs or more: builds, then runs the given steps in order.
-#   tools/gpu/collectives.sh [test] [sanitize] [tune] [host-link] [bench TENSORS.safetensors]
+#   tools/gpu/collectives.sh [test] [sanitize] [tune] [bench TENSORS.safetensors]
 # Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; downloads nothing. NCCL is
 # loaded from its wheel or as libnccl.so.2; without it Narrowcast is measured alone. Writes results as JSON to $OUT, or
-# build/gpu/results, in the form of the files in bench/results/. `tune` writes the machine's cost model there, and
-# `host-link` the bandwidth that bounds calls through host memory.
+# build/gpu/results, in the form of the files in bench/results/. `tune` writes the machine's cost model there.
 #
 # Variables select what `bench` measures: RANKS (default: all GPUs), OPERATIONS, SIZES (options of `narrowcast bench`),
 # CODECS, DATA (tensors normal random; mode eager uses only the first) and MODES (graph eager). Every step has a time
@@ -72,9 +71,8 @@ while [ $# -gt 0 ]; do
     test) run_tests ;;
     sanitize) run_sanitizers ;;
     tune) step 400 python3 -m narrowcast tune ${RANKS:+--ranks "$RANKS"} -o "$out/machine.costs" ;;
-    host-link) step 60 python3 tools/gpu/host_link.py --json "$out/host_link.json" ;;
     bench) measure "${2:?bench needs a file of tensors}"; shift ;;
-    *) echo "$0: unknown step '$1'; steps are test, sanitize, tune, host-link and bench FILE" >&2; exit 2 ;;
+    *) echo "$0: unknown step '$1'; steps are test, sanitize, tune and bench FILE" >&2; exit 2 ;;
   esac
   shift
 done
