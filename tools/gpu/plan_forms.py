@@ -57,11 +57,6 @@ def measured_op(name: str, ranks: int, codec: str) -> str:
     return "avg" if document_of(name, ranks, codec).get("in_place") == "yes" else "sum"
 
 
-def groups_of(name: str, ranks: int, codec: str) -> int:
-    """Of all ranks."""
-    return sum(len(rank["groups"]) for rank in document_of(name, ranks, codec)["ranks"])
-
-
 def form_and_base(name: str) -> tuple[str, str]:
     form, _, base = name.partition(" ")
     return (form, base) if form in FORMS else ("", name)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_times import elsewhere, microseconds, warm_up
-from plan_forms import FORMS, document_of, groups_of, measured_op
+from plan_forms import document_of, measured_op
 from plan_ranks import Ranks
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -45,12 +45,6 @@ class Cells:
     plans: tuple[str, ...] = MEASURED
     codecs: tuple[str, ...] = CODECS
     sizes: tuple[int, ...] = SIZES
-    scheduled: bool = False  # also in their scheduled forms
-
-    def forms_of(self, plan: str) -> dict[str, str]:
-        """Names of the plan in the forms that are measured, by what rows call these."""
-        forms = {form: f"{form} {plan}" for form in FORMS} if self.scheduled else {}
-        return {"generated": plan, **forms}
 
 
 def ranks_with_path(ranks: int, path: str) -> Ranks:
@@ -76,7 +70,7 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
     from narrowcast._bench import samples
     from narrowcast._native.cuda_driver import DeviceBuffer
 
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: dict[str, dict[str, Any]] = {}
     taken = [elsewhere()]
     group = Ranks(ranks)
     forced = {
@@ -113,14 +107,11 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
         document = document_of(name, ranks, codec)
         operation, in_place = document["operation"], document.get("in_place") == "yes"
         op = measured_op(name, ranks, codec)
-        row = found.setdefault(f"{Path(name).name} {codec}", {"load_ms": {}, "groups": {}})
+        row = found.setdefault(f"{Path(name).name} {codec}", {})
         taken.append(elsewhere())
-        loaded = {}
-        for form, full_name in cells.forms_of(name).items():
-            begin = time.monotonic()
-            loaded[form] = group.load(full_name, codec, "bfloat16", op)
-            row["load_ms"][form] = round((time.monotonic() - begin) * 1e3, 1)
-            row["groups"][form] = groups_of(full_name, ranks, codec)
+        begin = time.monotonic()
+        loaded = group.load(name, codec, "bfloat16", op)
+        row["load_ms"] = round((time.monotonic() - begin) * 1e3, 1)
         same = forced.get((name, codec))
         beside_same = same.load(name, codec, "bfloat16", op) if same else []
         for whole in cells.sizes:
@@ -128,7 +119,7 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
                 continue
             calls = {
                 "builtin": call_of(group, operation, codec, whole),
-                **{form: call_of(group, operation, codec, whole, of, in_place=in_place) for form, of in loaded.items()},
+                "generated": call_of(group, operation, codec, whole, loaded, in_place=in_place),
             }
             if same:
                 chosen, other = (
@@ -140,8 +131,7 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
                     calls["same_algorithm"] = call_of(same, operation, codec, whole)
                     calls["beside_it"] = call_of(same, operation, codec, whole, beside_same)
             row[str(whole)] = medians(calls)
-        for of in loaded.values():
-            group.close_plans(of)
+        group.close_plans(loaded)
         if same:
             same.close_plans(beside_same)
     for one in (group, *forced.values()):
@@ -154,10 +144,8 @@ def summary(placements: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, row in placements[0].items():
         rows = [one[name] for one in placements]
-        forms = list(row["load_ms"])
-        loads = {form: statistics.median(one["load_ms"][form] for one in rows) for form in forms}
-        found[name] = {"load_ms": loads, "groups": row["groups"]}
-        pairs = [*((form, "builtin") for form in forms), ("beside_it", "same_algorithm")]
+        found[name] = {"load_ms": statistics.median(one["load_ms"] for one in rows)}
+        pairs = [("generated", "builtin"), ("beside_it", "same_algorithm")]
         for size in (key for key in row if key not in found[name]):
             cells = [one[size] for one in rows]
             summed = {kind: round(statistics.median(cell[kind] for cell in cells), 2) for kind in cells[0]}

@@ -1,6 +1,6 @@
 """Measures generated kernels of plans, between ranks that share one GPU.
 
-    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--placements N] [--scheduled] >FILE
+    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--placements N] >FILE
 
 The library is NARROWCAST_LIBRARY. Hand-written kernels and generated ones run in turns, on the same memory, in CUDA
 graphs: "builtin" is what the library chooses for the call, "same_algorithm" the hand-written kernel with the plan's
@@ -8,7 +8,7 @@ algorithm, if that is another one, and "beside_it" the plan on that kernel's com
 several processes, in each of which memory is elsewhere, because times depend on its place, and the least, median and
 greatest ratio of a plan to the hand-written kernel. Data travels through the GPU's L2 cache and not over NVLink. --plan
 names the plans, instead of those of hand-written kernels; plan_forms.py says how. --codec and --bytes restrict
-measurements to some cells. With --scheduled the plans are measured in their scheduled forms, too.
+measurements to some cells.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ def compile_one(job: tuple[str, int, str, str, str]) -> float:
 
 
 def compile_all(ranks: list[int], cells: Cells) -> dict[str, Any]:
-    forms = [form for name in cells.plans for form in cells.forms_of(name).values()]
     jobs = [
         (name, n, codec, "bfloat16", measured_op(name, n, codec))
         for n in ranks
-        for name in forms
+        for name in cells.plans
         for codec in cells.codecs
     ]
     processes = os.cpu_count()
@@ -63,7 +62,6 @@ def compile_all(ranks: list[int], cells: Cells) -> dict[str, Any]:
 def measured(ranks: int, cells: Cells, placements: int) -> dict[str, Any]:
     chosen = {"plan": cells.plans, "codec": cells.codecs, "bytes": cells.sizes}
     options = [f"--{name}={value}" for name, values in chosen.items() for value in values]
-    options += ["--scheduled"] if cells.scheduled else []
     found = []
     for _ in range(placements):
         own = {
@@ -86,15 +84,9 @@ def main() -> None:
     parser.add_argument("--codec", action="append", choices=CODECS)
     parser.add_argument("--bytes", type=int, action="append")
     parser.add_argument("--placements", type=int, default=5)
-    parser.add_argument("--scheduled", action="store_true")
     parser.add_argument("--measure-ranks", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    cells = Cells(
-        tuple(options.plan or MEASURED),
-        tuple(options.codec or CODECS),
-        tuple(options.bytes or SIZES),
-        options.scheduled,
-    )
+    cells = Cells(tuple(options.plan or MEASURED), tuple(options.codec or CODECS), tuple(options.bytes or SIZES))
     if options.measure_ranks:
         from narrowcast._native.cuda_driver import on_device
 
