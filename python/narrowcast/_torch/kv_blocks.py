@@ -118,14 +118,14 @@ class EncodedBlocks:
         else:
             self._loads.submit(job, raw_bytes, lambda: self._load(blocks))
 
-    def finished(self, directions: Sequence[str] = ("store", "load")) -> list[Finished]:
+    def finished(self) -> list[Finished]:
         """The transfers that have ended since the last call."""
-        return [one for name in directions for one in self._lanes[name].finished()]
+        return [one for lane in self._lanes.values() for one in lane.finished()]
 
-    def wait(self, jobs: set[int], directions: Sequence[str] = ("store", "load")) -> None:
+    def wait(self, jobs: set[int]) -> None:
         """Waits for transfers. Those that have ended or are unknown are ignored."""
-        for name in directions:
-            self._lanes[name].wait(jobs)
+        for lane in self._lanes.values():
+            lane.wait(jobs)
 
     def close(self) -> None:
         """Waits for all transfers and frees the memory."""

@@ -1,35 +1,27 @@
 """KV cache offloading of vLLM into host memory, encoded.
 
-    vllm serve MODEL --kv-transfer-config '{
-      "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
-      "kv_connector_extra_config": {
-        "spec_name": "EncodedOffloadingSpec", "spec_module_path": "narrowcast.integrations.vllm",
-        "cpu_bytes_to_use": 64000000000}}'
-
-Both interfaces of vLLM are supported: the current one, with `OffloadingSpec.get_worker`, and the previous one, with
-`get_handlers`.
+vllm serve MODEL --kv-transfer-config '{
+  "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+  "kv_connector_extra_config": {
+    "spec_name": "EncodedOffloadingSpec", "spec_module_path": "narrowcast.integrations.vllm",
+    "cpu_bytes_to_use": 64000000000}}'
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from vllm.v1.kv_offload import base
-from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec
 from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
 
 from .._torch.kv_blocks import Blocks, EncodedBlocks, Pages
-from .._torch.kv_transfers import Finished
 
 __all__ = ["EncodedOffloadingSpec"]
 
 # Of bfloat16 KV caches, with a margin.
 EXPECTED_RATIO = 0.75
-_HAS_WORKERS = hasattr(base, "OffloadingWorker")
 
 
 def __dir__() -> list[str]:
@@ -48,30 +40,19 @@ class EncodedOffloadingSpec(CPUOffloadingSpec):  # type: ignore[misc]
     encoding_threads: for encoding on the CPU if the KV cache is there; by default all.
     """
 
+    num_chunks: int
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        if getattr(getattr(self, "config", None), "canonical_layout", False):
+        if self.config.canonical_layout:
             raise ValueError("canonical_layout is not possible with encoded blocks")
         ratio = float(self.extra_config.get("expected_ratio", EXPECTED_RATIO))
         if not 0 < ratio <= 1:
             raise ValueError(f"expected_ratio is {ratio}: it must be above 0 and at most 1")
-        self._capacity_bytes = int(self.extra_config["cpu_bytes_to_use"]) // self._workers()
+        workers = max(int(self.config.parallel.world_size), 1)
+        self._capacity_bytes = int(self.extra_config["cpu_bytes_to_use"]) // workers
         self._blocks: EncodedBlocks | None = None
-        # The manager of the base class hands out numbers: of chunks, which the previous interface calls blocks.
-        name = "num_chunks" if _HAS_WORKERS else "num_blocks"
-        setattr(self, name, int(getattr(self, name) / ratio))
-
-    def _workers(self) -> int:
-        parallel = self.config.parallel if _HAS_WORKERS else self.vllm_config.parallel_config
-        return max(int(parallel.world_size), 1)
-
-    def _value_type(self) -> Any:
-        if _HAS_WORKERS:
-            name = self.config.model.dtype
-        else:
-            name = self.vllm_config.cache_config.cache_dtype
-            name = self.vllm_config.model_config.dtype if name == "auto" else name
-        return {"fp8": "float8_e4m3"}.get(name, name)
+        self.num_chunks = int(self.num_chunks / ratio)  # whose numbers the manager of the base class hands out
 
     def _uses_shared_region(self) -> bool:
         return False  # every worker has its own memory, also where all hold the same values
@@ -88,7 +69,7 @@ class EncodedOffloadingSpec(CPUOffloadingSpec):  # type: ignore[misc]
             ]
             self._blocks = EncodedBlocks(
                 groups,
-                dtype=self._value_type(),
+                dtype={"fp8": "float8_e4m3"}.get(self.config.model.dtype, self.config.model.dtype),
                 capacity_bytes=self._capacity_bytes,
                 codec=str(self.extra_config.get("codec", "window")),
                 threads=int(self.extra_config.get("encoding_threads", 0)),
@@ -96,14 +77,7 @@ class EncodedOffloadingSpec(CPUOffloadingSpec):  # type: ignore[misc]
         return self._blocks
 
     def get_worker(self, kv_caches: Any) -> Any:
-        """The worker of the current interface."""
         return _Worker(self._encoded_blocks(kv_caches), self.blocks_per_chunk)
-
-    def get_handlers(self, kv_caches: Any) -> Iterator[tuple[type, type, Any]]:
-        """The handlers of the previous interface."""
-        blocks = self._encoded_blocks(kv_caches)
-        yield base.GPULoadStoreSpec, CPULoadStoreSpec, _Handler(blocks, self.block_size_factor, "store")
-        yield CPULoadStoreSpec, base.GPULoadStoreSpec, _Handler(blocks, self.block_size_factor, "load")
 
 
 def _transfers(gpu: Any, host: Any, factor: int) -> list[Blocks]:
@@ -128,7 +102,7 @@ def _transfers(gpu: Any, host: Any, factor: int) -> list[Blocks]:
     return found
 
 
-class _Worker(base.OffloadingWorker if _HAS_WORKERS else object):  # type: ignore[misc]
+class _Worker(base.OffloadingWorker):  # type: ignore[misc]
     def __init__(self, blocks: EncodedBlocks, factor: int) -> None:
         self._blocks, self._factor = blocks, factor
 
@@ -141,43 +115,15 @@ class _Worker(base.OffloadingWorker if _HAS_WORKERS else object):  # type: ignor
         return True
 
     def get_finished(self) -> list[Any]:
-        return [_result(one) for one in self._blocks.finished()]
+        return [
+            base.TransferResult(
+                job_id=one.job, success=one.success, transfer_size=one.raw_bytes, transfer_time=one.seconds
+            )
+            for one in self._blocks.finished()
+        ]
 
     def wait(self, job_ids: set[int]) -> None:
         self._blocks.wait(job_ids)
-
-    def shutdown(self) -> None:
-        self._blocks.close()
-
-
-def _result(one: Finished, **more: Any) -> Any:
-    # Where each interface has it.
-    module = base if _HAS_WORKERS else importlib.import_module("vllm.v1.kv_offload.worker.worker")
-    return module.TransferResult(
-        job_id=one.job, success=one.success, transfer_size=one.raw_bytes, transfer_time=one.seconds, **more
-    )
-
-
-class _Handler:
-    """An `OffloadingHandler` of the previous interface."""
-
-    def __init__(self, blocks: EncodedBlocks, factor: int, direction: str) -> None:
-        self._blocks, self._factor, self._direction = blocks, factor, direction
-
-    def transfer_async(self, job_id: int, spec: tuple[Any, Any]) -> bool:
-        src, dst = spec
-        if self._direction == "store":
-            self._blocks.store(job_id, _transfers(src, dst, self._factor))
-        else:
-            self._blocks.load(job_id, _transfers(dst, src, self._factor))
-        return True
-
-    def get_finished(self) -> list[Any]:
-        kind = ("GPU", "CPU") if self._direction == "store" else ("CPU", "GPU")
-        return [_result(one, transfer_type=kind) for one in self._blocks.finished([self._direction])]
-
-    def wait(self, job_ids: set[int]) -> None:
-        self._blocks.wait(job_ids, [self._direction])
 
     def shutdown(self) -> None:
         self._blocks.close()

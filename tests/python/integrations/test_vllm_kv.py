@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import types
+import dataclasses
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 base = pytest.importorskip("vllm.v1.kv_offload.base", reason="vllm is not installed", exc_type=ImportError)
 
+from vllm.v1.kv_offload import config as configs  # noqa: E402
 from vllm.v1.kv_offload.factory import OffloadingSpecFactory  # noqa: E402
 
-CURRENT = hasattr(base, "OffloadingWorker")
 BLOCKS, PAGE_BYTES, LAYERS = 40, 4096, 2
 OPTIONS = {"spec_name": "EncodedOffloadingSpec", "spec_module_path": "narrowcast.integrations.vllm"}
 
@@ -19,47 +19,30 @@ OPTIONS = {"spec_name": "EncodedOffloadingSpec", "spec_module_path": "narrowcast
 def spec_of(factor: int, groups: int, options: dict):
     """A spec, created by vLLM's factory. `factor` blocks of the GPU are a chunk in host memory."""
     options = OPTIONS | {"cpu_bytes_to_use": 20 * factor * LAYERS * PAGE_BYTES} | options
-    if CURRENT:
-        from vllm.v1.kv_offload import config as configs
-
-        group = configs.OffloadingGroupConfig(tokens_per_block=16, layer_names=("a", "b"), group_id=0)
-        return OffloadingSpecFactory.create_spec(
-            configs.OffloadingConfig(
-                groups=(group,) * groups,
-                worker_kv_bytes_per_block=LAYERS * PAGE_BYTES,
-                enable_kv_cache_events=False,
-                extra_config=options,
-                engine_id="engine",
-                model=configs.OffloadingModelConfig(name="model", dtype="bfloat16"),
-                cache=configs.OffloadingCacheConfig(tokens_per_hash=16, blocks_per_chunk=factor),
-                parallel=configs.OffloadingParallelConfig(
-                    rank=0,
-                    world_size=1,
-                    tp_size=1,
-                    pp_size=1,
-                    pcp_size=1,
-                    dcp_size=1,
-                    data_parallel_index=0,
-                    data_parallel_size=1,
-                    data_parallel_rank_local=None,
-                    is_parallelism_agnostic=False,
-                ),
-            )
+    group = configs.OffloadingGroupConfig(tokens_per_block=16, layer_names=("a", "b"), group_id=0)
+    return OffloadingSpecFactory.create_spec(
+        configs.OffloadingConfig(
+            groups=(group,) * groups,
+            worker_kv_bytes_per_block=LAYERS * PAGE_BYTES,
+            enable_kv_cache_events=False,
+            extra_config=options,
+            engine_id="engine",
+            model=configs.OffloadingModelConfig(name="model", dtype="bfloat16"),
+            cache=configs.OffloadingCacheConfig(tokens_per_hash=16, blocks_per_chunk=factor),
+            parallel=configs.OffloadingParallelConfig(
+                rank=0,
+                world_size=1,
+                tp_size=1,
+                pp_size=1,
+                pcp_size=1,
+                dcp_size=1,
+                data_parallel_index=0,
+                data_parallel_size=1,
+                data_parallel_rank_local=None,
+                is_parallelism_agnostic=False,
+            ),
         )
-    some = types.SimpleNamespace
-    config = some(
-        kv_transfer_config=some(kv_connector_extra_config=options | {"block_size": 16 * factor}),
-        parallel_config=some(decode_context_parallel_size=1, prefill_context_parallel_size=1, world_size=1),
-        cache_config=some(block_size=16, cache_dtype="auto"),
-        model_config=some(dtype=torch.bfloat16),
-        kv_events_config=None,
     )
-    caches = some(
-        num_blocks=BLOCKS,
-        kv_cache_groups=[some(kv_cache_spec=some(block_size=16))] * groups,
-        kv_cache_tensors=[some(size=BLOCKS * PAGE_BYTES)] * LAYERS,
-    )
-    return OffloadingSpecFactory.create_spec(config, caches)
 
 
 class Cache:
@@ -80,18 +63,8 @@ class Cache:
             ],
         )
         self.jobs = 0
-        if CURRENT:
-            self.worker = self.spec.get_worker(canonical)
-            self.start = {"store": self.worker.submit_store, "load": self.worker.submit_load}
-        else:
-            from vllm.v1.kv_offload.worker.worker import OffloadingWorker
-
-            self.worker = OffloadingWorker()
-            for handler in self.spec.get_handlers(canonical):
-                self.worker.register_handler(*handler)
-            self.start = dict.fromkeys(
-                ("store", "load"), lambda job, *specs: self.worker.transfer_async(job, tuple(specs))
-            )
+        self.worker = self.spec.get_worker(canonical)
+        self.start = {"store": self.worker.submit_store, "load": self.worker.submit_load}
 
     def transfer(self, direction: str, *specs) -> None:
         self.jobs += 1
@@ -114,7 +87,7 @@ class Cache:
 
 
 def context():
-    return base.ReqContext(req_id="request") if CURRENT else base.ReqContext()
+    return base.ReqContext(req_id="request")
 
 
 def keys_of(*numbers: int, group: int = 0) -> list:
@@ -208,10 +181,7 @@ def test_lists_that_do_not_match_are_errors():
         _transfers(gpu_blocks(1, 2, 3), host, 2)
 
 
-@pytest.mark.skipif(not CURRENT, reason="the previous interface has no such layout")
 def test_a_layout_shared_by_workers_is_an_error():
-    import dataclasses
-
     config = dataclasses.replace(Cache().spec.config, canonical_layout=True)
     with pytest.raises(ValueError, match="canonical_layout"):
         OffloadingSpecFactory.create_spec(config)
