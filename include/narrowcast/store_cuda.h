@@ -107,8 +107,7 @@ NCAST_API ncast_status ncast_store_builder_set_device(ncast_store_builder* build
 
 typedef enum {
   NCAST_STORE_CACHE_STATIC = 0,  // rows stay until they are updated; free places go to rows that are gathered
-  NCAST_STORE_CACHE_LRU = 1,     // gathered rows replace those that were not gathered for the longest time
-  NCAST_STORE_CACHE_LFU = 2      // gathered rows replace those that are gathered less often
+  NCAST_STORE_CACHE_LRU = 1      // gathered rows replace those that were not gathered for the longest time
 } ncast_store_cache_policy;
 
 // Set struct_bytes to sizeof(ncast_store_cache_options) and the other members that are not needed to 0; later versions

@@ -119,7 +119,7 @@ ncast_status ncast_store_reader_set_cache(ncast_store_reader* reader, const ncas
     if (const ncast_status status = narrowcast::read_struct("options", *options, shortest_bytes, &read);
         status != NCAST_OK)
       return status;
-    if (read.policy < NCAST_STORE_CACHE_STATIC || read.policy > NCAST_STORE_CACHE_LFU)
+    if (read.policy < NCAST_STORE_CACHE_STATIC || read.policy > NCAST_STORE_CACHE_LRU)
       return fail(NCAST_INVALID_ARGUMENT, "%s: policy %d is unknown", function, static_cast<int>(read.policy));
     if (read.warm_rows != nullptr && read.index_bytes != 4 && read.index_bytes != 8)
       return fail(NCAST_INVALID_ARGUMENT, "%s: index_bytes is %u, not 4 or 8", function, read.index_bytes);

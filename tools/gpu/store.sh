@@ -20,7 +20,7 @@ run_sanitizers() {
   export NARROWCAST_TEST_REDUCED=1
   for tool in memcheck racecheck synccheck; do
     sanitized 600 "$tool" build/gpu/tests/store_gpu_test
-    for policy in static lru lfu; do
+    for policy in static lru; do
       sanitized 600 "$tool" python3 -m pytest -q -p no:cacheprovider "$tests/test_store_cache_on_gpu.py" \
         -k "cached_gathers_are_indexing and $policy and stride"
     done

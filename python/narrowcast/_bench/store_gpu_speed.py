@@ -26,7 +26,7 @@ from .codec_speed import median_seconds
 from .null_builder import null_builder
 from .samples import tiled
 
-POLICIES = ("static", "lru", "lfu")
+POLICIES = ("static", "lru")
 _BATCHES = 8  # of indices, so that no measured call finds what the previous one has left in caches
 _WARM_UP_BATCHES = 24  # others, before a cache is measured
 _SLICE_BYTES = 4 << 20

@@ -10,7 +10,7 @@ STORE_HOSTS = {"pinned": 0, "mmap": 1, "shared": 2}
 STORE_ALLOW_DAMAGE = 1
 STORE_HOST_INDICES = 1
 STORE_INDEX_ORDER = 2
-STORE_CACHES = {"static": 0, "lru": 1, "lfu": 2}
+STORE_CACHES = {"static": 0, "lru": 1}
 
 
 class StoreBuildOptionsC(Structure):

@@ -169,8 +169,8 @@ class Store:
 
         rows: the number of rows for which there is room.
         size_bytes: instead of rows, the GPU memory that the cache may take. With neither, the cache is removed.
-        policy: which rows are in the cache: "static" (those of `warm`; others only where there is room), "lru" (the
-            rows that were gathered last), or "lfu" (the rows that are gathered most often).
+        policy: which rows are in the cache: "static" (those of `warm`; others only where there is room), or "lru" (the
+            rows that were gathered last).
         warm: rows to begin with, in host memory, those that are gathered most often first; None: with "static" the
             first rows of the table, otherwise none.
         device, stream: as for `prepare`.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "device/early_launch.cuh"
@@ -29,15 +28,11 @@ CACHE_KERNEL(copy_4, copy_rows<uint32_t>)
 CACHE_KERNEL(copy_1, copy_rows<uint8_t>)
 #undef CACHE_KERNEL
 
-// Counters of uses for each way: four, in a word.
-constexpr uint64_t use_words(uint64_t ways) { return std::bit_ceil(ways); }
-
 }  // namespace
 
 uint64_t RowCache::set_bytes(const CacheShape& shape) {
-  // The row, the stamp and the first position of each way, and the lock. Counters of uses are at most two words.
-  const uint64_t way = shape.slot_bytes + 12 + (shape.policy == CachePolicy::lfu ? 8 : 0);
-  return cache_ways * way + 4;
+  // The row, the stamp and the first position of each way, and the lock.
+  return cache_ways * (shape.slot_bytes + 12) + 4;
 }
 
 template <typename T>
@@ -58,10 +53,6 @@ cudaError_t RowCache::allocate(const CacheShape& shape, uint64_t changes) {
   RETURN_CUDA_ERROR(allocate(&sets_.firsts, ways(), 0));
   RETURN_CUDA_ERROR(allocate(&sets_.locks, sets_.count, 0));
   RETURN_CUDA_ERROR(allocate(&sets_.slots, ways() * shape.slot_bytes + 16, 0));
-  if (shape.policy == CachePolicy::lfu) {
-    sets_.use_words = static_cast<uint32_t>(use_words(ways()));
-    RETURN_CUDA_ERROR(allocate(&sets_.uses, sets_.use_words, 0));
-  }
   RETURN_CUDA_ERROR(allocate(&reads_, shape.max_rows, 0));
   RETURN_CUDA_ERROR(allocate(&copies_, shape.max_rows, 0));
   RETURN_CUDA_ERROR(allocate(&retries_, shape.max_rows, 0));
@@ -78,10 +69,9 @@ cudaError_t RowCache::allocate(const CacheShape& shape, uint64_t changes) {
 RowCache::~RowCache() {
   for (void* const memory :
        {static_cast<void*>(sets_.rows), static_cast<void*>(sets_.stamps), static_cast<void*>(sets_.firsts),
-        static_cast<void*>(sets_.locks), static_cast<void*>(sets_.slots), static_cast<void*>(sets_.uses),
-        static_cast<void*>(words_), static_cast<void*>(reads_), static_cast<void*>(copies_),
-        static_cast<void*>(retries_), static_cast<void*>(absent_), static_cast<void*>(fill_ways_),
-        static_cast<void*>(fills_)})
+        static_cast<void*>(sets_.locks), static_cast<void*>(sets_.slots), static_cast<void*>(words_),
+        static_cast<void*>(reads_), static_cast<void*>(copies_), static_cast<void*>(retries_),
+        static_cast<void*>(absent_), static_cast<void*>(fill_ways_), static_cast<void*>(fills_)})
     cudaFree(memory);
 }
 

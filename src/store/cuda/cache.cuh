@@ -9,9 +9,16 @@
 #include "../../device/warp.cuh"
 #include "../table/control.h"
 #include "cache_sets.h"
-#include "cache_uses.cuh"
 
 namespace narrowcast::store::cuda {
+
+__device__ inline uint32_t mixed(uint32_t row) {
+  row ^= row >> 16;
+  row *= 0x85ebca6bu;
+  row ^= row >> 13;
+  row *= 0xc2b2ae35u;
+  return row ^ row >> 16;
+}
 
 __device__ inline uint32_t set_of(const CacheSets& sets, uint32_t row) {
   return static_cast<uint32_t>(uint64_t{mixed(row)} * sets.count >> 32);
@@ -108,7 +115,7 @@ __device__ inline uint32_t drop_row(const CacheSets& sets, uint32_t row) {
   return dropped;
 }
 
-// One CTA: begins a call. Drops rows that have changed, and halves the counters of uses from time to time.
+// One CTA: begins a call. Drops rows that have changed.
 __device__ inline void begin_cached_call(const CacheCall& call) {
   const CacheSets& sets = call.sets;
   CacheWords& words = *call.words;
@@ -123,7 +130,6 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
   }
   __syncthreads();
   const uint64_t known = words.known_changes, changes = words.changes;
-  const bool halves = sets.uses != nullptr && words.uses >= uint64_t{ways} * 10;
   uint32_t dropped = 0;
   if (changes - known < changes_kept) {
     for (uint64_t change = known + threadIdx.x; change < changes; change += blockDim.x) {
@@ -143,12 +149,9 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
       sets.rows[way] = -1;
     }
   }
-  if (halves)
-    for (uint32_t i = threadIdx.x; i < sets.use_words; i += blockDim.x) sets.uses[i] = sets.uses[i] >> 1 & 0x7f7f7f7fu;
   add_sum(&words.counters.dropped, dropped);
   __syncthreads();
   if (threadIdx.x != 0) return;
-  words.uses = halves ? 0 : words.uses + call.count;
   words.reads = words.copies = words.absent = words.fills = words.retries = 0;
   if (++words.call == 0) words.call = 1;
 }
@@ -213,12 +216,6 @@ __device__ inline void look_up_rows(const CacheCall& call) {
       entries[i] = at < call.count ? entry_at(call, at) : no_entry;
       if (entry_number(entries[i]) < row_count) exists |= 1u << i;
     }
-    if (sets.uses != nullptr) {
-      uint32_t rows[at_a_time];
-#pragma unroll
-      for (uint32_t i = 0; i < at_a_time; ++i) rows[i] = entry_number(entries[i]);
-      add_uses(sets, rows, exists);
-    }
 #pragma unroll
     for (uint32_t i = 0; i < at_a_time; ++i) found[i] = find_row(sets, entry_number(entries[i]));
     // Loads and exchanges of all entries are on their way at the same time.
@@ -273,6 +270,7 @@ __device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32
                                      uint32_t* evicted) {
   const CacheSets& sets = call.sets;
   const uint32_t number = call.words->call;
+  const bool evicts = may_evict(call);
   volatile int32_t* const rows = sets.rows + uint64_t{set} * cache_ways;
   volatile uint32_t* const stamps = sets.stamps + uint64_t{set} * cache_ways;
   // All loads are on their way at the same time.
@@ -287,19 +285,16 @@ __device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32
     if (held[way] == static_cast<int32_t>(row)) own = static_cast<int32_t>(way);  // admitted a moment ago
     // How well the way can be given up. Rows that this call uses stay.
     uint32_t score = 0;
-    if (held[way] == -1) {
+    if (held[way] == -1)
       score = ~0u;
-    } else if (call.may_evict && number != used[way]) {
-      if (sets.policy == CachePolicy::lru) score = number - used[way];
-      if (sets.policy == CachePolicy::lfu) score = 256 - uses_of(sets, static_cast<uint32_t>(held[way]));
-    }
+    else if (evicts)
+      score = number - used[way];
     if (score > best) {
       best = score;
       chosen = static_cast<int32_t>(way);
     }
   }
   if (own >= 0) return static_cast<int32_t>(set * cache_ways) + own;
-  if (chosen >= 0 && best != ~0u && sets.policy == CachePolicy::lfu && uses_of(sets, row) <= 256 - best) chosen = -1;
   if (chosen >= 0) {
     *evicted += best != ~0u ? 1 : 0;
     rows[chosen] = static_cast<int32_t>(row);

@@ -17,7 +17,6 @@ constexpr uint64_t warmed_at_a_time(uint64_t ways) { return (ways + 3) / 4; }
 enum class CachePolicy : uint32_t {
   fixed,  // rows stay until they change
   lru,    // the row of the set that was not used for the longest time makes room
-  lfu,    // the row of the set that was used least makes room, for rows that are used more
 };
 
 // In device memory.
@@ -28,8 +27,6 @@ struct CacheSets {
   uint32_t* stamps;     // by way: the call that used it last
   uint32_t* firsts;     // by way: the position of that call whose row is decoded; others are copies of it
   uint32_t* locks;      // by set: 1 while a thread chooses a way
-  uint32_t* uses;       // lfu: how often rows were used, roughly: counters of 8 bits, four in a word
-  uint32_t use_words;   // a power of two
   char* slots;          // by way: payloads, as in host memory. Only their first slot_bytes
   uint64_t slot_bytes;  // a multiple of 16 if rows are coded
 };
@@ -52,7 +49,6 @@ struct CacheWords {
   uint64_t known_changes;                          // the same, before the current call
   uint32_t has_redirects;                          // coder raw: some headers are not 0, as of the last of these changes
   uint32_t forgets_rows;                           // the table does not know any more which rows have changed
-  uint64_t uses;                                   // since the counters of uses were halved
   CacheCounters counters;
 };
 

@@ -253,9 +253,7 @@ ncast_status TableReader::set_cache(const ncast_store_cache_options* options, cu
     return fail(NCAST_UNSUPPORTED, "%s: %s has the layout blocks, which is not cached", function, table_.name.c_str());
   if (options == nullptr) return rows_->remove_cache(function, stream);
   CacheOptions cache = {};
-  cache.policy = options->policy == NCAST_STORE_CACHE_LRU   ? CachePolicy::lru
-                 : options->policy == NCAST_STORE_CACHE_LFU ? CachePolicy::lfu
-                                                            : CachePolicy::fixed;
+  cache.policy = options->policy == NCAST_STORE_CACHE_LRU ? CachePolicy::lru : CachePolicy::fixed;
   cache.slot_bytes = cache_slot_bytes(cache.policy);
   cache.bytes = options->bytes;
   if (options->rows != 0) {
