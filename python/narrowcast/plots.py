@@ -118,40 +118,30 @@ def _shortened(name: str) -> str:
     return short.replace("$", r"\$")
 
 
-def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], over: str = "size_bytes") -> None:
-    """Draws reports of `narrowcast bench` of collectives, one column for each report.
+def plot_bench(report: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Draws a report of `narrowcast bench` of a collective over the size of the call.
 
-    The rows are bus bandwidth and, where NCCL was measured too, its best time divided by the time of each codec.
+    Bus bandwidth and, where NCCL was measured too, its best time divided by the time of each codec.
 
     path: must end in one of FORMATS; replaced atomically.
-    over: the key of the rows that is on the horizontal axis.
 
     Raises UnsupportedError without matplotlib, and OSError.
     """
     require()
-    lines = [_lines_of(report["rows"], over) for report in reports]
-    every = {name: own[0]["codec"] is not None for one in lines for name, own in one.items()}
-    ours, theirs = ([name for name in every if every[name] is is_ours] for is_ours in (True, False))
+    lines = _lines_of(report["rows"])
+    ours, theirs = ([name for name in lines if (lines[name][0]["codec"] is not None) is own] for own in (True, False))
     colors = {name: _OURS[i % len(_OURS)] for i, name in enumerate(ours)}
     colors |= {name: _THEIRS[i % len(_THEIRS)] for i, name in enumerate(theirs)}
-    several = len(reports) > 1
-    figure = _figure(3 * len(reports) + 0.6 if several else 9, 6 if theirs else 3.6)
-    grid = figure.subplots(2 if theirs else 1, len(reports), sharex="col", squeeze=False)
-    for column, (report, own) in enumerate(zip(reports, lines, strict=True)):
-        axes = grid[:, column]
-        _draw_bench(axes, own, over, colors, few_marks=several)
-        if several:
-            axes[0].set_title(report["operation"], fontsize=9)
+    figure = _figure(9, 6 if theirs else 3.6)
+    axes = figure.subplots(2 if theirs else 1, 1, sharex="col", squeeze=False)[:, 0]
+    _draw_bench(axes, lines, colors)
     if theirs:
-        grid[0][0].set_ylabel("NCCL's best time / ours")
-    grid[-1][0].set_ylabel("bus bandwidth, GB/s")
-    first = reports[0]
-    what = [] if several else [first["operation"]]
-    graph = [f"graphs of {first['graph_calls']}"] if first.get("graph_calls") and not several else []
-    machine = f"{first['ranks']} x {first['device'] or 'process'}"
-    figure.suptitle(", ".join([*what, machine, first["dtype"], first["data"], *graph]), fontsize=10)
-    fullest = max(range(len(lines)), key=lambda column: len(lines[column]))
-    grid[-1][fullest].legend(frameon=False, fontsize=8)
+        axes[0].set_ylabel("NCCL's best time / ours")
+    axes[-1].set_ylabel("bus bandwidth, GB/s")
+    graph = [f"graphs of {report['graph_calls']}"] if report.get("graph_calls") else []
+    machine = f"{report['ranks']} x {report['device'] or 'process'}"
+    figure.suptitle(", ".join([report["operation"], machine, report["dtype"], report["data"], *graph]), fontsize=10)
+    axes[-1].legend(frameon=False, fontsize=8)
     _write(figure, path)
 
 
@@ -169,47 +159,36 @@ def _write(figure: Any, path: str | os.PathLike[str]) -> None:
     write_file(target, drawn.getbuffer())
 
 
-def _lines_of(rows: Sequence[dict[str, Any]], over: str) -> dict[str, list[dict[str, Any]]]:
+def _lines_of(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The rows by codec of Narrowcast, or by variant of NCCL."""
     lines: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row[over]):
+    for row in sorted(rows, key=lambda row: row["size_bytes"]):
         lines.setdefault(row["codec"] or row["contender"], []).append(row)
     return lines
 
 
-def _draw_bench(
-    axes: Any, lines: dict[str, list[dict[str, Any]]], over: str, colors: dict[str, str], *, few_marks: bool
-) -> None:
+def _draw_bench(axes: Any, lines: dict[str, list[dict[str, Any]]], colors: dict[str, str]) -> None:
     """axes: the last is for bandwidths; if there are two, the first is for the times of NCCL divided by ours."""
     for name, own in lines.items():
-        _draw(axes[-1], name, own, over, "busbw_gb_per_s", colors[name])
+        _draw(axes[-1], name, own, "busbw_gb_per_s", colors[name])
         if len(axes) > 1 and own[0]["codec"] is not None:
-            _draw(axes[0], name, own, over, "speedup", colors[name])
+            _draw(axes[0], name, own, "speedup", colors[name])
     if len(axes) > 1:
         axes[0].axhline(1, color=_RAW, linewidth=0.8, linestyle="--")
     for one in axes:
         one.set_ylim(bottom=0)
         one.spines[["top", "right"]].set_visible(False)
     axes[-1].set_xscale("log", base=2)
-    places = sorted({row[over] for own in lines.values() for row in own})
-    marked = places[::2] if few_marks and len(places) > 6 else places
-    is_size = over == "size_bytes"
-    axes[-1].set_xticks(marked, [_short(at) if is_size else str(at) for at in marked], rotation=45, fontsize=8)
+    sizes = sorted({row["size_bytes"] for own in lines.values() for row in own})
+    axes[-1].set_xticks(sizes, [_short(size) for size in sizes], rotation=45, fontsize=8)
     axes[-1].minorticks_off()
-    axes[-1].set_xlabel("size of the call" if is_size else over)
+    axes[-1].set_xlabel("size of the call")
 
 
-def _draw(axes: Any, name: str, rows: Sequence[dict[str, Any]], over: str, key: str, color: str) -> None:
+def _draw(axes: Any, name: str, rows: Sequence[dict[str, Any]], key: str, color: str) -> None:
     label = f"narrowcast, {name}" if rows[0]["codec"] is not None else name
-    axes.plot(
-        [row[over] for row in rows],
-        [row[key] for row in rows],
-        color=color,
-        label=label,
-        marker="o",
-        markersize=3,
-        linewidth=1.2,
-    )
+    sizes, values = ([row[one] for row in rows] for one in ("size_bytes", key))
+    axes.plot(sizes, values, color=color, label=label, marker="o", markersize=3, linewidth=1.2)
 
 
 def _short(count_bytes: int) -> str:

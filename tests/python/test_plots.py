@@ -75,13 +75,3 @@ def test_images_of_ratios_are_less_than_1600_pixels_high(tmp_path, tensors):
     width, height = size_of(path)
     assert 200 < height < 1600
     assert 200 < width < 1600
-
-
-@pytest.mark.parametrize("operations", [1, 5, 9])
-def test_images_of_several_operations_are_less_than_1600_pixels_wide(tmp_path, operations):
-    pytest.importorskip("matplotlib")
-    measured = {"codec": "window", "contender": "narrowcast", "busbw_gb_per_s": 1.0, "speedup": 1.1}
-    rows = [{"size_bytes": 1 << bits, **measured} for bits in range(10, 20)]
-    report = {"operation": "all_gather", "ranks": 2, "device": "GPU", "dtype": "bfloat16", "data": "weights"}
-    plots.plot_bench([{**report, "rows": rows}] * operations, tmp_path / "out.png")
-    assert 200 < max(size_of(tmp_path / "out.png")) < 1600

@@ -157,7 +157,7 @@ def collective(operation: str) -> Callable[..., None]:
         if plot is not None:
             from ...plots import plot_bench
 
-            plot_bench([report], plot)
+            plot_bench(report, plot)
         wrong = sum(row["wrong"] or 0 for row in report["rows"])
         if wrong:
             raise InternalError(f"{wrong} values of {operation} are wrong")
