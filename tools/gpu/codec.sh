@@ -27,14 +27,15 @@ run_sanitizers() {
 measure() {
   local tensors=$1 here
   here=$(mktemp -d)
+  mkdir "$here/runs"
   python3 -c "
 import numpy; numpy.random.default_rng().integers(0, 256, 2 << 20, numpy.uint8).tofile('$here/random')"
   bench() { python3 -m narrowcast bench codec "$@" --device cuda; }
-  bench "$tensors" -J "$out/codec_1GiB.json"
-  bench "$tensors" --ctas 32 -J "$out/codec_1GiB_32_ctas.json"
-  bench "$tensors" --tile 16M -J "$out/codec_16MiB.json"
-  bench "$here/random" --dtype bfloat16 -J "$out/codec_1GiB_random.json"
-  python3 tools/gpu/gather_results.py "$out" >"$out/codec_gpu.json"
+  bench "$tensors" -J "$here/runs/1GiB.json"
+  bench "$tensors" --ctas 32 -J "$here/runs/1GiB_32_ctas.json"
+  bench "$tensors" --tile 16M -J "$here/runs/16MiB.json"
+  bench "$here/random" --dtype bfloat16 -J "$here/runs/1GiB_random.json"
+  python3 tools/gpu/gather_runs.py "$here/runs" >"$out/codec_gpu.json"
 }
 
 while [ $# -gt 0 ]; do

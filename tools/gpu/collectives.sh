@@ -60,7 +60,7 @@ measure() {
           --data "$source" --codec "${CODECS:-auto,raw,window}" --cudagraph $graph ${SIZES:--b 1K -e 256M -f 4} \
           -J "build/gpu/runs/$name.json"
         # After every run, so that later failures do not lose results.
-        python3 tools/gpu/gather_collectives.py build/gpu/runs >"$out/collectives.json"
+        python3 tools/gpu/gather_runs.py build/gpu/runs >"$out/collectives.json"
       done
     done
   done

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import compare_reports
-from provenance import commit, machine
+from narrowcast.cli._provenance import commit
+from provenance import machine
 
 BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
 LOG_LINES = 8

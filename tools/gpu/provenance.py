@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from narrowcast.cli._provenance import commit
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -23,11 +25,6 @@ def lines_of(*command: str) -> list[str]:
 def machine() -> list[str]:
     """One line per GPU."""
     return lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
-
-
-def commit() -> str:
-    # A copy of the tree without history gets the commit from the environment.
-    return os.environ.get("COMMIT") or lines_of("git", "-C", str(ROOT), "rev-parse", "HEAD")[0]
 
 
 def compiler() -> str:

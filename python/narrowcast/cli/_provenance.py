@@ -20,9 +20,9 @@ def command_line(context: typer.Context) -> str:
         if source is None or source.name != "COMMANDLINE":
             continue
         value = context.params[name]
-        option = parameter.opts[-1]
+        option = [parameter.opts[-1]] if parameter.param_type_name == "option" else []
         for one in value if isinstance(value, (list, tuple)) else [value]:
-            words += [option] if one is True else [option, f"{one:g}" if isinstance(one, float) else str(one)]
+            words += option if one is True else [*option, f"{one:g}" if isinstance(one, float) else str(one)]
     return shlex.join(words)
 
 

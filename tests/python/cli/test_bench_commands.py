@@ -16,6 +16,8 @@ def test_bench_codec_on_the_host(cli, slices, tmp_path):
     done = cli("bench", "codec", slices, "--tile", "256K", "-n", "1", "-J", "speeds.json")
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads((tmp_path / "speeds.json").read_text())
+    assert report["command"].startswith(f"narrowcast bench codec {slices} --tile 256K ")
+    assert {"commit", "machine"} <= report.keys()
     assert len(report["rows"]) == 7
     for row in report["rows"]:
         assert row["exact"]

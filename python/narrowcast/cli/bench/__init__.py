@@ -12,6 +12,7 @@ from ..._files.atomic import check_writable
 from ...errors import InternalError
 from .._commands import CommandGroup, new_group, print_help_without_command, single_command
 from .._common import BadUse, DtypeOption, codec_name, dtype_errors_as_bad_use, existing_file, print_json, write_json
+from .._provenance import command_line, commit, machine, processor
 from .._sizes import parse_size
 from .collectives import CollectiveCommand, collective
 from .options import OutputFile
@@ -34,6 +35,7 @@ bench.callback()(print_help_without_command)
 
 
 def codec_command(
+    context: typer.Context,
     source: Annotated[Path, typer.Argument(metavar="FILE", help="safetensors, npy, or plain values with --dtype.")],
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
@@ -81,6 +83,8 @@ def codec_command(
         report = bench_codec.on_host(tensors, codec, tile_bytes, iterations or 5, quiet=json)
     else:
         report = bench_codec.on_cuda(tensors, codec, tile_bytes, array_bytes, ctas, iterations or 20, quiet=json)
+    where = processor() if device == "host" else machine()
+    report = {"command": command_line(context), "commit": commit(), "machine": where, **report}
     if json:
         print_json(report)
     if output_file is not None:

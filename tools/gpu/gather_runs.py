@@ -1,4 +1,4 @@
-"""Combines the reports of tools/gpu/collectives.sh; each states its own machine and command."""
+"""Combines reports of narrowcast bench in a folder; each states its own machine and command."""
 
 import json
 import sys
