@@ -334,23 +334,6 @@ def test_frames_have_a_checksum_by_default():
     assert narrowcast.inspect(narrowcast.encode(np.ones(9), checksum=False)).checksum is None
 
 
-@pytest.mark.parametrize("checksum", [False, True])
-def test_every_truncation_is_corrupt(checksum):
-    frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16", checksum=checksum)
-    for length in [*range(0, 200, 7), *range(200, frame.size, 397), frame.size - 1]:
-        with pytest.raises(narrowcast.CorruptError):
-            narrowcast.decode(frame[:length])
-
-
-def test_with_a_checksum_every_flipped_bit_is_found():
-    frame = narrowcast.encode(normal("bfloat16", 500), dtype="bfloat16", checksum=True)
-    for bit in range(0, 8 * frame.size, 13):
-        broken = frame.copy()
-        broken[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(narrowcast.CorruptError):
-            narrowcast.decode(broken)
-
-
 @given(data=st.binary(max_size=300), keep=st.integers(0, 64), at=st.integers(0, 4000), flip=st.integers(1, 255))
 def test_without_a_checksum_hostile_frames_give_values_or_an_error(data, keep, at, flip):
     frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16", checksum=False)

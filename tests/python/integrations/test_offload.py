@@ -72,11 +72,6 @@ def test_tensors_keep_their_bits_shape_and_type(dtype, shape):
     assert torch.equal(bits(back), bits(values))
 
 
-def test_transposed_tensors_are_encoded_too():
-    values = torch.randn(30, 20).t()
-    assert torch.equal(EncodedTensors({"a": values})["a"], values)
-
-
 @pytest.mark.parametrize(
     "make",
     [
