@@ -1,4 +1,4 @@
-"""Measures `narrowcast encode`, `decode` and `ratio` on files, against `cp`.
+"""Measures `narrowcast encode` and `decode` on files, against `cp`.
 
     taskset -c 0,1 tools/file_speed.py --folder tmpfs=/dev/shm --folder disk=/var/tmp >file_speed.json
 
@@ -20,31 +20,29 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from narrowcast._bench import samples
 from narrowcast.cli._provenance import commit, processor
 
 TENSOR_BYTES = 64 << 20
-SMALL_TENSORS = 100_000
-
-
-def write_safetensors(path: Path, kind: str, shape: list[int], tensors: list[bytes | memoryview]) -> None:
-    header, at = {}, 0
-    for number, content in enumerate(tensors):
-        end = at + len(content)
-        header[f"layers.{number}.weight"] = {"dtype": kind, "shape": shape, "data_offsets": [at, end]}
-        at = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for content in tensors:
-            file.write(content)
 
 
 def write_model(path: Path, gib: float) -> None:
-    """bfloat16 weights of a Llama, repeated."""
+    """A safetensors file of bfloat16 weights of a Llama, repeated."""
     weights = samples.tiled(samples.packaged()["weights_bf16"][1], TENSOR_BYTES)
-    write_safetensors(path, "BF16", [TENSOR_BYTES // 2], [weights.data] * int(gib * (1 << 30) / TENSOR_BYTES))
+    count = int(gib * (1 << 30) / TENSOR_BYTES)
+    header = {
+        f"layers.{i}.weight": {
+            "dtype": "BF16",
+            "shape": [TENSOR_BYTES // 2],
+            "data_offsets": [i * TENSOR_BYTES, (i + 1) * TENSOR_BYTES],
+        }
+        for i in range(count)
+    }
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _ in range(count):
+            file.write(weights.data)
 
 
 def timed(command: list[str], output: Path, sync: bool) -> dict[str, Any]:
@@ -99,26 +97,6 @@ def measure_folder(name: str, folder: Path, gib: float, runs: int, narrowcast: l
     return rows
 
 
-def measure_small(folder: Path, runs: int, narrowcast: list[str]) -> dict[str, Any]:
-    """Encodes a file of one-value tensors, and shows its ratios."""
-    model, encoded = folder / "file_speed.small", folder / "file_speed.encoded"
-    values = np.random.default_rng(0).bytes(4 * SMALL_TENSORS)
-    write_safetensors(model, "F32", [1], [values[4 * i : 4 * i + 4] for i in range(SMALL_TENSORS)])
-    encode = [timed([*narrowcast, "encode", "-f", str(model), "-o", str(encoded)], encoded, False) for _ in range(runs)]
-    raw_bytes, wire_bytes = model.stat().st_size, encoded.stat().st_size
-    nothing = folder / "file_speed.nothing"
-    ratio = [timed([*narrowcast, "ratio", str(model)], nothing, False) for _ in range(runs)]
-    model.unlink()
-    encoded.unlink()
-    return {
-        "tensors": SMALL_TENSORS,
-        "raw_bytes": raw_bytes,
-        "wire_bytes": wire_bytes,
-        "encode": min(encode, key=lambda run: run["seconds"]),
-        "ratio": min(ratio, key=lambda run: run["seconds"]),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", action="append", required=True, metavar="NAME=PATH", help="tmpfs=PATH, or others")
@@ -138,7 +116,6 @@ def main() -> None:
         "cpus": cpus,
         "runs": arguments.runs,
         "rows": rows,
-        "small_tensors": measure_small(Path(next(iter(folders.values()))), arguments.runs, narrowcast),
     }
     print(json.dumps(report, indent=1))
 

@@ -28,7 +28,6 @@ from narrowcast._torch.kv_blocks import Blocks, EncodedBlocks, Pages
 from provenance import provenance
 
 LAYERS, BLOCK_TOKENS = 32, 16
-LEAST_COPY_US = 20  # tables of addresses take less
 
 
 class _Attributes(ctypes.Structure):
@@ -78,26 +77,6 @@ def seconds(run: Callable[[], None], iterations: int) -> float:
     return float(np.median(times[1:]))
 
 
-def terms_of(run: Callable[[], None]) -> dict[str, float]:
-    """Milliseconds of one more restore, from a trace: the link copies, waits between copies, decodes after the last."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        run()
-    on_gpu = torch.autograd.DeviceType.CUDA
-    work = [
-        (one.time_range.start, one.time_range.end, one.name) for one in profile.events() if one.device_type == on_gpu
-    ]
-    copies = sorted(one for one in work if one[2].startswith("Memcpy HtoD") and one[1] - one[0] > LEAST_COPY_US)
-    if not copies:
-        return {}
-    copying = sum(end - begin for begin, end, _ in copies)
-    parts = {
-        "copies_ms": copying,
-        "between_copies_ms": copies[-1][1] - copies[0][0] - copying,
-        "after_copies_ms": max(end for _, end, _ in work) - copies[-1][1],
-    }
-    return {name: round(microseconds / 1e3, 3) for name, microseconds in parts.items()}
-
-
 def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
     """Both ways, for one size."""
     blocks = tokens // BLOCK_TOKENS
@@ -144,11 +123,8 @@ def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
         encoded.wait({1})
         assert all(one.success for one in encoded.finished())
 
-    restore_seconds = seconds(restore, iterations)
-    result["narrowcast_gb_per_s"] = round(LAYERS * layer_bytes / restore_seconds / 1e9, 2)
+    result["narrowcast_gb_per_s"] = round(LAYERS * layer_bytes / seconds(restore, iterations) / 1e9, 2)
     result["narrowcast_exact"] = exact()
-    result["restore_ms"] = round(1e3 * restore_seconds, 3)
-    result |= terms_of(restore)
     encoded.close()
 
     # Raw: the pages of a block are adjacent in host memory, as the encoded ones are.
@@ -167,14 +143,6 @@ def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
 
     result["batched_copies_gb_per_s"] = round(LAYERS * layer_bytes / seconds(copy, iterations) / 1e9, 2)
     result["batched_copies_exact"] = exact()
-    whole = torch.empty(LAYERS * layer_bytes, dtype=torch.uint8, device="cuda")
-
-    def copy_whole() -> None:
-        whole.copy_(memory.tensor, non_blocking=True)
-        torch.cuda.synchronize()
-
-    result["memcpy_gb_per_s"] = round(LAYERS * layer_bytes / seconds(copy_whole, iterations) / 1e9, 2)
-    result["speedup"] = round(result["narrowcast_gb_per_s"] / result["batched_copies_gb_per_s"], 3)
     return result
 
 
