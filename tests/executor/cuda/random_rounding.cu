@@ -6,6 +6,7 @@
 #include "codec/codec.h"
 #include "codec/frame/encode_frame.h"
 #include "select/block_split.h"
+#include "support/codec_table.h"
 #include "support/gpu_rank.h"
 
 namespace narrowcast::testing {
@@ -72,7 +73,8 @@ void expect_results_of_cpu(bool in_graph) {
     EXPECT_CUDA(cudaMalloc(&sum, count * sizeof(float)));
     EXPECT_CUDA(cudaMemcpy(sent, own.data(), count * sizeof(float), cudaMemcpyHostToDevice));
     const auto reduce = [&] {
-      EXPECT_OK(ncast_all_reduce(sent, sum, count, NCAST_FLOAT32, NCAST_SUM, random_codec(), gpu.comm, gpu.stream));
+      EXPECT_OK(ncast_all_reduce(sent, sum, count, NCAST_FLOAT32, NCAST_SUM, tests::forced(random_codec()), gpu.comm,
+                                 gpu.stream));
     };
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t replay = nullptr;
