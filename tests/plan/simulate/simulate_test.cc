@@ -92,7 +92,7 @@ TEST_CASE("sends that wait for another group do not delay messages that its peer
   CHECK(prediction.batches == 32);
 }
 
-TEST_CASE("a micro-batch is the data that some warps of each CTA have in flight, but is longer in plans of many steps") {
+TEST_CASE("a micro-batch is what some warps of each CTA have in flight, or more in plans of many steps") {
   Plan two_groups = empty_plan(Operation::broadcast, 3);
   two_groups.ranks[0].groups.resize(2);
   for (const int to : {1, 2}) {
