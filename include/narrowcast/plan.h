@@ -225,9 +225,6 @@ typedef struct {
 // name, an operation that the algorithm does not suit, and numbers out of range.
 NCAST_API ncast_status ncast_plan_build(const char* name, const ncast_plan_request* request, ncast_plan** plan);
 
-// The JSON schema of the form. Destroy the text with ncast_text_destroy. Error: INVALID_ARGUMENT if `schema` is NULL.
-NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);
-
 // How a plan is verified. All zeros are the defaults.
 typedef struct {
   size_t struct_bytes;  // sizeof(ncast_plan_verify_options)

@@ -89,8 +89,4 @@ ncast_status ncast_plan_verify(const ncast_plan* plan, const ncast_plan_verify_o
 
 void ncast_plan_destroy(ncast_plan* plan) { delete plan; }
 
-ncast_status ncast_plan_schema(ncast_text** schema) {
-  return make_text("ncast_plan_schema", schema, [] { return plan::json::schema(); });
-}
-
 }  // extern "C"

@@ -173,8 +173,3 @@ def builders() -> list[Builder]:
         suited = tuple(name for name, operation in operations().items() if row.operations >> operation.number & 1)
         found.append(Builder(row.name.decode(), row.text.decode(), suited))
     return found
-
-
-def schema() -> str:
-    """The JSON schema of the form of plans."""
-    return text_of(lambda text: int(library().ncast_plan_schema(text)))

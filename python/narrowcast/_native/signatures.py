@@ -264,7 +264,6 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_loaded_plan_destroy": (_STATUS, [c_void_p]),
     "ncast_comm_set_plan_selector": (_STATUS, [_COMM, PLAN_SELECTOR, c_void_p]),
     "ncast_set_plan_selector": (None, [PLAN_SELECTOR, c_void_p]),
-    "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),
     # plans count options report
     "ncast_plan_verify": (_STATUS, [c_void_p, POINTER(PlanVerifyOptionsC), POINTER(c_void_p)]),
     # explain.h

@@ -22,7 +22,4 @@ std::string message_of(const std::exception& error);
 // A plan as JSON, with a line for each step. Keys that have their default are omitted.
 std::string write(const Plan& plan);
 
-// The JSON schema (draft 2020-12) of the form.
-std::string schema();
-
 }  // namespace narrowcast::plan::json

@@ -156,40 +156,6 @@ TEST_CASE("an object with many keys is rejected after the first of them") {
   CHECK(error_of(ranks + ", \"32\": 0}") == "plan: an object has more than 32 keys");
 }
 
-TEST_CASE("the schema has the operands of every step, and all places and channels") {
-  const std::string text = schema();
-  const nlohmann::json definitions = nlohmann::json::parse(text).at("$defs");
-  const nlohmann::json& steps = definitions.at("step").at("oneOf");
-  REQUIRE(steps.size() == std::size(step_rows));
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const StepRow& row = step_rows[i];
-    CAPTURE(row.name);
-    CHECK(steps[i].at("description") == row.text);
-    const nlohmann::json& members = steps[i].at("properties");
-    CHECK(members.at("step").at("const") == row.name);
-    CHECK(members.contains("from") == (row.sources != Sources::NONE));
-    CHECK(members.contains("to") == (row.destinations != Destinations::NONE));
-    if (row.sources == Sources::NONE) continue;
-    CHECK(members["from"].at("minItems") == (row.sources == Sources::MANY ? 2 : 1));
-    CHECK(members["from"].value("maxItems", 0) == (row.sources == Sources::ONE ? 1 : 0));
-    CHECK(members["to"].at("minItems") == 1);
-  }
-  const nlohmann::json& operands = definitions.at("operand").at("oneOf");
-  REQUIRE(operands.size() == std::size(place_rows));
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const PlaceRow& row = place_rows[i];
-    CHECK(operands[i].at("description") == row.text);
-    std::vector<std::string> keys;
-    if (row.keys != PlaceKeys::CHANNEL) keys = {"buffer", "chunk"};
-    if (row.keys == PlaceKeys::CHANNEL || row.keys == PlaceKeys::LOCATION_CHANNEL) keys.emplace_back("channel");
-    if (row.keys == PlaceKeys::LOCATION_SWITCH) keys.emplace_back("switch");
-    CHECK(operands[i].at("required") == keys);
-    for (const std::string& key : keys) CHECK(operands[i].at("properties").contains(key));
-    CHECK(operands[i].at("properties").contains("packets") == (row.keys != PlaceKeys::CHANNEL));
-  }
-  for (const char* kind : channel_kind_names) CHECK(text.find("\"const\": \"" + std::string(kind) + "\"") != text.npos);
-}
-
 TEST_CASE("the C functions read, describe and write plans") {
   ncast_plan* plan = nullptr;
   REQUIRE(ncast_plan_read(complete.data(), complete.size(), &plan) == NCAST_OK);
@@ -217,7 +183,6 @@ TEST_CASE("the C functions read, describe and write plans") {
   ncast_plan_destroy(plan);
   CHECK(ncast_plan_read(nullptr, 0, &plan) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_plan_write(nullptr, &text) == NCAST_INVALID_ARGUMENT);
-  CHECK(ncast_plan_schema(nullptr) == NCAST_INVALID_ARGUMENT);
   ncast_text_destroy(nullptr);
   ncast_plan_destroy(nullptr);
 }
