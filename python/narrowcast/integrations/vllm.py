@@ -77,6 +77,7 @@ class EncodedOffloadingSpec(CPUOffloadingSpec):  # type: ignore[misc]
         return self._blocks
 
     def get_worker(self, kv_caches: Any) -> Any:
+        """The worker that copies blocks between the KV cache and host memory; vLLM calls it."""
         return _Worker(self._encoded_blocks(kv_caches), self.blocks_per_chunk)
 
 
