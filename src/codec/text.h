@@ -47,11 +47,13 @@ inline std::string range(const ncast_codec_parameter& parameter) {
 
 // Converts the text of a parameter's value to the content of its field; 0 if it is not valid.
 inline uint32_t stored_value(const ncast_codec_parameter& parameter, std::string_view text) {
-  const auto parsed = [text](auto number) -> double {
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return failed == std::errc() && end == text.data() + text.size() ? number : 0;
-  };
-  const double value = parameter.kind == NCAST_PARAMETER_REAL ? parsed(float{}) : parsed(uint16_t{});
+  const bool is_real = parameter.kind == NCAST_PARAMETER_REAL;
+  float real = 0;
+  uint16_t integer = 0;
+  const auto [end, failed] = is_real ? std::from_chars(text.data(), text.data() + text.size(), real)
+                                     : std::from_chars(text.data(), text.data() + text.size(), integer);
+  if (failed != std::errc() || end != text.data() + text.size()) return 0;
+  const double value = is_real ? double{real} : integer;
   const uint32_t result = stored(parameter.kind, value);
   return result != 0 && value_of(parameter.kind, result) == value && is_valid(parameter, result) ? result : 0;
 }
