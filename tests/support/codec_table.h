@@ -3,6 +3,7 @@
 
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "narrowcast/codec.h"
@@ -70,6 +71,17 @@ inline std::vector<ncast_codec> all_variants() {
   std::vector<ncast_codec> all;
   for (const ncast_codec_info& info : all_codecs())
     for (const ncast_codec codec : variants_of(info)) all.push_back(codec);
+  return all;
+}
+
+// Those that encode the same values alike in every call. Codecs that round at random have a dither.
+inline std::vector<ncast_codec> repeatable_variants() {
+  std::vector<ncast_codec> all = all_variants();
+  std::erase_if(all, [](ncast_codec codec) {
+    char text[NCAST_CODEC_TEXT_BYTES];
+    if (ncast_codec_format(codec, text, sizeof text) != NCAST_OK) throw std::logic_error(ncast_last_error());
+    return std::string_view(text).find("dither=") != std::string_view::npos;
+  });
   return all;
 }
 
