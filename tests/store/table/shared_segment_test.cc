@@ -21,8 +21,6 @@ std::string segment_path(const MemoryFile& table) {
   return "/dev/shm/" + file.shared_name();
 }
 
-ncast_status open_shared(const MemoryFile& table) { return try_open(table.path(), NCAST_STORE_SHARED).status; }
-
 TEST_CASE("a segment that another user can have made is not opened") {
   const testing::TimeLimit limit;
   const MemoryFile table;

@@ -32,8 +32,6 @@ void build_small(const MemoryFile& file, uint64_t capacity = 0, int64_t spare = 
         some_rows(NCAST_FLOAT32, 16, 100, 1), shared_row_bytes);
 }
 
-ncast_status open_shared(const MemoryFile& file) { return try_open(file.path(), NCAST_STORE_SHARED).status; }
-
 std::string shared_name(const MemoryFile& file) {
   store::TableFile opened;
   REQUIRE(opened.open(file.path()) == NCAST_OK);

@@ -125,6 +125,7 @@ inline OpenedOrNot try_open(const std::string& path, ncast_store_host host, uint
   CHECK((store != nullptr) == (status == NCAST_OK));
   return {Store(store), status};
 }
+inline ncast_status open_shared(const MemoryFile& file) { return try_open(file.path(), NCAST_STORE_SHARED).status; }
 
 inline Store open(const std::string& path, ncast_store_host host = NCAST_STORE_PINNED, uint32_t flags = 0,
                   int64_t spare = -1, uint64_t capacity = 0) {
