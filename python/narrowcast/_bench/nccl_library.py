@@ -132,6 +132,9 @@ class Nccl:
             return None
         if self.version < _WINDOWS_SINCE or not self.has("ncclCommWindowRegister"):
             return f"NCCL {self.version_text} does not support symmetric windows"
+        # NCCL would use peer access for them nevertheless: programs on machines without it have no such calls.
+        if os.environ.get("NCCL_P2P_DISABLE", "0") != "0":
+            return "symmetric windows need peer access, which NCCL_P2P_DISABLE forbids"
         if variant == "nccl-ce":
             if self.version < _COPY_ENGINE_SINCE:
                 return f"NCCL {self.version_text} does not support copy engines"

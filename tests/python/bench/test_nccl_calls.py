@@ -6,8 +6,9 @@ import contextlib
 from types import SimpleNamespace
 
 import pytest
-from narrowcast._bench.nccl_library import NcclCommunicator
+from narrowcast._bench.nccl_library import VARIANTS, Nccl, NcclCommunicator
 from narrowcast._bench.operations import Call, names
+from narrowcast.cli.bench import checks
 from narrowcast.types import value_type
 
 _SEND, _RECV = 1000, 2000
@@ -72,3 +73,16 @@ def test_an_nccl_that_lacks_an_operation_exchanges_its_parts():
     assert run("scatter", 0) == [from_root]
     assert run("scatter", 1) == [*parts("ncclSend", _SEND), from_root]
     assert run("all_to_all", 2) == [*parts("ncclSend", _SEND), *parts("ncclRecv", _RECV)]
+
+
+def test_symmetric_windows_are_left_out_where_peer_access_is_forbidden(monkeypatch):
+    nccl = SimpleNamespace(version=22903, version_text="2.29.3", has=lambda _: True)
+    monkeypatch.delenv("NCCL_P2P_DISABLE", raising=False)
+    assert [name for name in VARIANTS if Nccl.lacks(nccl, name, "all_gather") is None] == list(VARIANTS)
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    assert [name for name in VARIANTS if Nccl.lacks(nccl, name, "all_gather") is None] == ["nccl"]
+    assert "NCCL_P2P_DISABLE" in Nccl.lacks(nccl, "nccl-ce", "all_gather")
+
+
+def test_default_is_another_name_of_plain_nccl():
+    assert checks.opponents("all_gather", ["default"], True, windows=False) == ["nccl"]

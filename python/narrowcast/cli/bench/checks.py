@@ -130,9 +130,10 @@ def opponents(operation: str, requested: list[str], is_cuda: bool, *, windows: b
     """The variants of NCCL to measure. windows: by default only those with symmetric windows."""
     if not is_cuda or requested == ["none"]:
         return []
+    requested = ["nccl" if name == "default" else name for name in requested]
     for name in requested:
         if name not in VARIANTS:
-            raise BadUse(f"{name!r} is not a variant of NCCL (known: {', '.join(VARIANTS)}, none)")
+            raise BadUse(f"{name!r} is not a variant of NCCL (known: {', '.join(VARIANTS)}, default, none)")
     # NCCL uses copy engines for a few operations. Others would be measured twice.
     own = [name for name in VARIANTS if name != "nccl-ce" or operation in COPY_ENGINE]
     return requested or [name for name in own if not windows or name != "nccl"]

@@ -109,7 +109,8 @@ Backend = Annotated[
 Against = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"cuda: {', '.join(VARIANTS)} (copy engines) or none; repeatable, or A,B. Default: all that are available."
+        help=f"cuda: {', '.join(VARIANTS)} (copy engines), default (nccl) or none; repeatable, or A,B. By default all "
+        "that are available."
     ),
 ]
 Nccl = Annotated[
