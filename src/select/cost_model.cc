@@ -94,9 +94,10 @@ const CostModel::Family& CostModel::family(Operation operation, Link link) const
   const auto of = [&](Link one) -> const Family& {
     return families_[static_cast<size_t>(one)][static_cast<size_t>(operation)];
   };
-  if (of(link).empty() && link == Link::pcie) return of(Link::nvlink);
-  if (of(link).empty() && link == Link::nvlink) return of(Link::pcie);
-  return of(link);
+  if (!of(link).empty()) return of(link);
+  // The path through host memory also crosses PCIe.
+  if (link == Link::pcie) return of(of(Link::host).empty() ? Link::nvlink : Link::host);
+  return of(link == Link::nvlink ? Link::pcie : link);
 }
 
 std::optional<double> CostModel::predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
@@ -115,7 +116,8 @@ std::optional<double> CostModel::predict(Operation operation, size_t candidate, 
   const std::optional<Curve>& curve = nearest.curves[candidate][static_cast<size_t>(data)];
   if (!curve) return std::nullopt;
   if (source == asked && nearest.ranks == ranks) return curve->at(static_cast<double>(bytes));
-  if (candidates()[candidate].transport == Transport::nccl) return std::nullopt;
+  // With NVLink, NCCL's algorithms depend on the number of ranks. Over PCIe its ring is bound by the same link.
+  if (candidates()[candidate].transport == Transport::nccl && link == Link::nvlink) return std::nullopt;
   const bool packets = candidates()[candidate].transport == Transport::packets;
   const auto scaled = [&](uint64_t of_bytes) {
     const Traffic here = traffic_of(asked, packets, of_bytes, ranks),

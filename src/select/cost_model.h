@@ -69,7 +69,7 @@ class CostModel {
 
   // Microseconds; nothing if the model has no suitable curve. bytes: as in CallShape. If the operation or the number of
   // ranks was not measured, the curve of a similar one is used, at the size that puts the same traffic on the busiest
-  // link; this does not apply to NCCL. NVLink and PCIe use each other's curves if only one of them was measured.
+  // link; over NVLink this does not apply to NCCL. PCIe without curves uses those of host memory, or else of NVLink.
   std::optional<double> predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
                                 Data data = Data::typical) const;
   // Microseconds of a plan, or of a candidate, that was measured for exactly these ranks, this operation and this link:

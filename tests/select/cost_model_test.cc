@@ -117,6 +117,23 @@ TEST_CASE("a model of version 2 names candidates, links, data and kernels") {
         "some.costs: there is no line 'all_gather 2 host blocks:window'");
 }
 
+TEST_CASE("a machine without peer access has times of NCCL for any number of ranks, and PCIe uses them") {
+  CostModel model;
+  const std::string lines = " blocks:raw 1000:7 2000:14\n", codec = " blocks:window 1000:5 2000:10\n",
+                    nccl_lines = " nccl 1000:8 2000:16\n";
+  std::string text = "narrowcast-costs 2 a machine\n";
+  for (const std::string& where : {"all_gather 2 host", "all_gather 2 nvlink"})
+    for (const std::string& what : {lines, codec, nccl_lines}) text += where + what;
+  REQUIRE(CostModel::parse(text, "the test", &model) == NCAST_OK);
+  const auto predict = [&](size_t candidate, int ranks, Link link) {
+    return model.predict(Operation::all_gather, candidate, 1000, ranks, link).value_or(0);
+  };
+  CHECK(predict(index_of("nccl"), 3, Link::host) == 16);  // twice the traffic
+  CHECK(predict(index_of("nccl"), 3, Link::pcie) == 16);
+  CHECK(predict(index_of("nccl"), 3, Link::nvlink) == 0);
+  CHECK(predict(raw, 3, Link::pcie) == predict(raw, 3, Link::host));
+}
+
 TEST_CASE("plans are measured for one operation, number of ranks and link") {
   const CostModel model = parsed(
       "narrowcast-costs 2 a machine\nkernels unknown\nall_gather 4 shm frames:raw 1000:7 2000:14\n"
