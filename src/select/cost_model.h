@@ -97,7 +97,6 @@ class CostModel {
   }
 
   std::string text_, kernels_;
-  int version_ = 0;
   std::array<std::array<Family, operation::count>, link_count> families_;
 };
 

@@ -19,11 +19,10 @@ extern const char* const shipped_costs;  // the text of h200.costs (cmake/shippe
 
 namespace {
 
-// Version 1 has different names of candidates and links, and no line `kernels`.
-constexpr std::string_view headings[] = {"narrowcast-costs 1 ", "narrowcast-costs 2 "};
+constexpr std::string_view heading = "narrowcast-costs 2 ";
 constexpr std::string_view kernels_line = "kernels ";
 constexpr std::string_view unknown_kernels = "unknown";
-constexpr std::string_view incompressible_suffix = "/incompressible", old_incompressible_suffix = "-random";
+constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
 constexpr int most_host_ranks = 64;
 
@@ -36,24 +35,7 @@ struct Series {
   std::string plan;  // as in MeasuredCurve
 };
 
-// The name of a candidate in version 1, which has no frames and calls blocks by their codec.
-std::string old_name_of(const Candidate& candidate) {
-  if (candidate.transport == Transport::frames) return {};
-  if (candidate.transport == Transport::blocks) return codec::describe(candidate.codec);
-  return candidate.name == "nccl:default" ? "nccl-default" : candidate.name;
-}
-
-std::optional<Series> find_old_series(std::string_view word) {
-  const bool incompressible = word.ends_with(old_incompressible_suffix);
-  if (incompressible) word.remove_suffix(old_incompressible_suffix.size());
-  for (size_t i = 0; i < candidates().size(); ++i)
-    if (!word.empty() && old_name_of(candidates()[i]) == word)
-      return Series{i, incompressible ? Data::incompressible : Data::typical, {}};
-  return std::nullopt;
-}
-
-std::optional<Series> find_series(std::string_view word, int version) {
-  if (version == 1) return find_old_series(word);
+std::optional<Series> find_series(std::string_view word) {
   if (is_plan_name(word)) return Series{0, Data::typical, std::string(word)};
   const bool incompressible = word.ends_with(incompressible_suffix);
   if (incompressible) word.remove_suffix(incompressible_suffix.size());
@@ -62,23 +44,10 @@ std::optional<Series> find_series(std::string_view word, int version) {
   return Series{*candidate, incompressible ? Data::incompressible : Data::typical, {}};
 }
 
-// A link by its name in this version.
-std::optional<Link> find_measured_link(std::string_view word, int version) {
-  if (version == 1) {
-    if (word == "peer") return Link::nvlink;
-    return word == "host" ? std::optional(Link::host) : std::nullopt;
-  }
-  return find_link(word);
-}
-
 // Whether the candidate runs on the link.
 bool runs_on(const Series& series, Link link) {
   if (!series.plan.empty()) return true;
   return select::runs_on(candidates()[series.candidate], link);
-}
-
-std::string candidate_word(const Candidate& candidate, int version) {
-  return version == 1 ? old_name_of(candidate) : candidate.name;
 }
 
 // Removes the next word from the line and returns it; empty at the end.
@@ -112,7 +81,7 @@ std::string read_point(std::string_view word, const std::vector<Curve::Point>& b
 }
 
 // Returns an error message, or an empty string.
-std::string read_curve(std::string_view line, int version, MeasuredCurve* curve) {
+std::string read_curve(std::string_view line, MeasuredCurve* curve) {
   const auto quoted = [](std::string_view word) { return "'" + std::string(word) + "'"; };
   std::string_view word = next_word(&line);
   const auto* const operation =
@@ -123,16 +92,16 @@ std::string read_curve(std::string_view line, int version, MeasuredCurve* curve)
   word = next_word(&line);
   const std::string_view ranks = word;
   word = next_word(&line);
-  const auto link = find_measured_link(word, version);
+  const auto link = find_link(word);
   const int most_ranks = link == Link::shared_memory ? most_host_ranks : channel::max_gpu_ranks;
   if (!read_number(ranks, &curve->ranks) || curve->ranks < 2 || curve->ranks > most_ranks)
     return quoted(ranks) + " is not a number of ranks, 2 to " + std::to_string(most_ranks);
-  if (!link) return quoted(word) + " is not a link: " + (version == 1 ? "peer or host" : "nvlink, pcie, host or shm");
+  if (!link) return quoted(word) + " is not a link: nvlink, pcie, host or shm";
   curve->link = *link;
 
   word = next_word(&line);
-  const auto series = find_series(word, version);
-  if (!series) return quoted(word) + (version == 1 ? " is not a path" : " is not a candidate");
+  const auto series = find_series(word);
+  if (!series) return quoted(word) + " is not a candidate";
   if (!runs_on(*series, *link)) return quoted(word) + " is not a candidate on the link " + name_of(*link);
   curve->candidate = series->candidate;
   curve->plan = series->plan;
@@ -174,20 +143,17 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (number == 1) {
-      for (const std::string_view heading : headings) {
-        if (line.starts_with(heading)) model->version_ = heading == headings[0] ? 1 : 2;
-      }
-      if (model->version_ != 0) continue;
+      if (line.starts_with(heading)) continue;
       return fail(NCAST_INVALID_ARGUMENT, "%s, line 1: expected 'narrowcast-costs 2' and the name of a machine", name);
     }
     if (line.empty() || line.front() == '#') continue;
-    if (model->version_ > 1 && line.starts_with(kernels_line)) {
+    if (line.starts_with(kernels_line)) {
       const std::string_view hash = line.substr(kernels_line.size());
       model->kernels_ = hash == unknown_kernels ? "" : hash;
       continue;
     }
     MeasuredCurve curve;
-    std::string wrong = read_curve(line, model->version_, &curve);
+    std::string wrong = read_curve(line, &curve);
     if (wrong.empty() && !model->add(curve)) wrong = "the curve is given twice";
     if (!wrong.empty()) return fail(NCAST_INVALID_ARGUMENT, "%s, line %d: %s", name, number, wrong.c_str());
   }
@@ -214,11 +180,8 @@ ncast_status CostModel::check_complete(const char* name) const {
           if (on_host || std::ranges::any_of(candidates(), any)) continue;
           missing = &*std::ranges::find_if(candidates(), is_coded);
         }
-        const char* const word = version_ > 1                            ? link_names[link]
-                                 : static_cast<Link>(link) == Link::host ? "host"
-                                                                         : "peer";
         return fail(NCAST_INVALID_ARGUMENT, "%s: there is no line '%s %d %s %s'", name, name_of(operation),
-                    measured.ranks, word, candidate_word(*missing, version_).c_str());
+                    measured.ranks, link_names[link], missing->name.c_str());
       }
     }
   }

@@ -54,32 +54,30 @@ TEST_CASE("invalid lines are rejected with file and line") {
   const auto rejected = [&](const std::string& line, const std::string& why) {
     CHECK(rejection(heading + "# a comment\n" + gathers + line + "\n") == "some.costs, line 6: " + why);
   };
-  rejected("all_median 2 peer raw 1:1", "'all_median' is not an operation that is measured");
-  rejected("recv 2 peer raw 1:1", "'recv' is not an operation that is measured");
-  rejected("all_reduce 1 peer raw 1:1", "'1' is not a number of ranks, 2 to 8");
-  rejected("all_reduce two peer raw 1:1", "'two' is not a number of ranks, 2 to 8");
-  rejected("all_reduce 2 nvlink raw 1:1", "'nvlink' is not a link: peer or host");
-  rejected("all_reduce 2 peer zip 1:1", "'zip' is not a path");
-  rejected("all_reduce 2 peer raw", "the curve has no points");
-  rejected("all_reduce 2 peer raw 1", "'1' is not BYTES:MICROSECONDS");
-  rejected("all_reduce 2 peer raw 1:2 1k:3", "'1k:3' is not BYTES:MICROSECONDS");
-  rejected("all_reduce 2 peer raw 1:2us", "'1:2us' is not BYTES:MICROSECONDS");
-  rejected("all_reduce 2 peer raw 0:2", "'0:2' must be positive");
-  rejected("all_reduce 2 peer raw 1:-2", "'1:-2' must be positive");
-  rejected("all_reduce 2 peer raw 1:inf", "'1:inf' must be positive");
-  rejected("all_reduce 2 peer raw 1:2 1:3", "the bytes of '1:3' do not ascend");
-  rejected("all_gather 2 peer raw 1:2", "the curve is given twice");
+  rejected("all_median 2 nvlink blocks:raw 1:1", "'all_median' is not an operation that is measured");
+  rejected("recv 2 nvlink blocks:raw 1:1", "'recv' is not an operation that is measured");
+  rejected("all_reduce 1 nvlink blocks:raw 1:1", "'1' is not a number of ranks, 2 to 8");
+  rejected("all_reduce two nvlink blocks:raw 1:1", "'two' is not a number of ranks, 2 to 8");
+  rejected("all_reduce 2 nvlink blocks:raw", "the curve has no points");
+  rejected("all_reduce 2 nvlink blocks:raw 1", "'1' is not BYTES:MICROSECONDS");
+  rejected("all_reduce 2 nvlink blocks:raw 1:2 1k:3", "'1k:3' is not BYTES:MICROSECONDS");
+  rejected("all_reduce 2 nvlink blocks:raw 1:2us", "'1:2us' is not BYTES:MICROSECONDS");
+  rejected("all_reduce 2 nvlink blocks:raw 0:2", "'0:2' must be positive");
+  rejected("all_reduce 2 nvlink blocks:raw 1:-2", "'1:-2' must be positive");
+  rejected("all_reduce 2 nvlink blocks:raw 1:inf", "'1:inf' must be positive");
+  rejected("all_reduce 2 nvlink blocks:raw 1:2 1:3", "the bytes of '1:3' do not ascend");
+  rejected("all_gather 2 nvlink blocks:raw 1:2", "the curve is given twice");
 }
 
 TEST_CASE("other texts, and models without the curves to compare, are rejected") {
   const std::string first = "some.costs, line 1: expected 'narrowcast-costs 2' and the name of a machine";
   CHECK(rejection("") == first);
   CHECK(rejection("narrowcast-costs 3 a machine\n") == first);
-  CHECK(rejection(heading + "all_reduce 2 host raw 1:1\n") ==
-        "some.costs: there is no line 'all_reduce 2 host window'");
+  CHECK(rejection(heading + "all_reduce 2 host blocks:raw 1:1\n") ==
+        "some.costs: there is no line 'all_reduce 2 host blocks:window'");
 }
 
-TEST_CASE("a model of version 2 names candidates, links, data and kernels") {
+TEST_CASE("a model names candidates, links, data and kernels") {
   const std::string second = "narrowcast-costs 2 a machine\nkernels 0123456789abcdef\n";
   CostModel model;
   REQUIRE(CostModel::parse(second + "all_gather 2 pcie blocks:raw 1000:7\nall_gather 2 pcie blocks:window 1000:5\n"
@@ -122,7 +120,7 @@ TEST_CASE("a machine without peer access has times of NCCL for any number of ran
   const std::string lines = " blocks:raw 1000:7 2000:14\n", codec = " blocks:window 1000:5 2000:10\n",
                     nccl_lines = " nccl 1000:8 2000:16\n";
   std::string text = "narrowcast-costs 2 a machine\n";
-  for (const std::string& where : {"all_gather 2 host", "all_gather 2 nvlink"})
+  for (const std::string where : {"all_gather 2 host", "all_gather 2 nvlink"})
     for (const std::string& what : {lines, codec, nccl_lines}) text += where + what;
   REQUIRE(CostModel::parse(text, "the test", &model) == NCAST_OK);
   const auto predict = [&](size_t candidate, int ranks, Link link) {

@@ -47,8 +47,9 @@ TEST_CASE("a named codec is taken only where it is predicted to be fastest, unle
     CHECK(forced.codec_reason == std::string("this codec is forced"));
   }
   CHECK(decide(gather_of(1000, forced_window), {model}).transport_reason == std::string("packets carry raw values"));
-  const CostModel slow_blocks =
-      model_of("all_gather 2 peer packets 1000:2\nall_gather 2 peer raw 1000:10\nall_gather 2 peer window 1000:5\n");
+  const CostModel slow_blocks = model_of(
+      "all_gather 2 nvlink packets 1000:2\nall_gather 2 nvlink blocks:raw 1000:10\nall_gather 2 nvlink blocks:window "
+      "1000:5\n");
   CHECK(decide(gather_of(1000, NCAST_CODEC_WINDOW), {slow_blocks}).candidate == "packets");
   CallShape integers = gather_of(1000, forced_window);
   integers.dtype = NCAST_INT8;
@@ -78,10 +79,10 @@ TEST_CASE("a call allows no codec, the one that it names, or every exact one") {
 
 // Raw is 100 us for a million bytes; window takes 70 us if the values shrink to its prior ratio of 0.699.
 const std::string by_link =
-    "all_gather 2 peer packets 1000:2\n"
-    "all_gather 2 peer raw 1000:5 1000000:100\n"
-    "all_gather 2 peer window 1000:8 1000000:70\n"
-    "all_gather 2 peer window-random 1000:8 1000000:100\n";
+    "all_gather 2 nvlink packets 1000:2\n"
+    "all_gather 2 nvlink blocks:raw 1000:5 1000000:100\n"
+    "all_gather 2 nvlink blocks:window 1000:8 1000000:70\n"
+    "all_gather 2 nvlink blocks:window/incompressible 1000:8 1000000:100\n";
 
 TEST_CASE("the time of a codec that was not measured follows from a measured codec and the prior ratios") {
   const CostModel model = model_of(by_link);
@@ -96,11 +97,11 @@ TEST_CASE("the time of a codec that was not measured follows from a measured cod
   CHECK_FALSE(costs_of(gather_of(1000000), model)[derived].is_known());  // not allowed: the library never chooses it
   // Not below the time of its bytes on the link.
   const CostModel steep = model_of(
-      "all_gather 2 peer raw 1000000:100\nall_gather 2 peer window 1000000:10\n"
-      "all_gather 2 peer window-random 1000000:100\n");
+      "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:10\n"
+      "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n");
   CHECK(costs_of(shape, steep)[derived].typical == doctest::Approx(50.4));
   // Times of its own precede.
-  const CostModel measured = model_of(by_link + "all_gather 2 peer uniform 1000000:120\n");
+  const CostModel measured = model_of(by_link + "all_gather 2 nvlink blocks:uniform 1000000:120\n");
   CHECK(costs_of(shape, measured)[derived].typical == doctest::Approx(120));
   CHECK(decide(shape, {measured}).candidate == "blocks:raw");
 }
@@ -167,16 +168,18 @@ TEST_CASE("incompressible values may take 3% more than raw ones, or as long as N
   const auto chosen = [](const std::string& lines) {
     return decide(gather_of(1000000), {model_of(gathers + lines)}).codec;
   };
-  CHECK(chosen("all_gather 2 peer window-random 1000000:103\n") == NCAST_CODEC_WINDOW);
-  CHECK(chosen("all_gather 2 peer window-random 1000000:104\n") == NCAST_CODEC_RAW);
-  CHECK(chosen("all_gather 2 peer window-random 1000000:104\nall_gather 2 peer nccl 1000000:102\n") ==
-        NCAST_CODEC_WINDOW);
+  CHECK(chosen("all_gather 2 nvlink blocks:window/incompressible 1000000:103\n") == NCAST_CODEC_WINDOW);
+  CHECK(chosen("all_gather 2 nvlink blocks:window/incompressible 1000000:104\n") == NCAST_CODEC_RAW);
+  CHECK(
+      chosen("all_gather 2 nvlink blocks:window/incompressible 1000000:104\nall_gather 2 nvlink nccl 1000000:102\n") ==
+      NCAST_CODEC_WINDOW);
 }
 
 TEST_CASE("packets are used only if they are possible, even if they are cheaper or forced") {
   const CostModel model = model_of(
-      "all_gather 2 peer packets 1:1 2:1\nall_gather 2 peer raw 1:9 2:9\nall_gather 2 peer window 1:9 2:9\n"
-      "send 2 peer packets 1:1 2:1\nsend 2 peer raw 1:9 2:9\nsend 2 peer window 1:9 2:9\n");
+      "all_gather 2 nvlink packets 1:1 2:1\nall_gather 2 nvlink blocks:raw 1:9 2:9\nall_gather 2 nvlink blocks:window "
+      "1:9 2:9\n"
+      "send 2 nvlink packets 1:1 2:1\nsend 2 nvlink blocks:raw 1:9 2:9\nsend 2 nvlink blocks:window 1:9 2:9\n");
   const uint64_t most = most_packet_bytes(Operation::all_gather, 2, true);
   for (const ForcedTransport wanted : {ForcedTransport::none, ForcedTransport::packets}) {
     CHECK(decide(gather_of(most), {model, wanted}).runs_by_packets());
@@ -196,7 +199,7 @@ TEST_CASE("packets are used only if they are possible, even if they are cheaper 
 }
 
 TEST_CASE("packets are not used if they were not measured") {
-  const CostModel model = model_of("all_gather 2 peer raw 1:9\nall_gather 2 peer window 1:9\n");
+  const CostModel model = model_of("all_gather 2 nvlink blocks:raw 1:9\nall_gather 2 nvlink blocks:window 1:9\n");
   const Decision choice = decide(gather_of(100), {model});
   CHECK_FALSE(choice.runs_by_packets());
   CHECK(std::string(choice.transport_reason) == "packets were not measured");
@@ -220,8 +223,8 @@ TEST_CASE("without measurements, short messages are sent by packets, and long on
 
 TEST_CASE("few CTAs slow encoded values down") {
   const CostModel model = model_of(
-      "all_gather 2 peer raw 1000000:100\nall_gather 2 peer window 1000000:75\n"
-      "all_gather 2 peer window-random 1000000:100\n");
+      "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:75\n"
+      "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n");
   CallShape shape = gather_of(1'000'000);
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
   shape.max_ctas = 32;
@@ -236,8 +239,8 @@ TEST_CASE("few CTAs slow encoded values down") {
 
 TEST_CASE("few CTAs send long messages by blocks") {
   const CostModel model = model_of(
-      "all_gather 2 peer packets 1000:3 1000000:50\nall_gather 2 peer raw 1000:6 1000000:60\n"
-      "all_gather 2 peer window 1000:6 1000000:60\n");
+      "all_gather 2 nvlink packets 1000:3 1000000:50\nall_gather 2 nvlink blocks:raw 1000:6 1000000:60\n"
+      "all_gather 2 nvlink blocks:window 1000:6 1000000:60\n");
   CallShape shape = gather_of(1'000'000);
   shape.codec = NCAST_CODEC_RAW;
   CHECK(decide(shape, {model}).runs_by_packets());
@@ -251,9 +254,9 @@ TEST_CASE("few CTAs send long messages by blocks") {
 
 TEST_CASE("types that shrink less gain less if the link is the bottleneck, and cost as much if the codec is") {
   const CostModel model = model_of(
-      "all_gather 2 peer raw 1000:5 1000000:100\n"
-      "all_gather 2 peer window 1000:8 1000000:70\n"
-      "all_gather 2 peer window-random 1000:6 1000000:100\n");
+      "all_gather 2 nvlink blocks:raw 1000:5 1000000:100\n"
+      "all_gather 2 nvlink blocks:window 1000:8 1000000:70\n"
+      "all_gather 2 nvlink blocks:window/incompressible 1000:6 1000000:100\n");
   const auto costs = [&](ncast_dtype dtype, uint64_t bytes) {
     return costs_of({Operation::all_gather, dtype, NCAST_CODEC_AUTO, bytes, 2}, model);
   };
@@ -326,19 +329,19 @@ TEST_CASE("a single rank copies its values, but sends to itself by blocks") {
 }
 
 TEST_CASE("a call is compared with NCCL's fastest way and with its default") {
-  const std::string lines = "all_gather 2 peer raw 1000:5\nall_gather 2 peer window 1000:9\n";
+  const std::string lines = "all_gather 2 nvlink blocks:raw 1000:5\nall_gather 2 nvlink blocks:window 1000:9\n";
   const auto compared = [&](const std::string& more, const char* with) {
     return compare(decide(gather_of(1000, NCAST_CODEC_RAW), {model_of(lines + more)}),
                    std::string(with) == "nccl:default");
   };
-  const std::string both = "all_gather 2 peer nccl 1000:4\nall_gather 2 peer nccl-default 1000:6\n";
+  const std::string both = "all_gather 2 nvlink nccl 1000:4\nall_gather 2 nvlink nccl:default 1000:6\n";
   CHECK(std::string(compared(both, "nccl").reason) == "NCCL is predicted to be as fast");
   CHECK(compared(both, "nccl").nccl_microseconds == 4);
   CHECK(compared(both, "nccl:default").reason == nullptr);
   CHECK(compared(both, "nccl:default").nccl_microseconds == 6);
   CHECK(compared(both, "nccl:default").microseconds == 5);
   // NCCL wins a tie. If its default was not measured, its fastest way counts.
-  CHECK(std::string(compared("all_gather 2 peer nccl 1000:5\n", "nccl:default").reason) ==
+  CHECK(std::string(compared("all_gather 2 nvlink nccl 1000:5\n", "nccl:default").reason) ==
         "NCCL is predicted to be as fast");
   CHECK(std::string(compared("", "nccl").reason) == "the cost model does not know how long NCCL takes");
   CHECK(std::string(compare(decide(gather_of(1000), {model_of("")}), false).reason) ==
@@ -346,7 +349,8 @@ TEST_CASE("a call is compared with NCCL's fastest way and with its default") {
 }
 
 TEST_CASE("no decision about an all_to_all_v depends on its bytes") {
-  const CostModel model = model_of("all_to_all 2 peer raw 1:1 1000000:100\nall_to_all 2 peer window 1:1 1000000:10\n");
+  const CostModel model =
+      model_of("all_to_all 2 nvlink blocks:raw 1:1 1000000:100\nall_to_all 2 nvlink blocks:window 1:1 1000000:10\n");
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1000000}}) {
     CallShape shape = gather_of(bytes);
     shape.operation = Operation::all_to_all_v;

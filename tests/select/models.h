@@ -20,12 +20,12 @@ inline ncast_codec uniform() {
   return codec;
 }
 
-const std::string heading = "narrowcast-costs 1 a machine\n";
+const std::string heading = "narrowcast-costs 2 a machine\n";
 // Packets win up to 10000 bytes. Window is faster than raw from 100000 bytes on, and by more than 3% before 200000.
 const std::string gathers =
-    "all_gather 2 peer packets 1000:2 10000:10 100000:100\n"
-    "all_gather 2 peer raw 1000:10 100000:10 1000000:100\n"
-    "all_gather 2 peer window 100000:10 1000000:50\n";
+    "all_gather 2 nvlink packets 1000:2 10000:10 100000:100\n"
+    "all_gather 2 nvlink blocks:raw 1000:10 100000:10 1000000:100\n"
+    "all_gather 2 nvlink blocks:window 100000:10 1000000:50\n";
 
 inline CostModel parsed(const std::string& text) {
   CostModel model;

@@ -46,12 +46,13 @@ class ModelFile {
   void write(const std::string& lines) const {
     std::FILE* const file = std::fopen(path_.c_str(), "w");
     REQUIRE(file != nullptr);
-    std::fputs(("narrowcast-costs 1 a machine\n" + lines).c_str(), file);
+    std::fputs(("narrowcast-costs 2 a machine\n" + lines).c_str(), file);
     std::fclose(file);
   }
   void write_times(int microseconds) const {
     const std::string time = " 1000:" + std::to_string(microseconds) + "\n";
-    write("all_gather 2 peer packets" + time + "all_gather 2 peer raw" + time + "all_gather 2 peer window" + time);
+    write("all_gather 2 nvlink packets" + time + "all_gather 2 nvlink blocks:raw" + time +
+          "all_gather 2 nvlink blocks:window" + time);
   }
 
  private:

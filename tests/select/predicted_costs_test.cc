@@ -11,9 +11,10 @@ namespace {
 using namespace testing;
 
 TEST_CASE("calls that were not measured are predicted from the traffic on their busiest link") {
-  const CostModel model = model_of(gathers + "all_gather 2 peer nccl 1000:5\nall_gather 2 peer nccl-default 1000:6\n" +
-                                   "all_reduce 4 peer packets 1000:4 2000:8\nall_reduce 4 peer raw 1000:4 2000:8\n"
-                                   "all_reduce 4 peer window 1000:4 2000:8\n");
+  const CostModel model =
+      model_of(gathers + "all_gather 2 nvlink nccl 1000:5\nall_gather 2 nvlink nccl:default 1000:6\n" +
+               "all_reduce 4 nvlink packets 1000:4 2000:8\nall_reduce 4 nvlink blocks:raw 1000:4 2000:8\n"
+               "all_reduce 4 nvlink blocks:window 1000:4 2000:8\n");
   const auto predict = [&](Operation operation, size_t path, uint64_t bytes, int ranks) {
     return model.predict(operation, path, bytes, ranks, Link::nvlink).value_or(0);
   };
@@ -42,7 +43,7 @@ TEST_CASE("the curve of the nearest number of ranks is used, or of the larger if
       // One time for all sizes, so that the curves differ only by the number of ranks.
       const std::string time = std::to_string(10 * (ranks[i] - '0'));
       for (const char* const path : {"raw", "window"})
-        lines += "send " + ranks.substr(i, 1) + " peer " + path + " 1:" + time + " 1000000:" + time + "\n";
+        lines += "send " + ranks.substr(i, 1) + " nvlink blocks:" + path + " 1:" + time + " 1000000:" + time + "\n";
     }
     return model_of(lines);
   };
@@ -82,7 +83,8 @@ TEST_CASE("NVLink and PCIe have their own curves, or use each other's if only on
 TEST_CASE("two shots that are derived from one shot take two messages, which are shorter") {
   // A microsecond for every thousand bytes on the link.
   const CostModel model = model_of(
-      "all_reduce 2 peer packets 1000:1 100000000:100000\nall_reduce 2 peer raw 1:9\nall_reduce 2 peer window 1:9\n");
+      "all_reduce 2 nvlink packets 1000:1 100000000:100000\nall_reduce 2 nvlink blocks:raw 1:9\nall_reduce 2 nvlink "
+      "blocks:window 1:9\n");
   const auto predict = [&](uint64_t bytes) {
     return model.predict(Operation::all_reduce, packets, bytes, 4, Link::nvlink).value_or(0) * 1000;
   };

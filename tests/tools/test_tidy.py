@@ -110,7 +110,7 @@ def test_old_measurements_are_reported(tree: Path) -> None:
             "bench/results/h200/codec.json": "{}",
             "bench/results/h200/2026-01-01_codec.json": f'{{"commit": "{commit}"}}',
             "bench/results/h200/2026-01-01_collectives.json": f'{{"commit": "{commit}"}}',
-            "data/costs/h200.costs": f"narrowcast-costs 1\n# commit {commit}, NCCL\n",
+            "data/costs/h200.costs": f"narrowcast-costs 2\n# commit {commit}, NCCL\n",
             "data/costs/b200.costs": f"# commit {'0' * 40}\n",
             "data/costs/none.costs": "# no stamp\n",
             "src/comm/call.cc": "// 2\n",

@@ -51,7 +51,9 @@ def test_limits_of_ctas_apply(monkeypatch):
 
 def test_options_of_communicators_take_precedence_over_the_environment(monkeypatch, tmp_path):
     path = tmp_path / "own.costs"
-    path.write_text("narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 peer window 1:8\n")
+    path.write_text(
+        "narrowcast-costs 2 a machine\nall_gather 2 nvlink blocks:raw 1:9\nall_gather 2 nvlink blocks:window 1:8\n"
+    )
     arguments = {"dtype": "uint8", "ranks": 2}
     built_in = narrowcast.explain("all_gather", 1, **arguments)
     monkeypatch.setenv("NARROWCAST_P2P", "0")
@@ -71,8 +73,8 @@ def test_options_of_communicators_take_precedence_over_the_environment(monkeypat
 def test_a_custom_cost_model_decides(monkeypatch, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(
-        "narrowcast-costs 1 a machine\nall_gather 2 peer packets 1:10\nall_gather 2 peer raw 1:9\n"
-        "all_gather 2 peer window 1:8\nall_gather 2 peer nccl 1:7\n"
+        "narrowcast-costs 2 a machine\nall_gather 2 nvlink packets 1:10\nall_gather 2 nvlink blocks:raw 1:9\n"
+        "all_gather 2 nvlink blocks:window 1:8\nall_gather 2 nvlink nccl 1:7\n"
     )
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
     explanation = narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
@@ -85,7 +87,7 @@ def test_a_custom_cost_model_decides(monkeypatch, tmp_path):
     assert (explanation.codec, explanation.predicted.chosen) == ("window", 8)
     monkeypatch.setenv("NARROWCAST_PATH", "packets")
     assert narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2).predicted.chosen == 10
-    path.write_text("narrowcast-costs 1 a machine\n\nall_gather 2 peer raw fast\n")
+    path.write_text("narrowcast-costs 2 a machine\n\nall_gather 2 nvlink blocks:raw fast\n")
     with pytest.raises(narrowcast.InvalidArgumentError, match=r"own\.costs, line 3: 'fast' is not BYTES:MICROSECONDS"):
         narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
 

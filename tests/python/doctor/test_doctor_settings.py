@@ -89,11 +89,11 @@ def test_invalid_values_are_problems(name, right, wrong):
 
 def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
     path = tmp_path / "own.costs"
-    path.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\nsend 2 peer window 64:1\n")
+    path.write_text("narrowcast-costs 2 a machine\nsend 2 nvlink blocks:raw 64:1\nsend 2 nvlink blocks:window 64:1\n")
     assert examined(COST_MODEL=str(path)).problems == []
-    path.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\n")
+    path.write_text("narrowcast-costs 2 a machine\nsend 2 nvlink blocks:raw 64:1\n")
     (found,) = examined(COST_MODEL=str(path), PATH="blocks").problems
-    assert found.what == f"NARROWCAST_COST_MODEL: {path}: there is no line 'send 2 peer window'"
+    assert found.what == f"NARROWCAST_COST_MODEL: {path}: there is no line 'send 2 nvlink blocks:window'"
     assert "NARROWCAST_COST_MODEL" not in os.environ
 
 
@@ -165,7 +165,7 @@ def test_harmful_settings_in_a_file_are_problems_unless_overridden(tmp_path, con
     assert found.remedy.endswith(f"(source: {file}).")
     key = content.partition(" ")[0].upper()
     model = tmp_path / "own.costs"
-    model.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\nsend 2 peer window 64:1\n")
+    model.write_text("narrowcast-costs 2 a machine\nsend 2 nvlink blocks:raw 64:1\nsend 2 nvlink blocks:window 64:1\n")
     others = {"P2P": "1", "TAKE": "auto", "COST_MODEL": str(model)}
     assert examined(CONFIG=str(file), **{key: others[key]}).problems == []
     assert len(examined(CONFIG=str(file), **{key: ""}).problems) == 1

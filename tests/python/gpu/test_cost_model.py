@@ -9,10 +9,10 @@ from narrowcast.cuda import device_count
 
 pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs")
 
-OWN = """narrowcast-costs 1 a machine
-all_reduce 2 peer packets 1:3 1000000:3
-all_reduce 2 peer raw 1:2 1000000:2
-all_reduce 2 peer window 1:1 1000000:1
+OWN = """narrowcast-costs 2 a machine
+all_reduce 2 nvlink packets 1:3 1000000:3
+all_reduce 2 nvlink blocks:raw 1:2 1000000:2
+all_reduce 2 nvlink blocks:window 1:1 1000000:1
 """
 
 

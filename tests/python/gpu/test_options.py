@@ -8,7 +8,7 @@ from narrowcast.cuda import device_count
 
 pytestmark = pytest.mark.skipif(device_count() < 1, reason="no GPU")
 
-MODEL = "narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 peer window 1:8\n"
+MODEL = "narrowcast-costs 2 a machine\nall_gather 2 nvlink blocks:raw 1:9\nall_gather 2 nvlink blocks:window 1:8\n"
 
 
 def explained_with(**options):
