@@ -226,8 +226,7 @@ ncast_status GroupRun::need_values(std::byte* target, uint64_t capacity_elems) {
 
 // --- destinations
 
-// Values keep the place that they have in the user's buffers, as in the calls of GPUs, so that both encode them with
-// the same random numbers.
+// Values keep the place that they have in the user's buffers, as in the calls of GPUs.
 device::BlockContext GroupRun::context_of(const Step& step) const {
   device::BlockContext context = host::context_of(state_.comm, state_.tag, part_.first);
   for (const auto* const operands : {&step.from, &step.to}) {
