@@ -33,10 +33,6 @@ class Curve(NamedTuple):
     series: str  #: one of every_series(), of the host backend, or the name of a plan: "plan:ring"
 
 
-class ContradictionError(ValueError):
-    """A report contradicts itself."""
-
-
 class Times:
     """The times measured on a machine, by curve and number of bytes."""
 
@@ -47,13 +43,10 @@ class Times:
         """Adds the time of a call. count_bytes: the bytes of its `count` values."""
         self._samples[curve][count_bytes].append(microseconds)
 
-    def add_report(self, report: dict[str, Any], environment: str = "") -> None:
+    def add_report(self, report: dict[str, Any]) -> None:
         """Adds the times of a report of `narrowcast bench`, unless it was measured under other conditions than a model:
         calls between GPUs, in graphs, out of place, not in groups, time of the slowest rank, without registered memory
-        or a limit of CTAs.
-
-        environment: the variables that were set for the benchmark. Raises ContradictionError if the report does not
-            agree with them.
+        or a limit of CTAs. Raises KeyError or ValueError if it is no such report.
         """
         usable = (
             report["backend"] == "cuda"
@@ -61,16 +54,17 @@ class Times:
             and not report["ctas"]
             and not report["in_place"]
             and report["pattern"] == "ring"
-            and not report.get("register")
+            and not report["register"]
             and report["ranks"] >= 2
-            # Older reports lack these three.
-            and report.get("group_calls", 1) <= 1
-            and not report.get("blocking")
-            and report.get("average", 3) == 3
+            and report["group_calls"] <= 1
+            and not report["blocking"]
+            and report["average"] == 3
         )
         if not usable:
             return
-        link = _link(report, environment)
+        link = report["link"]
+        if link not in LINKS:
+            raise ValueError(f"{link!r} is not a link")
         for row in report["rows"]:
             for series in _series(report["data"], row):
                 curve = Curve(call_of(report["operation"]), report["ranks"], link, series)
@@ -123,20 +117,6 @@ def series_of_nccl(contender: str) -> tuple[str, ...]:
 
 def _coding() -> list[Codec]:
     return [one for one in codecs() if one.name != "raw"]
-
-
-def _link(report: dict[str, Any], environment: str) -> str:
-    """The link of a report's calls."""
-    through_host = "NARROWCAST_P2P=0" in environment.split()
-    # Older reports do not state the link, or state "peer" for any link between GPUs.
-    link: str = report.get("link") or ("host" if through_host else "peer")
-    if link == "peer":
-        link = "nvlink"
-    if link not in LINKS:
-        raise ContradictionError(f"{link!r} is not a link: {', '.join(LINKS)}")
-    if link != "host" and through_host:
-        raise ContradictionError(f"its environment has NARROWCAST_P2P=0, but its link is {link}")
-    return link
 
 
 def load(path: Path) -> str | None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._bench.cost_model import UNKNOWN_KERNELS, ContradictionError, Curve, Times, load, series_of, series_of_nccl
+from .._bench.cost_model import UNKNOWN_KERNELS, Curve, Times, load, series_of, series_of_nccl
 from .._bench.launch import run_ranks
 from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
@@ -154,11 +154,9 @@ def _add_reports(times: Times, paths: list[Path]) -> tuple[str, list[str]]:
         try:
             document = json.loads(path.read_text())
             for report in document.get("runs", [document]):
-                times.add_report(report, document.get("environment") or "")
+                times.add_report(report)
             machines.append(document["machine"])
             remarks.append(f"{path.name}, commit {document['commit']}")
-        except ContradictionError as error:
-            raise BadUse(f"{path}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise BadUse(f"{path} is not a report of narrowcast bench between GPUs") from None
     if len(set(machines)) > 1:

@@ -102,7 +102,8 @@ def test_the_cost_model_uses_times_of_single_calls_on_the_slowest_rank(changes, 
     row = {"contender": "nccl", "codec": None, "count": 512, "type": "bfloat16", "time_us": 3.0, "ratio": None}
     report = _report() | {"backend": "cuda", "ctas": 0, "in_place": False, "pattern": "ring", "rows": [row]}
     times = Times()
-    times.add_report(report | {"group_calls": 1, "blocking": False, "average": bench_report.SLOWEST} | changes)
+    report |= {"link": "nvlink", "register": False, "group_calls": 1, "blocking": False}
+    times.add_report(report | {"average": bench_report.SLOWEST} | changes)
     assert bool(times.curves()) == is_taken
 
 
