@@ -35,7 +35,10 @@ const narrowcast::executor::cuda::generated::KernelSource
 ")
 foreach(source ${sources})
   file(READ ${ROOT}/${source} content)
-  string(REPLACE "${TEST_CODECS}/" src/codec/ path "${source}")
+  set(path ${source})
+  if(TEST_CODECS)
+    string(REPLACE "${TEST_CODECS}/" src/codec/ path ${source})
+  endif()
   string(APPEND text "{\"${path}\", R\"kernel(${content})kernel\"},\n")
 endforeach()
 string(APPEND text "};
