@@ -113,7 +113,7 @@ ncast_status explain(const char* function, const comm::Question& question, const
   made->costs = costs_of(shape, decider->costs());
   made->built_in = select::candidates_of(shape.link);
   made->alternatives = decider->alternatives_of(shape, decision);
-  if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(decider->costs());
+  if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(decider->costs(), shape.link);
   made->sentence = sentence_of(*made);
   *explanation = made.release();
   return NCAST_OK;

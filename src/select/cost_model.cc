@@ -90,14 +90,15 @@ bool CostModel::add(const MeasuredCurve& measured) {
   return true;
 }
 
-const CostModel::Family& CostModel::family(Operation operation, Link link) const {
-  const auto of = [&](Link one) -> const Family& {
-    return families_[static_cast<size_t>(one)][static_cast<size_t>(operation)];
+Link CostModel::source_of(Link link) const {
+  const auto has = [&](Link one) {
+    return !std::ranges::all_of(families_[static_cast<size_t>(one)],
+                                [](const Family& family) { return family.empty(); });
   };
-  if (!of(link).empty()) return of(link);
+  if (has(link)) return link;
   // The path through host memory also crosses PCIe.
-  if (link == Link::pcie) return of(of(Link::host).empty() ? Link::nvlink : Link::host);
-  return of(link == Link::nvlink ? Link::pcie : link);
+  if (link == Link::pcie) return has(Link::host) ? Link::host : Link::nvlink;
+  return link == Link::nvlink ? Link::pcie : link;
 }
 
 std::optional<double> CostModel::predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
@@ -153,7 +154,10 @@ bool CostModel::has_plans(Link link) const {
   return std::ranges::any_of(families_[static_cast<size_t>(link)], in_family);
 }
 
-std::string describe_mismatch(const CostModel& model) {
+std::string describe_mismatch(const CostModel& model, Link link) {
+  const Link source = model.source_of(link);
+  if (source != link) return std::string("the times are those of another link, ") + name_of(source);
+  if (model.is_derived(link)) return "the times of this link are derived from few measurements";
   if (model.kernels().empty()) return "the cost model does not say which kernels it was measured on";
   if (model.kernels() == kernels_hash()) return {};
   return "the cost model was measured on other kernels (" + model.kernels() + ", this library has " + kernels_hash() +

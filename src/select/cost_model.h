@@ -66,6 +66,10 @@ class CostModel {
   const std::string& text() const { return text_; }
   // kernels_hash() of the measured library; empty if the text does not contain it.
   const std::string& kernels() const { return kernels_; }
+  // Whether the text says that the curves of this link are derived from few measurements.
+  bool is_derived(Link link) const { return derived_[static_cast<size_t>(link)]; }
+  // The link whose curves calls over this link use: the link itself, if it has any.
+  Link source_of(Link link) const;
 
   // Microseconds; nothing if the model has no suitable curve. bytes: as in CallShape. If the operation or the number of
   // ranks was not measured, the curve of a similar one is used, at the size that puts the same traffic on the busiest
@@ -91,18 +95,22 @@ class CostModel {
   // False if the model has the curve already.
   bool add(const MeasuredCurve& measured);
   ncast_status check_complete(const char* name) const;
-  const Family& family(Operation operation, Link link) const;
+  const Family& family(Operation operation, Link link) const {
+    return families_[static_cast<size_t>(source_of(link))][static_cast<size_t>(operation)];
+  }
   Family& family_at(Operation operation, Link link) {
     return families_[static_cast<size_t>(link)][static_cast<size_t>(operation)];
   }
 
   std::string text_, kernels_;
+  std::array<bool, link_count> derived_{};
   std::array<std::array<Family, operation::count>, link_count> families_;
 };
 
 // A hash of the sources that determine how long a call takes on a GPU (cmake/kernels_hash.cmake).
 const char* kernels_hash();
-// Why the measurements may not apply to this library; empty if they do.
-std::string describe_mismatch(const CostModel& model);
+// Why times of calls over this link may be wrong: they are derived, or not of this link or library. Empty if they were
+// measured with it.
+std::string describe_mismatch(const CostModel& model, Link link);
 
 }  // namespace narrowcast::select

@@ -42,7 +42,7 @@ constexpr ncast_codec forced_window = tests::forced(NCAST_CODEC_WINDOW);
 bool contains(const char* text, const std::string& part) { return std::string(text).find(part) != std::string::npos; }
 
 TEST_CASE("every explanation is the decision of the backend") {
-  const bool is_current = describe_mismatch(CostModel::shipped()).empty();
+  const bool is_current = describe_mismatch(CostModel::shipped(), Link::nvlink).empty();
   for (int operation = NCAST_OP_SEND; operation <= NCAST_OP_ALL_REDUCE; ++operation) {
     for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_RAW}, forced_window, ncast_codec{NCAST_CODEC_AUTO}}) {
       for (const ncast_dtype dtype : {NCAST_INT8, NCAST_FLOAT64, NCAST_BFLOAT16}) {

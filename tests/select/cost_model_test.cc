@@ -5,6 +5,7 @@
 
 #include "doctest/doctest.h"
 #include "models.h"
+#include "select/decision.h"
 
 namespace narrowcast::select {
 namespace {
@@ -85,7 +86,7 @@ TEST_CASE("a model names candidates, links, data and kernels") {
                                     "all_gather 2 pcie nccl:default 1000:8\n",
                            "the test", &model) == NCAST_OK);
   CHECK(model.kernels() == "0123456789abcdef");
-  CHECK(describe_mismatch(model) ==
+  CHECK(describe_mismatch(model, Link::pcie) ==
         std::string("the cost model was measured on other kernels (0123456789abcdef, this library has ") +
             kernels_hash() + ")");
   const auto predict = [&](size_t candidate, Link link, Data data = Data::typical) {
@@ -132,6 +133,33 @@ TEST_CASE("a machine without peer access has times of NCCL for any number of ran
   CHECK(predict(raw, 3, Link::pcie) == predict(raw, 3, Link::host));
 }
 
+TEST_CASE("a model says when the times of a link are derived, or those of another link") {
+  const std::string lines = "all_gather 2 host blocks:raw 1000:7\nall_gather 2 host blocks:window 1000:5\n";
+  const CostModel model = parsed(heading + "derived host\n" + lines);
+  CHECK(describe_mismatch(model, Link::host) == "the times of this link are derived from few measurements");
+  CHECK(describe_mismatch(model, Link::pcie) == "the times are those of another link, host");
+  CHECK(rejection(heading + lines + "derived hosts\n") ==
+        "some.costs, line 4: 'derived hosts' does not name a link: nvlink, pcie, host or shm");
+}
+
+TEST_CASE("by default, long calls without peer access are compressed and predicted to be faster than NCCL") {
+  for (const Link link : {Link::host, Link::pcie}) {
+    for (const Operation operation : {Operation::send, Operation::broadcast, Operation::all_gather,
+                                      Operation::all_to_all, Operation::reduce_scatter, Operation::all_reduce}) {
+      for (const int ranks : {2, 8}) {
+        CAPTURE(name_of(link));
+        CAPTURE(name_of(operation));
+        CAPTURE(ranks);
+        const CallShape shape{operation, NCAST_BFLOAT16, NCAST_CODEC_AUTO, 64 << 20, ranks, link};
+        const Decision decision = decide(shape, {CostModel::shipped()});
+        CHECK(decision.codec == NCAST_CODEC_WINDOW);
+        CHECK(compare(decision, true).reason == nullptr);
+        CHECK(compare(decision, false).reason == nullptr);
+      }
+    }
+  }
+}
+
 TEST_CASE("plans are measured for one operation, number of ranks and link") {
   const CostModel model = parsed(
       "narrowcast-costs 2 a machine\nkernels unknown\nall_gather 4 shm frames:raw 1000:7 2000:14\n"
@@ -140,7 +168,8 @@ TEST_CASE("plans are measured for one operation, number of ranks and link") {
                             Link link = Link::shared_memory) {
     return model.measured(operation, name, 2000, ranks, link).value_or(0);
   };
-  CHECK(describe_mismatch(model) == "the cost model does not say which kernels it was measured on");
+  CHECK(describe_mismatch(model, Link::shared_memory) ==
+        "the cost model does not say which kernels it was measured on");
   CHECK(measured("frames:raw") == 14);
   CHECK(measured("plan:ring") == 10);
   CHECK(measured("plan:mine@12.x-y:window") == doctest::Approx(6));
