@@ -37,6 +37,7 @@ typedef struct {
   const char* plan;           // the plan that runs, "all_pairs", "relay", ... (ncast_plan_build), or the name of one
                               // that was added (ncast_comm_add_plan); NULL if no plan describes the call
   const char* allowed;        // the codecs that the call allows, "window, ..." or "window!"; "": only raw
+  int is_measured;  // 1: the cost model was measured over this link; 0: its times are derived, or there are none
 } ncast_decision;
 
 // The prediction for one candidate. Set struct_bytes to sizeof(ncast_candidate) before the call; later versions append
@@ -79,6 +80,11 @@ NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, 
 // Explains a call of this communicator. The result is the same on all its ranks. Any thread.
 NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,
                                           ncast_dtype dtype, ncast_codec codec, ncast_explanation** explanation);
+
+// Replaces the cost model of a communicator. All ranks call this with the same text, at the same position of their calls.
+//   text: as in a file (docs/guide/tuning.md).
+//   Errors: INVALID_ARGUMENT with the line; the model is then unchanged.
+NCAST_API ncast_status ncast_comm_set_costs(ncast_comm* comm, const char* text);
 
 // Gets the decision, as much of it as decision->struct_bytes has room for.
 NCAST_API ncast_status ncast_explanation_decision(const ncast_explanation* explanation, ncast_decision* decision);

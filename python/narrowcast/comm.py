@@ -326,6 +326,16 @@ class Communicator(Calls):
         # Decisions that have begun may still use the earlier ones.
         self._selectors.append(function)
 
+    def use_costs(self, text: str) -> None:
+        """Replaces the cost model, by which the communicator chooses how calls run.
+
+        text: as in a file that `narrowcast tune` writes.
+
+        All ranks call this with the same text, at the same place in the order of the communicator's calls. Raises
+        InvalidArgumentError with the line if the text is invalid.
+        """
+        check(library().ncast_comm_set_costs(self.handle, text.encode()))
+
     def abort(self) -> None:
         """Ends all calls in flight on all ranks with AbortedError, including those that close() waits for.
 

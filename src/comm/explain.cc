@@ -26,6 +26,7 @@ struct ncast_explanation {
   std::vector<size_t> built_in;  // the candidates of the link, by index in the table
   std::vector<narrowcast::select::Alternative> alternatives;
   std::string costs_warning, sentence;
+  bool is_measured = false;
 };
 
 namespace {
@@ -110,10 +111,12 @@ ncast_status explain(const char* function, const comm::Question& question, const
   made->shape = shape;
   made->decision = decision;
   made->allowed = select::allowed_codecs(shape.codec).text();
-  made->costs = costs_of(shape, decider->costs());
+  const std::shared_ptr<const select::CostModel> model = decider->costs();
+  made->costs = costs_of(shape, *model);
+  made->is_measured = model->is_measured(shape.link);
   made->built_in = select::candidates_of(shape.link);
   made->alternatives = decider->alternatives_of(shape, decision);
-  if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(decider->costs(), shape.link);
+  if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(*model, shape.link);
   made->sentence = sentence_of(*made);
   *explanation = made.release();
   return NCAST_OK;
@@ -161,6 +164,7 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.sentence = explanation.sentence.c_str();
   made.plan = decision.plan;
   made.allowed = explanation.allowed.c_str();
+  made.is_measured = explanation.is_measured ? 1 : 0;
   return made;
 }
 
@@ -203,6 +207,19 @@ ncast_status ncast_predictor_explain_call(const ncast_predictor* predictor, cons
     comm::Question question{};
     if (ncast_status status = comm::read_question(function, call, &question)) return status;
     return explain(function, question, predictor->decider, explanation);
+  });
+}
+
+ncast_status ncast_comm_set_costs(ncast_comm* comm, const char* text) {
+  constexpr const char* function = "ncast_comm_set_costs";
+  return guarded(function, [&] {
+    executor::CommUse use;
+    if (ncast_status status = use.begin(function, comm)) return status;
+    if (text == nullptr) return null_argument(function, "text");
+    select::CostModel costs;
+    if (ncast_status status = select::CostModel::parse(text, function, &costs)) return status;
+    comm->decider()->set_costs(std::move(costs));
+    return NCAST_OK;
   });
 }
 

@@ -18,8 +18,9 @@ namespace {
 
 ncast_predictor* make(const std::shared_ptr<Decider>& decider, bool is_of_communicator) {
   // On the host backend no decision depends on costs.
-  const bool uses_costs = decider->traits().link != select::Link::shared_memory;
-  return new ncast_predictor{decider, uses_costs ? describe_mismatch(decider->costs(), decider->traits().link) : "", is_of_communicator};
+  const select::Link link = decider->traits().link;
+  const bool uses_costs = link != select::Link::shared_memory;
+  return new ncast_predictor{decider, uses_costs ? describe_mismatch(*decider->costs(), link) : "", is_of_communicator};
 }
 
 ncast_status compare(const char* function, const ncast_predictor* predictor, const comm::Question& question,

@@ -90,14 +90,15 @@ bool CostModel::add(const MeasuredCurve& measured) {
   return true;
 }
 
+bool CostModel::has_curves(Link link) const {
+  const auto has = [](const Family& family) { return !family.empty(); };
+  return std::ranges::any_of(families_[static_cast<size_t>(link)], has);
+}
+
 Link CostModel::source_of(Link link) const {
-  const auto has = [&](Link one) {
-    return !std::ranges::all_of(families_[static_cast<size_t>(one)],
-                                [](const Family& family) { return family.empty(); });
-  };
-  if (has(link)) return link;
+  if (has_curves(link)) return link;
   // The path through host memory also crosses PCIe.
-  if (link == Link::pcie) return has(Link::host) ? Link::host : Link::nvlink;
+  if (link == Link::pcie) return has_curves(Link::host) ? Link::host : Link::nvlink;
   return link == Link::nvlink ? Link::pcie : link;
 }
 

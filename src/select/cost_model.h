@@ -66,7 +66,9 @@ class CostModel {
   const std::string& text() const { return text_; }
   // kernels_hash() of the measured library; empty if the text does not contain it.
   const std::string& kernels() const { return kernels_; }
-  // Whether the text says that the curves of this link are derived from few measurements.
+  // Whether the curves of calls over this link were measured over it, and not derived from few measurements.
+  bool is_measured(Link link) const { return has_curves(link) && !is_derived(link); }
+  // Whether the text says that the curves of this link are derived.
   bool is_derived(Link link) const { return derived_[static_cast<size_t>(link)]; }
   // The link whose curves calls over this link use: the link itself, if it has any.
   Link source_of(Link link) const;
@@ -95,6 +97,7 @@ class CostModel {
   // False if the model has the curve already.
   bool add(const MeasuredCurve& measured);
   ncast_status check_complete(const char* name) const;
+  bool has_curves(Link link) const;
   const Family& family(Operation operation, Link link) const {
     return families_[static_cast<size_t>(source_of(link))][static_cast<size_t>(operation)];
   }

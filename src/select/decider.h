@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -26,7 +27,10 @@ class Decider {
   Decider(const CommTraits& traits, CostModel costs);
 
   const CommTraits& traits() const { return traits_; }
-  const CostModel& costs() const { return costs_; }
+  std::shared_ptr<const CostModel> costs() const {
+    const std::lock_guard lock(mutex_);
+    return basis_->costs;
+  }
   // bytes: as in CallShape.
   CallShape shape_of(Operation operation, ncast_dtype dtype, ncast_codec codec, uint64_t bytes,
                      ncast_redop redop = NCAST_SUM, int root = 0, Placement placement = Placement::unknown) const {
@@ -44,13 +48,15 @@ class Decider {
   // For explanations. decision: of this call.
   std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision& decision);
 
-  // The following three are called at the same position of the communicator's calls on all ranks. Any thread.
+  // The following four are called at the same position of the communicator's calls on all ranks. Any thread.
   // Adds a plan after the others, which lives as long as the decider. Calls that it suits may run it from now on.
   void add_plan(PlanCandidate plan);
   // Removes the plans with this number of a loaded plan.
   void remove_plan(uint32_t loaded);
   // Lets the user choose between plans. Empty: costs do.
   void set_selector(PlanSelector selector);
+  // Replaces the cost model.
+  void set_costs(CostModel costs);
 
   // Whether a decision can be to run a plan instead of the built-in way.
   bool chooses_plans() const { return chooses_.load(std::memory_order_relaxed); }
@@ -60,21 +66,22 @@ class Decider {
     CallShape shape;
     Decision decision;
   };
-  struct Plans {
+  // What decisions depend on, apart from the traits.
+  struct Basis {
+    std::shared_ptr<const CostModel> costs;
     PlanList list;
     PlanSelector selector;
   };
 
-  void replace(std::shared_ptr<const Plans> plans);  // under mutex_
-  Policy policy_of(const Plans& plans) const { return {costs_, traits_.transport, &plans.list, &plans.selector}; }
+  void replace(std::shared_ptr<const Basis> basis);  // under mutex_
+  Policy policy_of(const Basis& basis) const { return {*basis.costs, traits_.transport, &basis.list, &basis.selector}; }
 
   const CommTraits traits_;
-  const CostModel costs_;
   std::atomic<bool> distinguishes_{false};  // decisions depend on reductions, roots and placements
   std::atomic<bool> chooses_{false};
-  std::mutex mutex_;  // of the members below
-  std::shared_ptr<const Plans> plans_;
-  uint64_t version_ = 0;  // of plans_
+  mutable std::mutex mutex_;  // of the members below
+  std::shared_ptr<const Basis> basis_;
+  uint64_t version_ = 0;  // of basis_
   PlanList removed_;      // earlier decisions refer to them
   std::array<std::optional<Entry>, 64> recent_;
 };

@@ -38,5 +38,18 @@ TEST_CASE("a cached decision is the one that would be made") {
   }
 }
 
+TEST_CASE("another cost model applies to calls that were decided before") {
+  Decider decider({.ranks = 2, .link = Link::nvlink}, CostModel::shipped());
+  const CallShape shape = decider.shape_of(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_AUTO, uint64_t{64} << 20);
+  CHECK(decider.decide(shape).codec == NCAST_CODEC_WINDOW);
+  CostModel slow_codec;
+  REQUIRE(CostModel::parse("narrowcast-costs 2 a machine\nall_gather 2 nvlink blocks:raw 1024:7\n"
+                           "all_gather 2 nvlink blocks:window 1024:9\n",
+                           "the test", &slow_codec) == NCAST_OK);
+  decider.set_costs(slow_codec);
+  CHECK(decider.decide(shape).codec == NCAST_CODEC_RAW);
+  CHECK(decider.costs()->text() == slow_codec.text());
+}
+
 }  // namespace
 }  // namespace narrowcast::select

@@ -155,6 +155,7 @@ class DecisionC(Structure):
         ("sentence", c_char_p),
         ("plan", c_char_p),
         ("allowed", c_char_p),
+        ("is_measured", c_int),
     ]
 
 
