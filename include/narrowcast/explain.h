@@ -81,7 +81,8 @@ NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, 
 NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,
                                           ncast_dtype dtype, ncast_codec codec, ncast_explanation** explanation);
 
-// Replaces the cost model of a communicator. All ranks call this with the same text, at the same position of their calls.
+// Replaces the cost model of a communicator. All ranks call this with the same text, at the same position of their
+// calls.
 //   text: as in a file (docs/guide/tuning.md).
 //   Errors: INVALID_ARGUMENT with the line; the model is then unchanged.
 NCAST_API ncast_status ncast_comm_set_costs(ncast_comm* comm, const char* text);

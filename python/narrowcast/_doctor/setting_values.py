@@ -79,6 +79,7 @@ def _alternatives(known: Iterable[str]) -> str:
 # By name without the prefix: whether a value is valid, and a description of valid values.
 _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     "ATTACH": (_one_of(ATTACHES), _alternatives(ATTACHES)),
+    "CALIBRATE": (_one_of(_FLAGS), "1 or 0"),
     "CODEC": (_is_codecs, "auto or a codec, or a list of OPERATION=CODEC"),
     "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _alternatives(DEBUG_LEVELS)),
     "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MAX_CTAS, f"a number from 1 to {_MAX_CTAS}"),

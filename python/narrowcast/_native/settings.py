@@ -19,6 +19,7 @@ _TEST_PREFIX = f"{PREFIX}TEST_"
 # Without the prefix. docs/guide/settings.md describes them.
 _FILE_SETTINGS = (
     "ATTACH",
+    "CALIBRATE",
     "CODEC",
     "COST_MODEL",
     "DEBUG",

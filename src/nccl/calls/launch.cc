@@ -29,32 +29,6 @@ int make_wait(Communicator& comm, void* from, void* to) {
   return driver()->cuStreamWaitEvent(to, comm.side_event, 0);
 }
 
-ncast_status submit(const EngineCall& engine_call, ncast_comm* comm, ncast_stream stream) {
-  const Engine& narrowcast = *engine();
-  const Call& c = engine_call.call;
-  const auto dtype = static_cast<ncast_dtype>(c.dtype);
-  const auto op = static_cast<ncast_redop>(c.redop);
-  const ncast_codec codec = engine_call.codec;
-  switch (c.operation) {
-    case NCAST_OP_SEND: return narrowcast.ncast_send(c.send, c.count, dtype, c.peer, codec, comm, stream);
-    case NCAST_OP_RECV: return narrowcast.ncast_recv(c.recv, c.count, dtype, c.peer, codec, comm, stream);
-    case NCAST_OP_BROADCAST:
-      return narrowcast.ncast_broadcast(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
-    case NCAST_OP_REDUCE:
-      return narrowcast.ncast_reduce(c.send, c.recv, c.count, dtype, op, c.peer, codec, comm, stream);
-    case NCAST_OP_GATHER: return narrowcast.ncast_gather(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
-    case NCAST_OP_SCATTER: return narrowcast.ncast_scatter(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
-    case NCAST_OP_ALL_GATHER: return narrowcast.ncast_all_gather(c.send, c.recv, c.count, dtype, codec, comm, stream);
-    case NCAST_OP_ALL_TO_ALL: return narrowcast.ncast_all_to_all(c.send, c.recv, c.count, dtype, codec, comm, stream);
-    case NCAST_OP_REDUCE_SCATTER:
-      return narrowcast.ncast_reduce_scatter(c.send, c.recv, c.count, dtype, op, codec, comm, stream);
-    case NCAST_OP_ALL_REDUCE:
-      return narrowcast.ncast_all_reduce(c.send, c.recv, c.count, dtype, op, codec, comm, stream);
-    case NCAST_OP_ALL_TO_ALL_V: break;  // NCCL has none
-  }
-  return NCAST_INTERNAL;
-}
-
 // Counts a transfer at its sender only: a rank that sends and receives in one group saves the time once.
 std::optional<double> saved_by(Communicator& comm, const EngineCall& one) {
   const Call& c = one.call;
@@ -85,7 +59,7 @@ ncast_status submit_all(const std::vector<EngineCalls>& groups, StreamOf&& strea
   for (const EngineCalls& group : groups) {
     ncast_comm* const comm = group.comm->engine_comm.load();
     // If a call is rejected, ncast_group_end() fails.
-    for (const EngineCall& one : group.calls) submit(one, comm, stream_of(group, one.call));
+    for (const EngineCall& one : group.calls) run_on_engine(one.call, one.codec, comm, stream_of(group, one.call));
   }
   return narrowcast.ncast_group_end();
 }

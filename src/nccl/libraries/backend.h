@@ -7,7 +7,8 @@ namespace narrowcast::nccl {
 
 struct Backend {
   ncast_backend id;
-  int max_ranks;  // of a communicator
+  int max_ranks;    // of a communicator
+  bool calibrates;  // unless a setting says otherwise
 };
 
 // Defined once per library: cuda_backend.cc in libnarrowcast_nccl.so, tests/nccl/libraries/host_backend.cc in the

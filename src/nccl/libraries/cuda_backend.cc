@@ -2,6 +2,6 @@
 
 namespace narrowcast::nccl {
 
-const Backend backend{.id = NCAST_BACKEND_CUDA, .max_ranks = 8};
+const Backend backend{.id = NCAST_BACKEND_CUDA, .max_ranks = 8, .calibrates = true};
 
 }  // namespace narrowcast::nccl

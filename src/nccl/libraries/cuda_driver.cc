@@ -22,7 +22,9 @@ const Driver* load_driver() {
   auto* const found = new Driver;  // never freed: calls may come until the process ends
   SymbolTable functions(library);
 #define FIND(name) functions.find(&found->name, #name)
+  FIND(cuDriverGetVersion);
   FIND(cuDeviceGet);
+  FIND(cuDeviceGetName);
   FIND(cuDevicePrimaryCtxRetain);
   FIND(cuCtxPushCurrent_v2);
   FIND(cuCtxPopCurrent_v2);

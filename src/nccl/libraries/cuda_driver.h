@@ -8,7 +8,9 @@
 namespace narrowcast::nccl {
 
 struct Driver {
+  int (*cuDriverGetVersion)(int* version);
   int (*cuDeviceGet)(int* device, int ordinal);
+  int (*cuDeviceGetName)(char* name, int bytes, int device);
   int (*cuDevicePrimaryCtxRetain)(void** context, int device);
   int (*cuCtxPushCurrent_v2)(void* context);
   int (*cuCtxPopCurrent_v2)(void** context);

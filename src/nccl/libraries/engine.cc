@@ -67,6 +67,30 @@ ncast_comm_config config_from_settings(const Engine& narrowcast) {
   return config;
 }
 
+ncast_status run_on_engine(const Call& c, ncast_codec codec, ncast_comm* comm, CudaStream stream) {
+  const Engine& narrowcast = *engine();
+  const auto dtype = static_cast<ncast_dtype>(c.dtype);
+  const auto op = static_cast<ncast_redop>(c.redop);
+  switch (c.operation) {
+    case NCAST_OP_SEND: return narrowcast.ncast_send(c.send, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_RECV: return narrowcast.ncast_recv(c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_BROADCAST:
+      return narrowcast.ncast_broadcast(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_REDUCE:
+      return narrowcast.ncast_reduce(c.send, c.recv, c.count, dtype, op, c.peer, codec, comm, stream);
+    case NCAST_OP_GATHER: return narrowcast.ncast_gather(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_SCATTER: return narrowcast.ncast_scatter(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_ALL_GATHER: return narrowcast.ncast_all_gather(c.send, c.recv, c.count, dtype, codec, comm, stream);
+    case NCAST_OP_ALL_TO_ALL: return narrowcast.ncast_all_to_all(c.send, c.recv, c.count, dtype, codec, comm, stream);
+    case NCAST_OP_REDUCE_SCATTER:
+      return narrowcast.ncast_reduce_scatter(c.send, c.recv, c.count, dtype, op, codec, comm, stream);
+    case NCAST_OP_ALL_REDUCE:
+      return narrowcast.ncast_all_reduce(c.send, c.recv, c.count, dtype, op, codec, comm, stream);
+    case NCAST_OP_ALL_TO_ALL_V: break;  // NCCL has none
+  }
+  return NCAST_INTERNAL;
+}
+
 Result result_of(ncast_status status) {
   switch (status) {
     case NCAST_OK: return success;

@@ -5,7 +5,7 @@
 #include "narrowcast/comm.h"
 #include "narrowcast/explain.h"
 #include "narrowcast/plan.h"
-#include "nccl/abi/nccl_types.h"
+#include "nccl/abi/call.h"
 
 namespace narrowcast::nccl {
 
@@ -36,8 +36,10 @@ struct Engine {
   FUNCTION(loaded_plan_use)             \
   FUNCTION(loaded_plan_destroy)         \
   FUNCTION(comm_explain)                \
+  FUNCTION(comm_set_costs)              \
   FUNCTION(explanation_decision)        \
   FUNCTION(explanation_destroy)         \
+  FUNCTION(kernels_hash)                \
   FUNCTION(group_start)                 \
   FUNCTION(group_end)                   \
   FUNCTION(send)                        \
@@ -60,6 +62,9 @@ const Engine* engine();
 
 // A communicator configuration with the values of the settings.
 ncast_comm_config config_from_settings(const Engine& narrowcast);
+
+// Makes a call on a communicator of the engine.
+ncast_status run_on_engine(const Call& call, ncast_codec codec, ncast_comm* comm, CudaStream stream);
 
 // The ncclResult_t for a status of the engine.
 Result result_of(ncast_status status);

@@ -7,6 +7,7 @@
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/plans.h"
 #include "nccl/ranks/agreement.h"
+#include "nccl/ranks/calibrate.h"
 #include "nccl/ranks/deferred_destroy.h"
 #include "nccl/ranks/exchange.h"
 #include "nccl/report/log.h"
@@ -84,6 +85,13 @@ void attach(Communicator& comm) {
   }
   if (!has_side_stream(comm))
     log(Level::warn, "rank %d cannot create a side stream: groups that are partly forwarded will fail", comm.rank);
+  if (!calibrate(comm, created)) {
+    comm.forward_all("a rank failed while costs were measured");
+    narrowcast.ncast_comm_abort(created);
+    narrowcast.ncast_comm_destroy(created);
+    return;
+  }
+  comm.mark_traffic(created);
   ncast_comm_counters counters = {};
   counters.struct_bytes = sizeof counters;
   narrowcast.ncast_comm_get_counters(created, &counters);

@@ -86,13 +86,22 @@ void Communicator::abort() {
   if (exchanging.try_lock_for(exchange_abort_timeout)) exchanging.unlock();
 }
 
+void Communicator::mark_traffic(ncast_comm* created) {
+  if (engine()->ncast_comm_get_operation_counters(created, uncounted_traffic.data(), operation_count) != NCAST_OK)
+    uncounted_traffic = {};
+}
+
 void Communicator::refresh_traffic() {
   ncast_comm* const comm = engine_comm.load();
   if (comm == nullptr || aborted.load()) return;
   const RelaxedCaptureMode relaxed;
   TrafficByOperation traffic;
-  if (engine()->ncast_comm_get_operation_counters(comm, traffic.data(), operation_count) == NCAST_OK)
-    statistics->set_traffic(traffic);
+  if (engine()->ncast_comm_get_operation_counters(comm, traffic.data(), operation_count) != NCAST_OK) return;
+  for (size_t i = 0; i < traffic.size(); ++i) {
+    traffic[i].raw_bytes -= uncounted_traffic[i].raw_bytes;
+    traffic[i].wire_bytes -= uncounted_traffic[i].wire_bytes;
+  }
+  statistics->set_traffic(traffic);
 }
 
 const EnginePredictor& predictor_of(Communicator& comm) {

@@ -27,6 +27,8 @@ struct Communicator {
   void forward_all(const char* why) { why_forwarded.store(why); }
   // Ends the engine's calls and a running exchange between the ranks, so that NCCL may free the handle. Any thread.
   void abort();
+  // The statistics do not count what this new communicator of the engine has sent so far.
+  void mark_traffic(ncast_comm* created);
   // Updates the statistics from the engine's counters. Streams may be in capture.
   void refresh_traffic();
 
@@ -52,9 +54,10 @@ struct Communicator {
   std::unique_ptr<PairHandshake> handshake;    // for two ranks, until their first common call; under `preparing`
   std::atomic<bool> handshake_pending{false};  // until that call is prepared
   std::atomic<ncast_comm*> engine_comm{nullptr};
-  std::vector<ncast_loaded_plan*> plans;  // that calls on engine_comm may run
-  std::atomic<bool> captured{false};      // a CUDA graph may hold calls on engine_comm
-  bool attaches_at_resume = false;        // ncclCommSuspend has destroyed engine_comm
+  TrafficByOperation uncounted_traffic = {};  // set before engine_comm
+  std::vector<ncast_loaded_plan*> plans;      // that calls on engine_comm may run
+  std::atomic<bool> captured{false};          // a CUDA graph may hold calls on engine_comm
+  bool attaches_at_resume = false;            // ncclCommSuspend has destroyed engine_comm
 
   // Freed only with the communicator: cuMemFree waits for all work on the GPU, which may depend on a rank that waits
   // for this one.

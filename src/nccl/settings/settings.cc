@@ -141,6 +141,10 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     settings->attach = when.value_or(settings->attach);
   } else if (key == "verify") {
     apply_flag(&settings->verify);
+  } else if (key == "calibrate") {
+    const auto given = flag_of(value);
+    if (!given) warn_invalid("1 or 0");
+    if (given) settings->calibrate = given;
   } else if (key == "nvtx") {
     apply_flag(&settings->nvtx);
   } else if (key == "stats") {

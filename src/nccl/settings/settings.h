@@ -69,7 +69,8 @@ struct Settings {
   uint64_t scratch_bytes = 0;
   uint32_t max_ctas = environment::most_ctas;
   bool p2p = true;
-  std::string cost_model;  // empty: the built-in one
+  std::string cost_model;         // empty: the built-in one
+  std::optional<bool> calibrate;  // unset: as the backend says
   std::optional<Level> debug;
   std::string nccl_library, nccl_library_from;  // the path, and the setting's source for messages
   std::vector<Rule> rules;                      // the first that matches applies

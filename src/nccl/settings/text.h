@@ -15,9 +15,9 @@ namespace narrowcast::nccl {
 
 inline constexpr std::string_view prefix = "NARROWCAST_";
 // The keys of a file, besides `rule`. Each is also a variable: in capitals, with the prefix.
-inline constexpr std::string_view keys[] = {"attach",        "codec", "cost_model",    "debug", "max_ctas",
-                                            "nccl_library",  "nvtx",  "off",           "p2p",   "plans",
-                                            "scratch_bytes", "stats", "stats_seconds", "take",  "verify"};
+inline constexpr std::string_view keys[] = {
+    "attach", "calibrate", "codec", "cost_model",    "debug", "max_ctas",      "nccl_library", "nvtx",
+    "off",    "p2p",       "plans", "scratch_bytes", "stats", "stats_seconds", "take",         "verify"};
 // Only in the environment: read by the library or the Python package, or needed to find the file.
 inline constexpr std::string_view environment_only[] = {"config",     "library",       "nvrtc",    "path",
                                                         "plan_cache", "socket_ifname", "traceback"};
@@ -74,6 +74,8 @@ inline std::optional<bool> flag_of(std::string_view text) {
 // In codecs.cc. As ncast_codec_parse and ncast_codec_format, for settings that are read before the library is loaded.
 codec::ParsedCodec parse_codec(std::string_view text);
 std::string codec_text(ncast_codec codec);
+// Except raw.
+std::vector<ncast_codec> exact_codecs();
 
 inline std::optional<TakeMode> take_named(std::string_view name) {
   if (name == "auto") return TakeMode::automatic;

@@ -129,6 +129,7 @@ TEST_CASE("the guide has every setting with its default") {
       CHECK(digest(settings) == digest(unset));
       CHECK(settings.max_ctas == unset.max_ctas);
       CHECK(settings.nvtx == unset.nvtx);
+      CHECK(settings.calibrate.value_or(true));
       CHECK(settings.off_everything == unset.off_everything);
       CHECK(settings.stats_seconds == unset.stats_seconds);
       CHECK((settings.stats + settings.plans + settings.nccl_library).empty());
@@ -181,6 +182,7 @@ TEST_CASE("a file contains settings and rules") {
     attach = "init"
     verify = true
     nvtx = false
+    calibrate = false
     stats_seconds = 2.5
     scratch_bytes = 100_000_000
     debug = "info"
@@ -199,11 +201,12 @@ TEST_CASE("a file contains settings and rules") {
   CHECK(settings.attach == Attach::init);
   CHECK(settings.verify);
   CHECK_FALSE(settings.nvtx);
+  CHECK(settings.calibrate == false);
   CHECK(settings.stats_seconds == 2.5);
   CHECK(settings.scratch_bytes == 100'000'000);
   CHECK(settings.debug == Level::info);
   CHECK(settings.nccl_library == "/there/libnccl.so.2");
-  CHECK(settings.nccl_library_from == "test.toml:10");
+  CHECK(settings.nccl_library_from == "test.toml:11");
   REQUIRE(settings.rules.size() == 2);
   CHECK(*settings.rules[0].operation == NCAST_OP_ALL_REDUCE);
   CHECK(*settings.rules[0].dtype == NCAST_BFLOAT16);

@@ -63,6 +63,7 @@ def examined(**variables):
     ("name", "right", "wrong"),
     [
         ("ATTACH", ["first", "init", ""], ["soon", "First"]),
+        ("CALIBRATE", ["0", "1"], ["never"]),
         ("CODEC", ["auto", "raw,all_gather=window", "send = raw, "], ["zip", "raw=send", "all_median=raw"]),
         ("DEBUG", ["WARN", "info"], ["loud"]),
         ("MAX_CTAS", ["1", "64"], ["0", "65", "-1", "many", "1e1"]),

@@ -190,6 +190,7 @@ def test_files_accept_all_settings_except_those_of_other_components(warned, name
     ("key", "value", "expected"),
     [
         ("attach", "soon", "first or init"),
+        ("calibrate", "never", "1 or 0"),
         ("debug", "loud", "NONE, VERSION, WARN, INFO or TRACE"),
         ("max_ctas", "many", "a number from 1 to 64"),
         ("max_ctas", "65", "a number from 1 to 64"),

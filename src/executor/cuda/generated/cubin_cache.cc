@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "bootstrap/descriptor.h"
+#include "files/cache_folder.h"
 #include "files/owned_file.h"
 
 #define XXH_INLINE_ALL
@@ -58,19 +58,9 @@ int open_entry(const Descriptor& folder, const std::string& name, int flags) {
 
 // Opens a folder of entries. Returns why that fails, for example because other users can put some there.
 std::string open_folder(const std::string& path, Descriptor* folder) {
-  if (!folder->open([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }))
-    return std::strerror(errno);
-  struct stat about;
-  if (fstat(folder->get(), &about) != 0) return std::strerror(errno);
-  return files::why_untrusted(about, files::Trust::readable, S_IFDIR);
-}
-
-// Creates a folder, and those above it, for this user alone.
-void make_folder(const std::string& path) {
-  for (size_t end = 0; end != path.npos;) {
-    end = path.find('/', end + 1);
-    mkdir(path.substr(0, end).c_str(), 0700);
-  }
+  std::string why;
+  folder->open([&] { return files::open_cache_folder(path, &why); });
+  return why;
 }
 
 // Waits until no other process holds the lock of a file, and holds it until the file is closed.
@@ -115,22 +105,14 @@ bool read_of_any_compiler(const Descriptor& folder, const CubinKey& key, std::st
   return is_found;
 }
 
-// Writes another file and renames it, so that readers see the whole file or none. Returns whether that succeeded.
+// Returns whether that succeeded.
 bool write_entry(const Descriptor& folder, const std::string& name, const std::string& cubin) {
   Header header;
   std::memcpy(header.magic, magic, sizeof magic);
   header.bytes = cubin.size();
   header.checksum = hash_of(cubin);
-  uint64_t random;
-  if (getrandom(&random, sizeof random, 0) != sizeof random) return false;
-  const std::string written = name + "." + std::to_string(random);
-  Descriptor file;
-  if (!file.open([&] { return open_entry(folder, written, O_WRONLY | O_CREAT | O_EXCL); })) return false;
   const iovec parts[] = {{&header, sizeof header}, {const_cast<char*>(cubin.data()), cubin.size()}};
-  const bool is_written = writev(file.get(), parts, 2) == static_cast<ssize_t>(sizeof header + cubin.size());
-  if (is_written && renameat(folder.get(), written.c_str(), folder.get(), name.c_str()) == 0) return true;
-  unlinkat(folder.get(), written.c_str(), 0);
-  return false;
+  return files::replace_file(folder.get(), name, parts);
 }
 
 }  // namespace
@@ -138,10 +120,7 @@ bool write_entry(const Descriptor& folder, const std::string& name, const std::s
 std::string CubinCache::default_folder() {
   if (const char* const folder = secure_getenv("NARROWCAST_PLAN_CACHE"); folder != nullptr && *folder != '\0')
     return std::strcmp(folder, "off") == 0 ? "" : folder;
-  if (const char* const cache = secure_getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
-    return std::string(cache) + "/narrowcast/plans";
-  const char* const home = secure_getenv("HOME");
-  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/narrowcast/plans" : "";
+  return files::cache_folder("plans");
 }
 
 std::string CubinCache::name_of(const CubinKey& key) {
@@ -166,7 +145,7 @@ ncast_status CubinCache::find_or_compile(const CubinKey& key, const std::functio
   kept = !folder_.empty();
   if (folder_.empty()) return compile(cubin);
   if (find(key, cubin)) return NCAST_OK;
-  make_folder(folder_);
+  files::make_folder(folder_);
   Descriptor folder, locked;
   kept = open_folder(folder_, &folder).empty();
   if (!kept) return compile(cubin);

@@ -1,0 +1,408 @@
+#include "nccl/ranks/calibrate.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nccl/calibration/costs_cache.h"
+#include "nccl/libraries/backend.h"
+#include "nccl/libraries/cuda_driver.h"
+#include "nccl/libraries/engine.h"
+#include "nccl/libraries/forward.h"
+#include "nccl/libraries/real_nccl.h"
+#include "nccl/ranks/exchange.h"
+#include "nccl/report/log.h"
+#include "nccl/settings/settings.h"
+#include "nccl/settings/text.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration;
+
+constexpr double most_seconds = 2;
+constexpr ncast_dtype dtype = NCAST_BFLOAT16;
+constexpr size_t dtype_bytes = 2;
+constexpr size_t sample_bytes = size_t{1} << 20;
+
+// Of the larger buffer of a call. Times of other sizes are interpolated.
+struct Size {
+  size_t bytes;
+  int calls, batches;
+};
+constexpr Size sizes[] = {{4 << 10, 20, 3}, {64 << 10, 20, 3}, {512 << 10, 10, 3}, {4 << 20, 4, 3}, {32 << 20, 2, 2}};
+constexpr size_t most_bytes = std::end(sizes)[-1].bytes;
+constexpr double longest_step = 8;  // from one size to the next
+
+// Times of other operations are derived from these.
+struct Measured {
+  Operation operation;
+  Function function;
+  bool has_pieces;  // one buffer has a piece for each rank
+};
+constexpr Measured measured[] = {
+    {NCAST_OP_ALL_REDUCE, Function::AllReduce, false}, {NCAST_OP_REDUCE_SCATTER, Function::ReduceScatter, true},
+    {NCAST_OP_ALL_GATHER, Function::AllGather, true},  {NCAST_OP_BROADCAST, Function::Broadcast, false},
+    {NCAST_OP_REDUCE, Function::Reduce, false},        {NCAST_OP_SEND, Function::Send, false},
+};
+
+enum class Way : uint32_t { keep, use_found, measure };
+
+// From rank 0.
+struct Order {
+  Way way;
+  uint32_t text_bytes;  // of the model that it found
+};
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.find(':') + 2, line.size()));
+  return "unknown processor";
+}
+
+// How the engine runs a call with this codec. Empty if it cannot say.
+struct Explained {
+  std::string candidate, link;
+  bool is_measured = false;
+};
+Explained explain(ncast_comm* comm, Operation operation, size_t count, ncast_codec codec) {
+  const Engine& narrowcast = *engine();
+  ncast_explanation* explanation = nullptr;
+  Explained result;
+  if (narrowcast.ncast_comm_explain(comm, operation, count, dtype, codec, &explanation) != NCAST_OK) return result;
+  ncast_decision decision = {};
+  decision.struct_bytes = sizeof decision;
+  if (narrowcast.ncast_explanation_decision(explanation, &decision) == NCAST_OK)
+    result = {decision.candidate, decision.link, decision.is_measured != 0};
+  narrowcast.ncast_explanation_destroy(explanation);
+  return result;
+}
+
+CostsKey key_of(const Communicator& comm, const std::string& link) {
+  char gpu[256] = "";
+  int device = 0, version = 0;
+  driver()->cuDeviceGet(&device, comm.device);
+  driver()->cuDeviceGetName(gpu, sizeof gpu, device);
+  driver()->cuDriverGetVersion(&version);
+  return {.gpu = gpu,
+          .processor = processor_name(),
+          .link = link,
+          .kernels = engine()->ncast_kernels_hash(),
+          .nccl = version_text(real_nccl().version),
+          .ranks = comm.ranks,
+          .driver = version,
+          .max_ctas = comm.max_ctas.load()};
+}
+
+// bfloat16 values that codecs shrink as they do weights: sums of uniform numbers are nearly normally distributed.
+std::vector<uint16_t> typical_values() {
+  std::vector<uint16_t> values(sample_bytes / dtype_bytes);
+  uint64_t state = 0x9e3779b97f4a7c15;
+  for (uint16_t& value : values) {
+    float sum = 0;
+    for (int i = 0; i < 4; ++i) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      sum += static_cast<float>(static_cast<int32_t>(state >> 32));
+    }
+    sum *= 1e-11f;
+    uint32_t bits;
+    std::memcpy(&bits, &sum, sizeof bits);
+    value = static_cast<uint16_t>(bits >> 16);
+  }
+  return values;
+}
+std::vector<uint16_t> incompressible_values() {
+  std::vector<uint16_t> values(sample_bytes / dtype_bytes);
+  uint64_t state = 0x9e3779b97f4a7c15;
+  for (uint16_t& value : values) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    value = static_cast<uint16_t>(state >> 48);
+  }
+  return values;
+}
+
+// GPU memory that is freed in the order of the stream.
+class Memory {
+ public:
+  explicit Memory(void* stream) : stream_(stream) {
+    if (driver()->cuMemAllocAsync(&pointer_, most_bytes, stream) != 0) pointer_ = nullptr;
+  }
+  ~Memory() {
+    if (pointer_ != nullptr) driver()->cuMemFreeAsync(pointer_, stream_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  void* get() const { return pointer_; }
+  bool fill(const std::vector<uint16_t>& sample) const {
+    if (pointer_ == nullptr || driver()->cuMemcpyHtoDAsync_v2(pointer_, sample.data(), sample_bytes, stream_) != 0)
+      return false;
+    for (size_t at = sample_bytes; at < most_bytes; at += sample_bytes)
+      if (driver()->cuMemcpyDtoDAsync_v2(static_cast<char*>(pointer_) + at, pointer_, sample_bytes, stream_) != 0)
+        return false;
+    return true;
+  }
+
+ private:
+  void* const stream_;
+  void* pointer_ = nullptr;
+};
+
+class Calibration {
+ public:
+  Calibration(Communicator& comm, ncast_comm* created)
+      : comm_(comm),
+        created_(created),
+        typical_(comm.exchange_stream),
+        incompressible_(comm.exchange_stream),
+        output_(comm.exchange_stream) {
+    const std::vector<uint16_t> typical = typical_values(), incompressible = incompressible_values();
+    is_ready_ = typical_.fill(typical) && incompressible_.fill(incompressible) && output_.get() != nullptr && wait();
+    series_ = {{"", NCAST_CODEC_RAW, &typical_, true}, {"", NCAST_CODEC_RAW, &typical_, false}};
+    for (const ncast_codec codec : exact_codecs()) {
+      series_.push_back({"", codec | NCAST_CODEC_FORCED, &typical_, false});
+      series_.push_back({"/incompressible", codec | NCAST_CODEC_FORCED, &incompressible_, false});
+    }
+  }
+  bool is_ready() const { return is_ready_; }
+
+  // The same text on all ranks. False: a rank failed.
+  bool run(CostsText* text) {
+    const Clock::time_point begin = Clock::now();
+    double last = 0;
+    for (const Size& size : sizes) {
+      // The first item is the time since the beginning, or negative if this rank failed.
+      std::vector<float> times{0};
+      for (const Measured& one : measured)
+        for (const Series& series : series_) times.push_back(static_cast<float>(1e6 * seconds_of(one, size, series)));
+      const bool failed = std::ranges::any_of(times, [](float time) { return time < 0; });
+      times[0] = failed ? -1 : duration<float>(Clock::now() - begin).count();
+      if (!exchange_slowest(&times)) return false;
+      const float* time = &times[1];
+      for (const Measured& one : measured)
+        for (const Series& series : series_) add(one, size, series, *time++, text);
+      // All ranks stop after the same size.
+      const double now = times[0];
+      if (now + longest_step * (now - last) > most_seconds) break;
+      last = now;
+    }
+    return true;
+  }
+
+ private:
+  struct Series {
+    const char* suffix;
+    ncast_codec codec;
+    const Memory* input;
+    bool by_nccl;
+  };
+
+  size_t count_of(const Measured& one, const Size& size) const {
+    return size.bytes / dtype_bytes / static_cast<size_t>(one.has_pieces ? comm_.ranks : 1);
+  }
+
+  // Ends the calls of the engine if the communicator is aborted meanwhile.
+  bool wait() {
+    for (;;) {
+      const int state = driver()->cuStreamQuery(comm_.exchange_stream);
+      if (state != cuda_not_ready) return state == 0;
+      if (comm_.aborted.load()) {
+        engine()->ncast_comm_abort(created_);
+        return false;
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  // Each rank sends to the next and receives from the one before.
+  bool send_and_receive(Call call, const Series& series) {
+    const int next = (comm_.rank + 1) % comm_.ranks, before = (comm_.rank + comm_.ranks - 1) % comm_.ranks;
+    using Group = int();
+    const InsideNccl inside;
+    const Engine& narrowcast = *engine();
+    if (series.by_nccl ? real<Group>(Function::GroupStart)() != success : narrowcast.ncast_group_start() != NCAST_OK)
+      return false;
+    bool made = make({.function = Function::Send,
+                      .operation = NCAST_OP_SEND,
+                      .send = call.send,
+                      .count = call.count,
+                      .dtype = call.dtype,
+                      .peer = next,
+                      .comm = call.comm,
+                      .stream = call.stream},
+                     series);
+    made = make({.function = Function::Recv,
+                 .operation = NCAST_OP_RECV,
+                 .recv = call.recv,
+                 .count = call.count,
+                 .dtype = call.dtype,
+                 .peer = before,
+                 .comm = call.comm,
+                 .stream = call.stream},
+                series) &&
+           made;
+    return (series.by_nccl ? real<Group>(Function::GroupEnd)() == success : narrowcast.ncast_group_end() == NCAST_OK) &&
+           made;
+  }
+  bool make(const Call& call, const Series& series) {
+    return series.by_nccl ? forward(call) == success : run_on_engine(call, series.codec, created_, stream_) == NCAST_OK;
+  }
+
+  // Negative if a call failed. The other ranks then wait for this one in calls of the engine, which are ended.
+  double seconds_of(const Measured& one, const Size& size, const Series& series) {
+    const Call call{.function = one.function,
+                    .operation = one.operation,
+                    .send = series.input->get(),
+                    .recv = output_.get(),
+                    .count = count_of(one, size),
+                    .dtype = dtype,
+                    .comm = comm_.handle,
+                    .stream = comm_.exchange_stream};
+    const auto make_calls = [&](int count) {
+      bool made = true;
+      for (int i = 0; made && i < count; ++i)
+        made = one.operation == NCAST_OP_SEND ? send_and_receive(call, series) : make(call, series);
+      return made && wait();
+    };
+    double fastest = -1;
+    bool made = !failed_ && make_calls(1);
+    for (int batch = 0; made && batch < size.batches; ++batch) {
+      const Clock::time_point begin = Clock::now();
+      made = make_calls(size.calls);
+      const double seconds = duration<double>(Clock::now() - begin).count() / size.calls;
+      if (fastest < 0 || seconds < fastest) fastest = seconds;
+    }
+    if (made) return fastest;
+    failed_ = true;
+    engine()->ncast_comm_abort(created_);
+    return -1;
+  }
+
+  // Replaces each time by that of the slowest rank. False if a rank failed.
+  bool exchange_slowest(std::vector<float>* times) {
+    constexpr size_t most = max_exchange_bytes / sizeof(float);
+    std::vector<float> all(most * static_cast<size_t>(comm_.ranks));
+    for (size_t at = 0; at < times->size(); at += most) {
+      const size_t count = std::min(most, times->size() - at);
+      if (exchange_bytes(&comm_, times->data() + at, count * sizeof(float), all.data()) != success) return false;
+      for (size_t i = 0; i < all.size() && i < count * static_cast<size_t>(comm_.ranks); ++i) {
+        if (all[i] < 0) return false;
+        float& slowest = (*times)[at + i % count];
+        slowest = std::max(slowest, all[i]);
+      }
+    }
+    return true;
+  }
+
+  void add(const Measured& one, const Size& size, const Series& series, double microseconds, CostsText* text) const {
+    const size_t count = count_of(one, size);
+    if (series.by_nccl) {
+      if (backend.id == NCAST_BACKEND_HOST) return;  // its models have no times of NCCL
+      // Without peer access NCCL has no other way than its default.
+      for (const char* const name : {"nccl", "nccl:default"})
+        text->add(one.operation, name, count * dtype_bytes, microseconds);
+      return;
+    }
+    const std::string candidate = explain(created_, one.operation, count, series.codec).candidate;
+    text->add(one.operation, candidate + series.suffix, count * dtype_bytes, microseconds);
+  }
+
+  Communicator& comm_;
+  ncast_comm* const created_;
+  const Memory typical_, incompressible_, output_;
+  // The host backend runs calls immediately.
+  void* const stream_ = backend.id == NCAST_BACKEND_CUDA ? comm_.exchange_stream : nullptr;
+  std::vector<Series> series_;
+  bool is_ready_ = false, failed_ = false;
+};
+
+// Rank 0 applies a model that it has found, so an invalid one is measured again.
+Order order_of_rank_0(const Communicator& comm, ncast_comm* created, const CostsCache& cache, const CostsKey& key,
+                      const CostsCache::Lock& lock, std::string* text) {
+  if (comm.rank != 0) return {Way::keep, 0};
+  *text = cache.find(key);
+  if (!text->empty()) {
+    const std::string path = CostsCache::default_folder() + "/" + CostsCache::name_of(key);
+    if (engine()->ncast_comm_set_costs(created, text->c_str()) == NCAST_OK) {
+      log(Level::info, "uses the costs in %s", path.c_str());
+      return {Way::use_found, static_cast<uint32_t>(text->size())};
+    }
+    log(Level::warn, "measures costs again: %s: %s", path.c_str(), engine()->ncast_last_error());
+  }
+  return {lock.is_held() ? Way::measure : Way::keep, 0};
+}
+
+// Sends rank 0's value to all ranks.
+template <typename Value>
+bool broadcast(Communicator& comm, Value* value) {
+  std::vector<Value> all(static_cast<size_t>(comm.ranks));
+  if (exchange_bytes(&comm, value, sizeof *value, all.data()) != success) return false;
+  *value = all[0];
+  return true;
+}
+
+bool use_found(Communicator& comm, ncast_comm* created, size_t bytes, std::string text) {
+  text.resize(bytes);
+  for (size_t at = 0; at < bytes; at += max_exchange_bytes) {
+    std::array<char, max_exchange_bytes> part = {};
+    const size_t count = std::min(part.size(), bytes - at);
+    std::memcpy(part.data(), text.data() + at, count);
+    if (!broadcast(comm, &part)) return false;
+    std::memcpy(text.data() + at, part.data(), count);
+  }
+  return engine()->ncast_comm_set_costs(created, text.c_str()) == NCAST_OK;
+}
+
+bool measure(Communicator& comm, ncast_comm* created, const CostsCache& cache, const CostsKey& key) {
+  const Clock::time_point begin = Clock::now();
+  Calibration calibration(comm, created);
+  CostsText costs;
+  char ready = calibration.is_ready() ? 1 : 0;
+  std::vector<char> all(static_cast<size_t>(comm.ranks));
+  if (exchange_bytes(&comm, &ready, sizeof ready, all.data()) != success) return false;
+  if (std::ranges::find(all, '\0') != all.end()) {
+    log(Level::info, "a rank has no memory to measure costs: predictions use the built-in model");
+    return true;
+  }
+  if (!calibration.run(&costs)) return false;
+  const std::string text = costs.text(key);
+  if (engine()->ncast_comm_set_costs(created, text.c_str()) != NCAST_OK) {
+    // The same on all ranks, because the text is.
+    log(Level::warn, "cannot use the measured costs: %s", engine()->ncast_last_error());
+    return true;
+  }
+  if (comm.rank != 0) return true;
+  const std::string path = cache.store(key, text);
+  log(Level::info, "measured the costs of %d ranks over %s in %.2f s: %s", comm.ranks, key.link.c_str(),
+      duration<double>(Clock::now() - begin).count(), path.empty() ? "they could not be stored" : path.c_str());
+  return true;
+}
+
+}  // namespace
+
+bool calibrate(Communicator& comm, ncast_comm* created) {
+  const Explained explained = explain(created, NCAST_OP_ALL_REDUCE, most_bytes / dtype_bytes, NCAST_CODEC_RAW);
+  const bool wants = settings().calibrate.value_or(backend.calibrates) && settings().cost_model.empty() &&
+                     !explained.link.empty() && !explained.is_measured;
+  const CostsKey key = key_of(comm, explained.link);
+  const CostsCache cache(wants && comm.rank == 0 ? CostsCache::default_folder() : "");
+  const CostsCache::Lock lock(cache, key);
+  std::string text;
+  Order order{Way::keep, 0};
+  if (wants) order = order_of_rank_0(comm, created, cache, key, lock, &text);
+  if (!broadcast(comm, &order)) return false;
+  switch (order.way) {
+    case Way::use_found: return use_found(comm, created, order.text_bytes, std::move(text));
+    case Way::measure: return measure(comm, created, cache, key);
+    default: return true;
+  }
+}
+
+}  // namespace narrowcast::nccl
