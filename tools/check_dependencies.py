@@ -115,7 +115,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "local": {"comm", "_comm", "_native", *_LOWEST},
     "_dropin": {"_native", *_LOWEST},
     "_bench": {"_arrays", "_comm", "_dropin", "_files", "_native", "_store", *_PUBLIC},
-    "_doctor": {"_bench", "_dropin", "_files", "_native", *_LOWEST},
+    "_doctor": {"_bench", "_comm", "_dropin", "_files", "_native", *_LOWEST},
     "cli": {"_bench", "_comm", "_doctor", "_dropin", "_files", "_native", "_plan", "plots", *_PUBLIC},
     "__init__": {"_comm", "_native", *_PUBLIC},
     "__main__": {"cli"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from ctypes import byref, c_int, c_size_t, create_string_buffer
 
+from .._comm.explain import explain
 from .._native import cuda_driver, library
 from .._native.nvml import load as load_nvml
 from ..errors import NarrowcastError, UnsupportedError
@@ -12,6 +13,7 @@ from .report import Section
 
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _MIN_CAPABILITY = 8
+_EXPECTED_BYTES = 64 << 20
 # Error of cuInit -> remedy.
 _REMEDIES = {
     "100": "CUDA sees no GPU: check CUDA_VISIBLE_DEVICES, and that the container was started with --gpus all.",
@@ -91,6 +93,7 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
                 "peer access": _yes(reachable),
                 "NVLink": None if nvlink is None else _yes(nvlink),
                 "common ancestor": nvml.common_ancestor(handles[one], handles[other]) if nvml else None,
+                "expected": _expected(over_nvlink=bool(nvlink and reachable)) if nvml else None,
             }
         )
         if not reachable:
@@ -105,6 +108,19 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
             f"GPUs {', '.join(unreachable)} have no peer access to each other, while others do",
             "Select GPUs with peer access by CUDA_VISIBLE_DEVICES. Otherwise all data goes through host memory.",
         )
+
+
+def _expected(*, over_nvlink: bool) -> str | None:
+    """The predicted speed of a long call between two GPUs. PCIe has the times of the path through host memory."""
+    try:
+        said = explain("all_reduce", _EXPECTED_BYTES // 2, dtype="bfloat16", ranks=2, p2p=over_nvlink)
+    except NarrowcastError:
+        return None  # the sections of settings and versions report it
+    ours, theirs = said.predicted.chosen, said.predicted.nccl_default
+    if ours is None or theirs is None:
+        return None
+    basis = "measured" if said.is_measured else "derived"
+    return f"all_reduce of 64 MiB {theirs / ours:.1f} times as fast as NCCL ({basis})"
 
 
 def _architectures() -> str:
