@@ -63,8 +63,14 @@ class Traffic:
     saved_seconds: float = 0
     """The predicted time that these calls save over NCCL, summed over all ranks."""
 
+    time_ratio: float | None = None
+    """The measured time of calls divided by the predicted one, of the fastest rank; None if too few were timed."""
+
     def add(self, other: Traffic) -> None:
         """Adds the calls of another rank."""
+        # Other ranks may have waited for the fastest one.
+        ratios = [ratio for ratio in (self.time_ratio, other.time_ratio) if ratio is not None]
+        self.time_ratio = min(ratios, default=None)
         self.taken += other.taken
         self.captured += other.captured
         self.forwarded += other.forwarded
@@ -86,6 +92,7 @@ class Traffic:
             **_links_as_json(self.links),
             "predicted": self.predicted,
             "saved_seconds": self.saved_seconds,
+            "time_ratio": self.time_ratio,
         }
 
 
@@ -197,6 +204,7 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
                 links=_links_of(entry),
                 predicted=int(entry["predicted"]),
                 saved_seconds=float(entry["saved_seconds"]),
+                time_ratio=None if entry.get("time_ratio") is None else float(entry["time_ratio"]),
             )
             for entry in one["operations"]
         ]

@@ -15,6 +15,10 @@ _TIMES_NOTE = (
 )
 
 
+# Predictions are said to miss beyond this factor.
+_MOST_OFF = 1.25
+
+
 def print_report(report: Report) -> None:
     communicators = [one for one in report.communicators() if one.operations]
     if not communicators:
@@ -56,6 +60,14 @@ def print_report(report: Report) -> None:
         print_wrapped(_GRAPHS_NOTE, to_stderr=True)
     if has_times:
         print_wrapped(_TIMES_NOTE, to_stderr=True)
+    for one in communicators:
+        for traffic in one.operations.values():
+            if traffic.time_ratio is not None and not 1 / _MOST_OFF <= traffic.time_ratio <= _MOST_OFF:
+                print_wrapped(
+                    f"{traffic.operation} between {one.ranks} ranks takes {traffic.time_ratio:.2f} times the predicted "
+                    "time: narrowcast tune measures this machine.",
+                    to_stderr=True,
+                )
 
 
 def _of_communicator(one: CommunicatorTraffic) -> list[str]:

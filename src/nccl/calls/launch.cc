@@ -51,6 +51,16 @@ void count(Communicator& comm, const EngineCall& one) {
     comm.statistics->count_plan(operation, plan);
 }
 
+// Single calls are timed, because predictions are those of single calls.
+void begin_timing(const EngineCalls& group) {
+  const EngineCall& one = group.calls[0];
+  if (!group.is_single || capture_id(one.call.stream) != 0) return;
+  Communicator& comm = *group.comm;
+  const CallShape shape = shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
+  comm.timer.begin(shape.operation, one.call.stream,
+                   [&] { return predicted_microseconds(shape, one.codec, predictor_of(comm)); });
+}
+
 // stream_of(group, call): the stream of a call.
 template <typename StreamOf>
 ncast_status submit_all(const std::vector<EngineCalls>& groups, StreamOf&& stream_of) {
@@ -186,6 +196,7 @@ int launch_on_engine(std::vector<EngineCalls> groups) {
   }
   CopiedInputs copied;
   int result = copied.copy(groups) == 0 ? success : unhandled_cuda_error;
+  if (groups.size() == 1) begin_timing(groups[0]);
   if (result != success) {
     // Nothing is launched.
   } else if (backend.id == NCAST_BACKEND_HOST) {
@@ -196,6 +207,7 @@ int launch_on_engine(std::vector<EngineCalls> groups) {
   }
   for (const EngineCalls& group : groups) {
     const DeviceGuard guard(group.comm->device);
+    group.comm->timer.end(group.calls[0].call.stream);
     // The engine joins the streams of a group, so one of them is enough.
     if (group.comm->order.after_engine(stream_of(group, group.calls[0].call)) != 0) result = unhandled_cuda_error;
   }

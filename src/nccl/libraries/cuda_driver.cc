@@ -46,6 +46,8 @@ const Driver* load_driver() {
   FIND(cuEventDestroy_v2);
   FIND(cuEventRecord);
   FIND(cuEventSynchronize);
+  FIND(cuEventQuery);
+  FIND(cuEventElapsedTime);
   FIND(cuLaunchHostFunc);
 #undef FIND
   if (functions.missing() == nullptr) return found;

@@ -33,6 +33,8 @@ struct Driver {
   int (*cuEventDestroy_v2)(void* event);
   int (*cuEventRecord)(void* event, void* stream);
   int (*cuEventSynchronize)(void* event);
+  int (*cuEventQuery)(void* event);
+  int (*cuEventElapsedTime)(float* milliseconds, void* begin, void* end);
   int (*cuLaunchHostFunc)(void* stream, void (*function)(void*), void* argument);
 };
 

@@ -87,6 +87,12 @@ const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& 
   return predictor.compare(shape, codec, &found) ? found.plan : nullptr;
 }
 
+std::optional<double> predicted_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
+  ncast_comparison times = {};
+  if (!predictor.compare(shape, codec, &times) || times.microseconds == 0) return std::nullopt;
+  return times.microseconds;
+}
+
 std::optional<double> saved_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
   ncast_comparison times = {};
   if (!predictor.compare(shape, codec, &times) || times.microseconds == 0 || times.nccl_microseconds == 0)

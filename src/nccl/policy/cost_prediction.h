@@ -59,6 +59,9 @@ const char* why_not_faster(const CallShape& shape, ncast_codec codec, const Pred
 // The predicted savings. Negative if NCCL is faster; nullopt if the model does not have both times.
 std::optional<double> saved_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
+// The predicted time; nullopt if it is not known.
+std::optional<double> predicted_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
+
 // The name of the plan that the call runs instead of the built-in way; NULL: none. Valid as long as the predictor.
 const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 

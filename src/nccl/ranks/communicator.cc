@@ -63,7 +63,8 @@ Communicator::Communicator(Comm nccl_handle, int own_rank, int rank_count, int o
       ranks(rank_count),
       device(ordinal),
       config(std::move(communicator_config)),
-      statistics(add_statistics(own_rank, rank_count)) {}
+      statistics(add_statistics(own_rank, rank_count)),
+      timer(*statistics) {}
 
 Communicator::~Communicator() {
   if (driver() == nullptr) return;

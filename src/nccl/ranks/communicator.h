@@ -9,6 +9,7 @@
 #include "nccl/abi/nccl_types.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/cost_prediction.h"
+#include "nccl/ranks/call_timer.h"
 #include "nccl/ranks/communicator_config.h"
 #include "nccl/ranks/pair_handshake.h"
 #include "nccl/ranks/stream_order.h"
@@ -66,6 +67,7 @@ struct Communicator {
   void* side_stream = nullptr;  // for transfers on the engine that run concurrently with forwarded ones
   void* side_event = nullptr;
   StreamOrder order;
+  CallTimer timer;
 
   // Created when first needed, and again after a change of max_ctas or engine_comm. Used by the thread that makes a
   // call.

@@ -67,6 +67,16 @@ void add_one(std::vector<std::pair<Name, uint64_t>>* counts, const char* name) {
     counts->emplace_back(name, 1);
 }
 
+// The ratio of a typical call that did not wait for other ranks: a tenth of the calls have a lower one. nullopt if too
+// few calls were timed.
+std::optional<double> time_ratio(std::vector<double> times) {
+  constexpr size_t least_timed = 8;
+  if (times.size() < least_timed) return std::nullopt;
+  const auto tenth = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 10);
+  std::ranges::nth_element(times, tenth);
+  return *tenth;
+}
+
 // traffic: NULL if it is not known.
 std::string operation_json(const char* name, const OperationCount& count, const ncast_operation_counters* traffic) {
   const auto bytes = [&](uint64_t ncast_operation_counters::* which) {
@@ -84,6 +94,11 @@ std::string operation_json(const char* name, const OperationCount& count, const 
     for (const auto& [plan, times] : count.plans)
       text += (text.back() == '{' ? "" : ",") + quoted(plan) + ":" + number(times);
     text += '}';
+  }
+  if (const std::optional<double> ratio = time_ratio(count.times)) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%.3f", *ratio);
+    text += std::string(",\"time_ratio\":") + number;
   }
   return text + ",\"raw_bytes\":" + bytes(&ncast_operation_counters::raw_bytes) +
          ",\"wire_bytes\":" + bytes(&ncast_operation_counters::wire_bytes) +
@@ -178,6 +193,11 @@ void Statistics::count_captured(Operation operation) {
 void Statistics::count_plan(Operation operation, const char* plan) {
   const std::lock_guard lock(mutex_);
   add_one(&operations_[operation].plans, plan);
+}
+
+void Statistics::count_time(Operation operation, double ratio) {
+  const std::lock_guard lock(mutex_);
+  operations_[operation].times.push_back(ratio);
 }
 
 void Statistics::count_forwarded(Operation operation, const char* why) {

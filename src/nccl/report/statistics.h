@@ -22,6 +22,7 @@ struct OperationCount {
   double saved_microseconds = 0;      // predicted savings of these calls over NCCL
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
   std::vector<std::pair<std::string, uint64_t>> plans;    // taken calls that ran a plan of the user, by its name
+  std::vector<double> times;                              // of a sample of calls, divided by the predicted times
 };
 
 using TrafficByOperation = std::array<ncast_operation_counters, operation_count>;
@@ -38,6 +39,8 @@ class Statistics {
   void count_taken(Operation operation, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
   void count_plan(Operation operation, const char* plan);
+  // The time of a call, divided by the predicted one.
+  void count_time(Operation operation, double ratio);
   void count_forwarded(Operation operation, const char* why);
   // The current counters of the engine's communicator.
   void set_traffic(const TrafficByOperation& traffic);

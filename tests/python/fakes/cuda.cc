@@ -292,6 +292,7 @@ int cuEventSynchronize(void* handle) {
   const auto* event = static_cast<Event*>(handle);
   return event->stream == nullptr ? 0 : drain(event->stream, event->position);
 }
+int cuEventQuery(void* handle) { return cuEventSynchronize(handle); }
 int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
   *milliseconds =
       static_cast<float>(*static_cast<Event*>(end)->milliseconds - *static_cast<Event*>(start)->milliseconds);

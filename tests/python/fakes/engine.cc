@@ -98,7 +98,8 @@ ncast_status ncast_predictor_compare_call(const ncast_predictor*, const ncast_pl
   *comparison = {};
   comparison->struct_bytes = sizeof *comparison;
   comparison->faster = known;
-  comparison->microseconds = 2;
+  const char* const predicted = std::getenv("TEST_MICROSECONDS");
+  comparison->microseconds = predicted == nullptr ? 2 : std::atof(predicted);
   comparison->nccl_microseconds = known ? (with_windows != 0 ? 4 : 5) : 0;
   comparison->reason = known ? nullptr : "the cost model does not know how long NCCL takes";
   return NCAST_OK;

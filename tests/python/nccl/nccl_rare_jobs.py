@@ -288,6 +288,17 @@ def registered(*, rank: int, ranks: int, emit: Any) -> None:
     emit(found)
 
 
+def repeated(*, rank: int, ranks: int, calls: int, emit: Any) -> None:
+    """Makes the same call many times."""
+    count = 1000
+    with nccl_jobs.program(rank, ranks) as (nccl, comm, stream):
+        mine, gathered = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)
+        for _ in range(calls):
+            nccl("AllGather", mine, gathered, count, BFLOAT16, comm, stream)
+            stream.synchronize()
+    emit(True)
+
+
 def logged(*, ranks: int, path: str, emit: Any) -> None:
     """One thread drives all GPUs; messages go to a file."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT)

@@ -153,6 +153,16 @@ def test_predicted_savings_are_counted(preloaded):
 
 
 @pytest.mark.usefixtures("before_the_engine")
+@pytest.mark.parametrize(("calls", "predicted", "is_timed"), [(100, "60", True), (40, "60", False), (100, "40", False)])
+def test_a_sample_of_long_calls_is_timed(on_ranks, monkeypatch, calls, predicted, is_timed):
+    monkeypatch.setenv("TEST_MICROSECONDS", predicted)
+    on_ranks("repeated", 2, calls=calls)
+    for operations in on_ranks.statistics().values():
+        assert operations["all_gather"]["taken"] == calls
+        assert (operations["all_gather"].get("time_ratio", 0) > 0) == is_timed
+
+
+@pytest.mark.usefixtures("before_the_engine")
 def test_the_fastest_nccl_variant_counts_with_windows(preloaded):
     on_ranks = Ranks(preloaded)
     on_ranks.module = "nccl_rare_jobs"

@@ -56,6 +56,7 @@ def test_the_report_sums_the_ranks(run, tmp_path):
             "ratio": 0.7,
             "predicted": 0,
             "saved_seconds": 0,
+            "time_ratio": None,
         }
     ]
 
@@ -73,6 +74,14 @@ def test_saved_time_is_shown_if_the_drop_in_reports_it(run, predicted, cell):
     assert cell in [part.strip() for part in row.split("│")]
     assert "not measured" in table
     assert "saved" not in run("--", "true").stderr
+
+
+@pytest.mark.parametrize(("ratio", "is_reported"), [(1.5, True), (0.7, True), (1.2, False), (None, False)])
+def test_predictions_that_miss_are_reported(run, ratio, is_reported):
+    given = json.dumps(of_all_gather(time_ratio=ratio))
+    said = " ".join(run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr.split())
+    words = f"all_gather between 2 ranks takes {ratio or 0:.2f} times the predicted time: narrowcast tune measures"
+    assert (words in said) == is_reported
 
 
 def test_saved_time_is_per_rank(tmp_path):
