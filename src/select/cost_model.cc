@@ -90,15 +90,15 @@ bool CostModel::add(const MeasuredCurve& measured) {
   return true;
 }
 
-bool CostModel::has_curves(Link link) const {
+bool CostModel::is_measured(Link link) const {
   const auto has = [](const Family& family) { return !family.empty(); };
   return std::ranges::any_of(families_[static_cast<size_t>(link)], has);
 }
 
 Link CostModel::source_of(Link link) const {
-  if (has_curves(link)) return link;
+  if (is_measured(link)) return link;
   // The path through host memory also crosses PCIe.
-  if (link == Link::pcie) return has_curves(Link::host) ? Link::host : Link::nvlink;
+  if (link == Link::pcie) return is_measured(Link::host) ? Link::host : Link::nvlink;
   return link == Link::nvlink ? Link::pcie : link;
 }
 
@@ -158,7 +158,6 @@ bool CostModel::has_plans(Link link) const {
 std::string describe_mismatch(const CostModel& model, Link link) {
   const Link source = model.source_of(link);
   if (source != link) return std::string("the times are those of another link, ") + name_of(source);
-  if (model.is_derived(link)) return "the times of this link are derived from few measurements";
   if (model.kernels().empty()) return "the cost model does not say which kernels it was measured on";
   if (model.kernels() == kernels_hash()) return {};
   return "the cost model was measured on other kernels (" + model.kernels() + ", this library has " + kernels_hash() +

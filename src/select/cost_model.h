@@ -66,10 +66,8 @@ class CostModel {
   const std::string& text() const { return text_; }
   // kernels_hash() of the measured library; empty if the text does not contain it.
   const std::string& kernels() const { return kernels_; }
-  // Whether the curves of calls over this link were measured over it, and not derived from few measurements.
-  bool is_measured(Link link) const { return has_curves(link) && !is_derived(link); }
-  // Whether the text says that the curves of this link are derived.
-  bool is_derived(Link link) const { return derived_[static_cast<size_t>(link)]; }
+  // Whether the model has curves that were measured over this link.
+  bool is_measured(Link link) const;
   // The link whose curves calls over this link use: the link itself, if it has any.
   Link source_of(Link link) const;
 
@@ -97,7 +95,6 @@ class CostModel {
   // False if the model has the curve already.
   bool add(const MeasuredCurve& measured);
   ncast_status check_complete(const char* name) const;
-  bool has_curves(Link link) const;
   const Family& family(Operation operation, Link link) const {
     return families_[static_cast<size_t>(source_of(link))][static_cast<size_t>(operation)];
   }
@@ -106,14 +103,13 @@ class CostModel {
   }
 
   std::string text_, kernels_;
-  std::array<bool, link_count> derived_{};
   std::array<std::array<Family, operation::count>, link_count> families_;
 };
 
 // A hash of the sources that determine how long a call takes on a GPU (cmake/kernels_hash.cmake).
 const char* kernels_hash();
-// Why times of calls over this link may be wrong: they are derived, or not of this link or library. Empty if they were
-// measured with it.
+// Why times of calls over this link may be wrong: they were measured over another one, or with another library. Empty:
+// neither.
 std::string describe_mismatch(const CostModel& model, Link link);
 
 }  // namespace narrowcast::select

@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::string_view heading = "narrowcast-costs 2 ";
 constexpr std::string_view kernels_line = "kernels ";
-constexpr std::string_view derived_line = "derived ";
 constexpr std::string_view unknown_kernels = "unknown";
 constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
@@ -151,14 +150,6 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
     if (line.starts_with(kernels_line)) {
       const std::string_view hash = line.substr(kernels_line.size());
       model->kernels_ = hash == unknown_kernels ? "" : hash;
-      continue;
-    }
-    if (line.starts_with(derived_line)) {
-      const auto link = find_link(line.substr(derived_line.size()));
-      if (!link)
-        return fail(NCAST_INVALID_ARGUMENT, "%s, line %d: '%.*s' does not name a link: nvlink, pcie, host or shm", name,
-                    number, static_cast<int>(line.size()), line.data());
-      model->derived_[static_cast<size_t>(*link)] = true;
       continue;
     }
     MeasuredCurve curve;

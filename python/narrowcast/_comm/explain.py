@@ -89,7 +89,7 @@ class Explanation:
     #: other plans for the operation, by the names of their costs, such as "plan:ring"
     plans: dict[str, PlanAlternative]
     allowed: str  #: the codecs that the call allows: "window, ...", "window!" if it is forced, "" if only raw
-    is_measured: bool  #: the cost model was measured over this link; otherwise its times are derived, or there are none
+    is_measured: bool  #: the cost model was measured over this link; otherwise its times are those of another link
 
 
 class Predictor:

@@ -93,7 +93,7 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
                 "peer access": _yes(reachable),
                 "NVLink": None if nvlink is None else _yes(nvlink),
                 "common ancestor": nvml.common_ancestor(handles[one], handles[other]) if nvml else None,
-                "expected": _expected(over_nvlink=bool(nvlink and reachable)) if nvml else None,
+                "expected": _expected(reachable=reachable, nvlink=bool(nvlink)) if nvml else None,
             }
         )
         if not reachable:
@@ -110,17 +110,17 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
         )
 
 
-def _expected(*, over_nvlink: bool) -> str | None:
-    """The predicted speed of a long call between two GPUs. PCIe has the times of the path through host memory."""
+def _expected(*, reachable: bool, nvlink: bool) -> str | None:
+    """The predicted speed of a long call between two GPUs."""
     try:
-        said = explain("all_reduce", _EXPECTED_BYTES // 2, dtype="bfloat16", ranks=2, p2p=over_nvlink)
+        said = explain("all_reduce", _EXPECTED_BYTES // 2, dtype="bfloat16", ranks=2, p2p=reachable and nvlink)
     except NarrowcastError:
         return None  # the sections of settings and versions report it
     ours, theirs = said.predicted.chosen, said.predicted.nccl_default
     if ours is None or theirs is None:
         return None
-    basis = "measured" if said.is_measured else "derived"
-    return f"all_reduce of 64 MiB {theirs / ours:.1f} times as fast as NCCL ({basis})"
+    basis = ", as through host memory" if reachable and not nvlink else ""
+    return f"all_reduce of 64 MiB {theirs / ours:.1f} times as fast as NCCL{basis}"
 
 
 def _architectures() -> str:

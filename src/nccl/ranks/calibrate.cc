@@ -70,7 +70,6 @@ std::string processor_name() {
 // How the engine runs a call with this codec. Empty if it cannot say.
 struct Explained {
   std::string candidate, link;
-  bool is_measured = false;
 };
 Explained explain(ncast_comm* comm, Operation operation, size_t count, ncast_codec codec) {
   const Engine& narrowcast = *engine();
@@ -80,7 +79,7 @@ Explained explain(ncast_comm* comm, Operation operation, size_t count, ncast_cod
   ncast_decision decision = {};
   decision.struct_bytes = sizeof decision;
   if (narrowcast.ncast_explanation_decision(explanation, &decision) == NCAST_OK)
-    result = {decision.candidate, decision.link, decision.is_measured != 0};
+    result = {decision.candidate, decision.link};
   narrowcast.ncast_explanation_destroy(explanation);
   return result;
 }
@@ -221,35 +220,14 @@ class Calibration {
     }
   }
 
-  // Each rank sends to the next and receives from the one before.
-  bool send_and_receive(Call call, const Series& series) {
-    const int next = (comm_.rank + 1) % comm_.ranks, before = (comm_.rank + comm_.ranks - 1) % comm_.ranks;
-    using Group = int();
-    const InsideNccl inside;
-    const Engine& narrowcast = *engine();
-    if (series.by_nccl ? real<Group>(Function::GroupStart)() != success : narrowcast.ncast_group_start() != NCAST_OK)
-      return false;
-    bool made = make({.function = Function::Send,
-                      .operation = NCAST_OP_SEND,
-                      .send = call.send,
-                      .count = call.count,
-                      .dtype = call.dtype,
-                      .peer = next,
-                      .comm = call.comm,
-                      .stream = call.stream},
-                     series);
-    made = make({.function = Function::Recv,
-                 .operation = NCAST_OP_RECV,
-                 .recv = call.recv,
-                 .count = call.count,
-                 .dtype = call.dtype,
-                 .peer = before,
-                 .comm = call.comm,
-                 .stream = call.stream},
-                series) &&
-           made;
-    return (series.by_nccl ? real<Group>(Function::GroupEnd)() == success : narrowcast.ncast_group_end() == NCAST_OK) &&
-           made;
+  // Every second rank sends to the next one: transfers of KV caches and between pipeline stages go in one direction.
+  bool send_or_receive(Call call, const Series& series) {
+    const bool sends = comm_.rank % 2 == 0;
+    call.peer = sends ? comm_.rank + 1 : comm_.rank - 1;
+    if (call.peer == comm_.ranks) return true;
+    call.function = sends ? Function::Send : Function::Recv;
+    call.operation = sends ? NCAST_OP_SEND : NCAST_OP_RECV;
+    return make(call, series);
   }
   bool make(const Call& call, const Series& series) {
     return series.by_nccl ? forward(call) == success : run_on_engine(call, series.codec, created_, stream_) == NCAST_OK;
@@ -268,7 +246,7 @@ class Calibration {
     const auto make_calls = [&](int count) {
       bool made = true;
       for (int i = 0; made && i < count; ++i)
-        made = one.operation == NCAST_OP_SEND ? send_and_receive(call, series) : make(call, series);
+        made = one.operation == NCAST_OP_SEND ? send_or_receive(call, series) : make(call, series);
       return made && wait();
     };
     double fastest = -1;
@@ -390,7 +368,7 @@ bool measure(Communicator& comm, ncast_comm* created, const CostsCache& cache, c
 bool calibrate(Communicator& comm, ncast_comm* created) {
   const Explained explained = explain(created, NCAST_OP_ALL_REDUCE, most_bytes / dtype_bytes, NCAST_CODEC_RAW);
   const bool wants = settings().calibrate.value_or(backend.calibrates) && settings().cost_model.empty() &&
-                     !explained.link.empty() && !explained.is_measured;
+                     !explained.link.empty() && explained.link != "nvlink";
   const CostsKey key = key_of(comm, explained.link);
   const CostsCache cache(wants && comm.rank == 0 ? CostsCache::default_folder() : "");
   const CostsCache::Lock lock(cache, key);
