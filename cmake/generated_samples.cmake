@@ -32,8 +32,8 @@ set(simt_headers ${PROJECT_BINARY_DIR}/simt_headers)
 file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/store/cuda/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/*.h
   ${PROJECT_SOURCE_DIR}/src/store/cuda/build/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/build/encode_arguments.h)
-foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh codec/frame/layout.h codec/window/format.h codec/window/packing.cuh
-    codec/window/parts.cuh device/copy.cuh store/rows/format.h
+foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh codec/frame/layout.h codec/window/block.cuh
+    codec/window/escapes.cuh codec/window/format.h codec/window/packing.cuh codec/window/parts.cuh codec/window/placement.cuh device/copy.cuh store/rows/format.h
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
 endforeach()
@@ -41,14 +41,14 @@ foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cu
     device/ptx/stream_order.cuh device/ptx/system_memory.cuh)
   file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
 endforeach()
-set(store_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
+set(host_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
   ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc
-  ${tests}/store/cuda/simt/frame_read_test.inc)
+  ${tests}/store/cuda/simt/frame_read_test.inc ${tests}/codec/simt/window_block_test.inc)
 
-set_source_files_properties(${store_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")
 set_source_files_properties(${host_samples} PROPERTIES COMPILE_OPTIONS "-w")
-add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples} ${store_kernels})
+add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples} ${host_kernels})
 target_link_libraries(simt_test PRIVATE test_main)
 
 # The batch kernels of codecs, with the same machine. Headers with inline assembly are replaced.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +22,13 @@ class ValueType:
     @property
     def mantissa_bits(self) -> int:
         return 8 * self.value_bytes - 1 - self.exponent_bits
+
+    def trimmed(self, kept: int) -> ValueType:
+        """The type as it is stored with `kept` bits of sign and mantissa; 0: all."""
+        if kept == 0:
+            return self
+        tail_bytes, rest_bytes, rest_bits = {24: (2, 1, 0), 11: (0, 1, 3), 8: (0, 1, 0)}[kept]
+        return replace_fields(self, tail_bytes=tail_bytes, rest_bytes=rest_bytes, rest_bits=rest_bits)
 
     @property
     def block_elems(self) -> int:
@@ -65,6 +73,13 @@ def value_bits(kind: ValueType, exponent: int, random: Random) -> int:
 def values_of(kind: ValueType, exponents: Sequence[int], random: Random) -> bytes:
     bits = (value_bits(kind, exponent, random) for exponent in exponents)
     return b"".join(value.to_bytes(kind.value_bytes, "little") for value in bits)
+
+
+def without_low_bits(kind: ValueType, values: bytes, kept: int) -> bytes:
+    """The values with only the upper `kept` bits of sign and mantissa."""
+    low_bits = kind.mantissa_bits + 1 - kept
+    bits = (int.from_bytes(values[at:][: kind.value_bytes], "little") for at in range(0, len(values), kind.value_bytes))
+    return b"".join((value >> low_bits << low_bits).to_bytes(kind.value_bytes, "little") for value in bits)
 
 
 def ordinary(kind: ValueType, elems: int, random: Random) -> bytes:

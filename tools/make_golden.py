@@ -29,12 +29,15 @@ from golden_values import (
     packed,
     replace,
     values_of,
+    without_low_bits,
     write,
 )
 
 VERSION = 1
 CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
 RAW, WINDOW = 0, 1
+# Types, and the numbers of bits of sign and mantissa that their trimmed blocks keep.
+TRIMMED = (("float16", 8), ("float32", 8), ("float32", 11), ("float64", 8), ("float64", 11), ("float64", 24))
 
 
 # --- frames and blocks by the specification -------------------------------------------------------------------------
@@ -97,21 +100,25 @@ def window_payload(
     width: int,
     base: int,
     *,
+    kept: int = 0,
     escaped: Callable[[int], bool] = lambda index: False,
     token_of: Choice | None = None,
     noise: Random | None = None,
 ) -> bytes:
-    """A payload as specified. `escaped` selects values to escape although they are inside the window."""
+    """A payload as specified.
+
+    kept: bits of sign and mantissa; 0: all. escaped: selects values to escape although they are inside the window.
+    """
     escape_code, run = (1 << width) - 1, 16 // kind.value_bytes
     token_of = token_of or nearest_token(base, escape_code)
     n = kind.block_elems
     bits = [int.from_bytes(values[i * kind.value_bytes :][: kind.value_bytes], "little") for i in range(n)]
     exponents = [value >> kind.mantissa_bits & ((1 << kind.exponent_bits) - 1) for value in bits]
-    head_mantissa_bits = kind.mantissa_bits - 8 * kind.tail_bytes
-    heads = [value >> 8 * kind.tail_bytes for value in bits]
+    stored, trim = kind.trimmed(kept), kind.mantissa_bits + 1 - kept if kept else 0
     rests = [
-        head >> (head_mantissa_bits + kind.exponent_bits) << head_mantissa_bits | head % 2**head_mantissa_bits
-        for head in heads
+        (value >> (kind.mantissa_bits + kind.exponent_bits) << kind.mantissa_bits | value % 2**kind.mantissa_bits)
+        >> trim
+        for value in bits
     ]
     codes = [
         exponent - base if 0 <= exponent - base < escape_code and not escaped(i) else escape_code
@@ -131,16 +138,17 @@ def window_payload(
     def packed_groups(width: int, fields: list[int]) -> bytes:
         return b"".join(packed(run, 32, width, fields[first : first + 1024]) for first in range(0, n, 1024))
 
-    out = b"".join((value % 2 ** (8 * kind.tail_bytes)).to_bytes(kind.tail_bytes, "little") for value in bits)
-    out += b"".join((rest % 256).to_bytes(1, "little") for rest in rests) if kind.rest_bytes else b""
-    if kind.rest_bits:
-        out += packed_groups(kind.rest_bits, [rest >> 8 * kind.rest_bytes for rest in rests])
+    tail_bits, rest_byte_bits = 8 * stored.tail_bytes, 8 * stored.rest_bytes
+    out = b"".join((rest % 2**tail_bits).to_bytes(stored.tail_bytes, "little") for rest in rests)
+    out += b"".join((rest >> tail_bits & 255).to_bytes(1, "little") for rest in rests) if stored.rest_bytes else b""
+    if stored.rest_bits:
+        out += packed_groups(stored.rest_bits, [rest >> (tail_bits + rest_byte_bits) for rest in rests])
     out += packed_groups(width, codes)
     padded = [*tokens, noise.below(16) if noise else 0]
     out += bytes(padded[2 * i] | padded[2 * i + 1] << 4 for i in range((len(tokens) + 1) // 2))
     far_bytes = 2 if kind.exponent_bits > 8 else 1
     end = b"".join(exponent.to_bytes(far_bytes, "little") for exponent in reversed(far))
-    end += struct.pack("<I", width | base << 3 | len(tokens) << 14)
+    end += struct.pack("<I", width | base << 3 | len(tokens) << 14 | kept << 27)
     padding = -(len(out) + len(end)) % 16
     return out + bytes(noise.below(256) if noise else 0 for _ in range(padding)) + end
 
@@ -232,6 +240,14 @@ def add_valid(vectors: Vectors) -> None:
     )
     vectors.decodes("foreign_all_far", window_frame(kind, [far], kind.block_elems), values)
 
+    for name, kept in TRIMMED:
+        kind = TYPES[name]
+        values = without_low_bits(kind, ordinary(kind, kind.block_elems, random), kept)
+        vectors.encoded(f"window_{name}_keeps_{kept}", name, values, WINDOW)
+        base = (1 << (kind.exponent_bits - 1)) - 6
+        trimmed = window_payload(kind, values, 3, base, kept=kept, noise=random)
+        vectors.decodes(f"foreign_{name}_keeps_{kept}", window_frame(kind, [trimmed], kind.block_elems), values)
+
 
 def add_invalid(vectors: Vectors) -> None:
     def raw(**changes: int) -> bytes:
@@ -276,13 +292,26 @@ def add_invalid(vectors: Vectors) -> None:
     header_word("width_zero", word & ~7)
     header_word("width_six", word & ~7 | 6)
     header_word("base_too_high", word & ~(0x7FF << 3) | 31 << 3)
-    header_word("reserved_bit_of_the_header_word", word | 1 << 27)
+    header_word("type_that_cannot_be_trimmed", word | 8 << 27)
     header_word("one_escape_too_many", word + (1 << 14))
     header_word("one_escape_too_few", word - (1 << 14))
     header_word("more_escapes_than_values", word & 0x3FFF | 4097 << 14)
     block("longer_than_its_sections", payload[:-16] + bytes(16) + payload[-16:])
     block("shorter_than_its_sections", payload[:1536] + payload[-16:])
     block("far_list_without_room", far_overflow(kind))
+
+    wide = TYPES["float32"]
+    halves = without_low_bits(wide, values_of(wide, [120] * wide.block_elems, Random(5)), 11)
+    payload = window_payload(wide, halves, 1, 120, kept=11)
+    for kept, why in (
+        (0, "sections_of_all_bits"),
+        (8, "longer_than_the_trim"),
+        (24, "all_bits_of_the_type"),
+        (9, "bits"),
+    ):
+        (word,) = struct.unpack("<I", payload[-4:])
+        damaged = payload[:-4] + struct.pack("<I", word % 2**27 | kept << 27)
+        vectors.invalid(f"kept_{kept}_{why}", window_frame(wide, [damaged], wide.block_elems).build())
 
     small = TYPES["bfloat16"]
     short = values_of(small, [120] * 9, random)
@@ -323,6 +352,9 @@ def write_corpus(vectors: Vectors, folder: Path) -> None:
         base = (1 << kind.exponent_bits) // 2 - (1 << width) + 2  # the most frequent exponent is the window's last
         values = ordinary(kind, kind.block_elems, random)
         seeds["block"][name] = bytes([number, 0]) + window_payload(kind, values, width, max(base, 0))
+        for _, kept in (one for one in TRIMMED if one[0] == name):
+            trimmed = window_payload(kind, without_low_bits(kind, values, kept), width, max(base, 0), kept=kept)
+            seeds["block"][f"{name}_keeps_{kept}"] = bytes([number, 0]) + trimmed
         few = ordinary(kind, 96, random)
         seeds["round_trip"][name] = bytes([kind.dtype, WINDOW | (number % 4) << 1 | 6 << 3]) + few
     seeds["round_trip"]["raw"] = bytes([2, RAW]) + bytes(range(9))

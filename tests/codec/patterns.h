@@ -1,6 +1,7 @@
 // Values for the tests of `window`, made from exponents, because those are what it looks at.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -38,10 +39,33 @@ inline uint64_t bits_of_exponent(const ValueType& type, int exponent, Random& ra
   return (random.bits() & all & ~field) | (static_cast<uint64_t>(exponent) << mantissa & field);
 }
 
-inline constexpr std::array<const char*, 16> pattern_names = {
-    "bell",      "uniform",     "two clusters",  "ramp",       "zeros among values", "mostly zeros",
-    "all equal", "one outlier", "edges",         "edges, low", "edges, high",        "only samples fit",
-    "denormals", "infinities",  "alternate far", "narrow"};
+// The value without its low mantissa bits: `kept` bits of the mantissa are left.
+inline uint64_t without_low_bits(const ValueType& type, uint64_t bits, int kept) {
+  const int low_bits = std::max(8 * type.value_bytes - 1 - type.exponent_bits - kept, 0);
+  return bits >> low_bits << low_bits;
+}
+
+inline constexpr std::array<const char*, 21> pattern_names = {"bell",
+                                                              "uniform",
+                                                              "two clusters",
+                                                              "ramp",
+                                                              "zeros among values",
+                                                              "mostly zeros",
+                                                              "all equal",
+                                                              "one outlier",
+                                                              "edges",
+                                                              "edges, low",
+                                                              "edges, high",
+                                                              "only samples fit",
+                                                              "denormals",
+                                                              "infinities",
+                                                              "alternate far",
+                                                              "narrow",
+                                                              "bfloat16 mantissas",
+                                                              "float16 mantissas",
+                                                              "float32 mantissas",
+                                                              "one long mantissa",
+                                                              "bfloat16 mantissas, uniform"};
 
 // A block of the named kind. Where the kind needs a place for its centre, it is random.
 inline Bytes make_block(const ValueType& type, int pattern, Random& random) {
@@ -81,9 +105,15 @@ inline Bytes make_block(const ValueType& type, int pattern, Random& random) {
       case 12: exponent = random.chance(0.7) ? 0 : random.below(4); break;
       case 13: exponent = random.chance(0.3) ? exponents - 1 : bell(); break;
       case 14: exponent = i % 5 == 0 ? centre : centre + 1 + i % 2; break;
-      default: exponent = centre + random.below(3); break;
+      case 15: exponent = centre + random.below(3); break;
+      case 20: exponent = random.below(exponents); break;
+      default: exponent = bell(); break;
     }
-    put_bits(type, bits_of_exponent(type, wrap(exponent), random), block.data(), i);
+    uint64_t bits = bits_of_exponent(type, wrap(exponent), random);
+    if (pattern == 17 || pattern == 18) bits = without_low_bits(type, bits, pattern == 17 ? 10 : 23);
+    if (pattern == 16 || pattern >= 19) bits = without_low_bits(type, bits, 7);
+    if (pattern == 19 && i == outlier) bits |= uint64_t{1} << random.below(8 * type.value_bytes - 1);
+    put_bits(type, bits, block.data(), i);
   }
   return block;
 }

@@ -25,7 +25,7 @@ void correct_escape_count(const ValueType& type, std::vector<uint8_t>& payload) 
     for (int at = 0; at < codec::window::row_bytes; ++at) {
       uint32_t leftover = 0;
       for (int row = 0; row < header.width; ++row) {
-        const int byte = payload[static_cast<size_t>(type.code_offset() +
+        const int byte = payload[static_cast<size_t>(header.stored.code_offset() +
                                                      (group * header.width + row) * codec::window::row_bytes + at)];
         for (int i = 0; i < whole; ++i) escapes += (byte >> i * header.width & escape_code) == escape_code;
         leftover |= static_cast<uint32_t>(byte >> whole * header.width) << row * spare;
@@ -35,8 +35,8 @@ void correct_escape_count(const ValueType& type, std::vector<uint8_t>& payload) 
     }
   uint32_t word;
   std::memcpy(&word, payload.data() + payload.size() - 4, 4);
-  word = (word & ((1u << codec::window::escapes_shift) - 1)) | static_cast<uint32_t>(escapes)
-                                                                   << codec::window::escapes_shift;
+  word &= ~(codec::window::escapes_mask << codec::window::escapes_shift);
+  word |= static_cast<uint32_t>(escapes) << codec::window::escapes_shift;
   std::memcpy(payload.data() + payload.size() - 4, &word, 4);
 }
 

@@ -30,7 +30,7 @@ inline std::map<std::string, uint64_t> block_counters(const void* frame, size_t 
 inline uint64_t blocks_counted(const std::map<std::string, uint64_t>& counters) {
   uint64_t blocks = 0;
   for (const auto& [name, count] : counters)
-    if (name.ends_with("_blocks")) blocks += count;
+    if (name == "raw_blocks" || name.starts_with("width_")) blocks += count;
   return blocks;
 }
 

@@ -28,6 +28,7 @@ struct PayloadHeader {
   int width;
   int base;
   int escapes;
+  ValueType stored;  // the type as it is stored: trimmed or not
 };
 // Reads and checks the header. Returns false if a field is out of range or the fixed sections exceed payload_bytes.
 bool read_payload_header(const ValueType& type, const uint8_t* payload, size_t payload_bytes, PayloadHeader* header);

@@ -19,12 +19,37 @@ inline constexpr int vector_bytes = 16;      // of adjacent values of one lane
 // How the values of a type are split. The low `tail_bytes` bytes are stored unchanged. The remaining high bits are the
 // head: sign, exponent and upper mantissa bits. The head without its exponent is the rest. `rest_bytes` is 1 if eight
 // bits of the rest are stored as a byte; the other `rest_bits` bits are packed.
+//
+// A trimmed type, made by trimmed(), stores only the upper bits of sign and mantissa, as a narrower type does. Its
+// members give sizes and offsets; heads are those of the type that was trimmed.
 struct ValueType {
   int value_bytes;
   int exponent_bits;
   int tail_bytes;
   int rest_bytes;
   int rest_bits;
+
+  // The number of bits that are stored of sign and mantissa, and the number of low mantissa bits that are not.
+  constexpr int kept_bits() const { return 8 * (tail_bytes + rest_bytes) + rest_bits; }
+  constexpr int trimmed_bits() const { return 8 * value_bytes - exponent_bits - kept_bits(); }
+  // Whether trimmed(kept) is valid: the kept bits are those of bfloat16, float16 or float32, and the type has more.
+  constexpr bool can_keep(int kept) const { return (kept == 8 || kept == 11 || kept == 24) && kept < kept_bits(); }
+  constexpr ValueType trimmed(int kept) const {
+    return {value_bytes, exponent_bits, kept == 24 ? 2 : 0, 1, kept == 11 ? 3 : 0};
+  }
+  // The low bits of a value that trimmed(kept) does not store.
+  constexpr uint64_t trim_mask(int kept) const { return (uint64_t{1} << trimmed(kept).trimmed_bits()) - 1; }
+  // The low bits that no trimmed type stores; 0 if the type has no trimmed types.
+  constexpr uint64_t least_trim_mask() const {
+    return can_keep(24) ? trim_mask(24) : can_keep(11) ? trim_mask(11) : can_keep(8) ? trim_mask(8) : 0;
+  }
+  // The fewest bits that can be kept of values that have only zeros where `used` has; 0 if all must be.
+  constexpr int least_kept(uint64_t used) const {
+    return can_keep(8) && (used & trim_mask(8)) == 0     ? 8
+           : can_keep(11) && (used & trim_mask(11)) == 0 ? 11
+           : can_keep(24) && (used & trim_mask(24)) == 0 ? 24
+                                                         : 0;
+  }
 
   constexpr int head_bits() const { return 8 * (value_bytes - tail_bytes); }
   constexpr int mantissa_bits() const { return head_bits() - 1 - exponent_bits; }  // in the head
@@ -66,9 +91,11 @@ constexpr ValueType value_type(ncast_dtype dtype) {
   }
 }
 
-// The header word, the last four bytes of a payload: width | base << 3 | escapes << 14.
+// The header word, the last four bytes of a payload: width | base << 3 | escapes << 14 | kept << 27. `kept` is 0 if the
+// type is not trimmed, otherwise its kept_bits().
 inline constexpr int base_shift = 3;
 inline constexpr int escapes_shift = 14;
+inline constexpr int kept_shift = 27;
 inline constexpr uint32_t width_mask = 0x7;
 inline constexpr uint32_t base_mask = 0x7ff;
 inline constexpr uint32_t escapes_mask = 0x1fff;

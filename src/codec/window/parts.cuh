@@ -65,6 +65,58 @@ __device__ __forceinline__ uint32_t rest_bits_of(const Heads& heads) {
   return (low_part & device::bytes4((1u << mantissa) - 1)) | (high >> (7 - mantissa) & device::bytes4(1u << mantissa));
 }
 
+// What a type stores of the rest of four values: rest bytes, packed rest bits, and two tails in each word of `tails`.
+struct Rest {
+  uint32_t bytes, bits;
+  uint2 tails;
+};
+
+// Converts the rest of float32 (Stored keeps 24 bits), and the upper 11 or 8 bits of it.
+template <ValueType Stored>
+__device__ __forceinline__ Rest trimmed_rest(const Rest& float32_rest) {
+  if constexpr (Stored.kept_bits() != 11) return float32_rest;
+  const uint32_t tails = __byte_perm(float32_rest.tails.x, float32_rest.tails.y, 0x7531);
+  return {device::select_bits(device::bytes4(0xf8), float32_rest.bytes << 3, tails >> 5),
+          float32_rest.bytes >> 5 & device::bytes4(0x7),
+          {}};
+}
+template <ValueType Stored>
+__device__ __forceinline__ Rest float32_rest_of(const Rest& rest) {
+  if constexpr (Stored.kept_bits() == 8) return {rest.bytes, 0, {}};
+  if constexpr (Stored.kept_bits() != 11) return rest;
+  const uint32_t tails = rest.bytes << 5 & device::bytes4(0xe0);
+  return {device::select_bits(device::bytes4(0xe0), rest.bits << 5, rest.bytes >> 3),
+          0,
+          {__byte_perm(tails, 0, 0x1404), __byte_perm(tails, 0, 0x3424)}};
+}
+
+// The rest of float16, and the upper eight bits of it, as rest bytes.
+__device__ __forceinline__ uint32_t upper_rest_of(const Rest& float16_rest) {
+  return device::select_bits(device::bytes4(0xe0), float16_rest.bits << 5, float16_rest.bytes >> 3);
+}
+__device__ __forceinline__ Rest float16_rest_of(uint32_t upper_rest) {
+  return {upper_rest << 3 & device::bytes4(0xf8), upper_rest >> 5 & device::bytes4(0x7), {}};
+}
+
+// The upper and the lower halves of four words.
+__device__ __forceinline__ Heads upper_halves(const uint4& four) {
+  return {{__byte_perm(four.x, four.y, 0x7632), __byte_perm(four.z, four.w, 0x7632)}};
+}
+__device__ __forceinline__ uint2 lower_halves(const uint4& four) {
+  return {__byte_perm(four.x, four.y, 0x5410), __byte_perm(four.z, four.w, 0x5410)};
+}
+
+// A float32 with the sign and the upper mantissa bits of a float64. Its exponent is undefined.
+__device__ __forceinline__ uint32_t narrowed(uint32_t low, uint32_t high) {
+  return device::select_bits(0x007fffff, __funnelshift_r(low, high, 29), high);
+}
+// Two float64 from their heads and from rest byte and tail of float32, each in the two halves of a word.
+__device__ __forceinline__ uint4 widened(uint32_t heads, uint32_t rest_bytes, uint32_t tails) {
+  const uint32_t below_heads = (tails >> 3 & device::halves2(0x1fff)) | (rest_bytes & device::halves2(0x7)) << 13;
+  return {tails << 29, __byte_perm(below_heads, heads, 0x5410), tails >> 16 << 29,
+          __byte_perm(below_heads, heads, 0x7632)};
+}
+
 // Joins codes (exponent minus base), the base and the rest into heads.
 template <ValueType Type>
 __device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_t rest_bytes, uint32_t rest_bits) {
@@ -86,8 +138,9 @@ __device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_
       low = device::select_bits(bytes4(0x80), exponents << 7, rest_bytes);
     } else {
       constexpr int mantissa = Type.rest_bits - 1;
-      high = (rest_bits << (7 - mantissa) & bytes4(0x80)) | exponents << mantissa |
-             (rest_bits & bytes4((1u << mantissa) - 1));
+      high = (rest_bits << (7 - mantissa) & bytes4(0x80)) | exponents << mantissa;
+      // opaque() keeps the order, in which each step is one instruction.
+      high = device::opaque(high) | (rest_bits & bytes4((1u << mantissa) - 1));
     }
     if constexpr (Type.value_bytes == 1) return {{high, 0}};  // all four values are in one word
     return {{__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)}};

@@ -11,11 +11,13 @@ bool read_payload_header(const ValueType& type, const uint8_t* payload, size_t p
   header->width = static_cast<int>(word & width_mask);
   header->base = static_cast<int>(word >> base_shift & base_mask);
   header->escapes = static_cast<int>(word >> escapes_shift & escapes_mask);
-  if (word >> escapes_shift > escapes_mask) return false;  // reserved bits
+  const auto kept = static_cast<int>(word >> kept_shift);
+  if (kept != 0 && !type.can_keep(kept)) return false;
+  header->stored = kept == 0 ? type : type.trimmed(kept);
   if (header->width < 1 || header->width > type.max_width()) return false;
   if (header->base > (1 << type.exponent_bits) - (1 << header->width)) return false;
   if (header->escapes > type.block_elems()) return false;
-  return payload_bytes >= static_cast<size_t>(type.payload_bytes(header->width, header->escapes, 0));
+  return payload_bytes >= static_cast<size_t>(header->stored.payload_bytes(header->width, header->escapes, 0));
 }
 
 }  // namespace narrowcast::codec::window

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "../../device/warp.cuh"
 #include "format.h"
@@ -12,8 +13,44 @@ namespace narrowcast::codec::window {
 struct Window {
   uint32_t width;  // 0: the block is stored raw
   uint32_t base;
+  uint32_t kept;  // the kept_bits() of the trimmed type; 0: the type is not trimmed
   __device__ uint32_t escape_code() const { return (1u << width) - 1; }
 };
+
+// Calls visit.operator()<Stored>() with the type as it is stored. kept: 0 or valid for Type.trimmed().
+template <ValueType Type, typename Visit>
+__device__ __forceinline__ auto as_stored(uint32_t kept, Visit visit) {
+  if constexpr (Type.can_keep(8)) {
+    if (kept == 8) return visit.template operator()<Type.trimmed(8)>();
+  }
+  if constexpr (Type.can_keep(11)) {
+    if (kept == 11) return visit.template operator()<Type.trimmed(11)>();
+  }
+  if constexpr (Type.can_keep(24)) {
+    if (kept == 24) return visit.template operator()<Type.trimmed(24)>();
+  }
+  return visit.template operator()<Type>();
+}
+
+// The value for Window::kept. The whole warp calls it, and all lanes get the same result.
+template <ValueType Type>
+__device__ uint32_t least_kept(const char* values, int lane) {
+  uint32_t even = 0, odd = 0;  // words
+#pragma unroll
+  for (int at = 0; at < Type.block_bytes(); at += lanes * vector_bytes) {
+    const auto vector = *reinterpret_cast<const uint4*>(values + at + lane * vector_bytes);
+    even |= vector.x | vector.z;
+    odd |= vector.y | vector.w;
+  }
+  if constexpr (Type.value_bytes == 8) {
+    even = __reduce_or_sync(device::all_lanes, even);
+    odd = __reduce_or_sync(device::all_lanes, odd);
+    return Type.least_kept(uint64_t{odd} << 32 | even);
+  } else {
+    const uint32_t used = __reduce_or_sync(device::all_lanes, even | odd);
+    return Type.least_kept(Type.value_bytes == 2 ? used | used >> 16 : used);
+  }
+}
 
 // In shared memory. The last bin counts the samples outside all others and is never read.
 using Histogram = uint32_t[bins + 1];
@@ -23,14 +60,28 @@ using Histogram = uint32_t[bins + 1];
 template <ValueType Type>
 __device__ Window place_window(const char* values, Histogram& histogram, int lane) {
   uint32_t sample[samples_per_lane];
-  uint32_t smallest = ~0u;
+  uint32_t smallest = ~0u, used = 0;
 #pragma unroll
   for (int i = 0; i < samples_per_lane; ++i) {
-    sample[i] = exponent_at<Type>(values + i * (Type.block_bytes() / samples_per_lane) + lane * vector_bytes +
-                                  (lane + i) % Type.vector_elems() * Type.value_bytes);
+    const char* value = values + i * (Type.block_bytes() / samples_per_lane) + lane * vector_bytes +
+                        (lane + i) % Type.vector_elems() * Type.value_bytes;
+    if constexpr (Type.value_bytes == 4) {
+      const uint32_t bits = *reinterpret_cast<const uint32_t*>(value);  // one load for exponent and mantissa
+      sample[i] = bits >> 23 & 0xff;
+      used |= bits;
+    } else {
+      sample[i] = exponent_at<Type>(value);
+      using Low = std::conditional_t<Type.value_bytes == 2, uint16_t, uint32_t>;
+      if constexpr (Type.least_trim_mask() != 0) used |= *reinterpret_cast<const Low*>(value);
+    }
     smallest = min(smallest, sample[i]);
   }
   histogram[lane] = 0;
+  // Few blocks pass this test and cannot be trimmed.
+  uint32_t kept = 0;
+  if constexpr (Type.least_trim_mask() != 0) {
+    if (!__any_sync(device::all_lanes, (used & Type.least_trim_mask()) != 0)) kept = least_kept<Type>(values, lane);
+  }
   const int anchor = static_cast<int>(__reduce_max_sync(device::all_lanes, smallest));
   const uint32_t lowest = max(anchor - bins_below_anchor, 0);
   __syncwarp();
@@ -49,14 +100,16 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   const auto best_place = [&](uint32_t covered) {
     return __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
   };
-  Window best{0, 0};
-  uint32_t best_cost = Type.exponent_bits * samples;
+  Window best{0, 0, kept};
+  uint32_t best_cost = 0;
+  as_stored<Type>(kept,
+                  [&]<ValueType Stored>() { best_cost = (Type.exponent_bits + Stored.trimmed_bits()) * samples; });
   const auto consider = [&](uint32_t width, uint32_t place) -> uint32_t {
     const uint32_t cost = width * samples + escape_cost_bits * (samples - (place >> 5));
     // Among equal costs the widest window wins, whatever the order of the calls.
     if (cost < best_cost || (cost == best_cost && best.width != 0 && width > best.width)) {
       best_cost = cost;
-      best = {width, min(lowest + 31 - (place & 31), (1u << Type.exponent_bits) - (1u << width))};
+      best = {width, min(lowest + 31 - (place & 31), (1u << Type.exponent_bits) - (1u << width)), kept};
     }
     return cost;
   };

@@ -13,28 +13,37 @@ namespace {
 // A value split into its parts.
 struct Parts {
   int exponent;
-  uint32_t rest;  // the sign above the head's mantissa
-  uint64_t tail;
+  uint64_t rest;  // the sign above the mantissa, without the trimmed bits
 };
+
+int mantissa_bits(const ValueType& type) { return 8 * type.value_bytes - 1 - type.exponent_bits; }
 
 Parts split_value(const ValueType& type, const uint8_t* values, int index) {
   uint64_t bits = 0;
   std::memcpy(&bits, values + index * type.value_bytes, static_cast<size_t>(type.value_bytes));
-  const auto head = static_cast<uint32_t>(bits >> 8 * type.tail_bytes);
-  const uint32_t sign = head >> (type.head_bits() - 1);
-  const uint32_t mantissa = head & ((1u << type.mantissa_bits()) - 1);
-  const uint32_t exponent = head >> type.mantissa_bits() & ((1u << type.exponent_bits) - 1);
-  return {static_cast<int>(exponent), sign << type.mantissa_bits() | mantissa,
-          bits & ((uint64_t{1} << 8 * type.tail_bytes) - 1)};
+  const int mantissa = mantissa_bits(type);
+  const uint64_t sign = bits >> (8 * type.value_bytes - 1);
+  const uint64_t exponent = bits >> mantissa & ((uint64_t{1} << type.exponent_bits) - 1);
+  const uint64_t rest = sign << mantissa | (bits & ((uint64_t{1} << mantissa) - 1));
+  return {static_cast<int>(exponent), rest >> type.trimmed_bits()};
 }
 
 void join_value(const ValueType& type, const Parts& parts, uint8_t* values, int index) {
-  const uint32_t sign = parts.rest >> type.mantissa_bits();
-  const uint32_t mantissa = parts.rest & ((1u << type.mantissa_bits()) - 1);
-  const uint64_t head = static_cast<uint64_t>(sign) << (type.head_bits() - 1) |
-                        static_cast<uint64_t>(parts.exponent) << type.mantissa_bits() | mantissa;
-  const uint64_t bits = head << 8 * type.tail_bytes | parts.tail;
+  const int mantissa = mantissa_bits(type);
+  const uint64_t rest = parts.rest << type.trimmed_bits();
+  const uint64_t bits = rest >> mantissa << (8 * type.value_bytes - 1) |
+                        static_cast<uint64_t>(parts.exponent) << mantissa | (rest & ((uint64_t{1} << mantissa) - 1));
   std::memcpy(values + index * type.value_bytes, &bits, static_cast<size_t>(type.value_bytes));
+}
+
+// The type as it is stored: with the fewest bits that it can keep if all others are zero.
+ValueType stored_type(const ValueType& type, const uint8_t* values) {
+  uint64_t used = 0;
+  for (int index = 0; index < type.block_elems(); ++index) used |= split_value(type, values, index).rest;
+  for (const int kept : {8, 11, 24})
+    if (type.can_keep(kept) && used % (uint64_t{1} << type.trimmed(kept).trimmed_bits()) == 0)
+      return type.trimmed(kept);
+  return type;
 }
 
 // Index in the block of the value at (group, lane, word, byte).
@@ -111,7 +120,7 @@ struct Window {
 };
 
 // Places the window according to a sample of the block: 4 values from each lane, counted in a histogram of 32 bins.
-// Samples outside the bins count as not covered.
+// Samples outside the bins count as not covered. type: as it is stored.
 Window choose_window(const ValueType& type, const uint8_t* values) {
   std::array<std::array<int, samples_per_lane>, lanes> samples_by_lane;
   for (int lane = 0; lane < lanes; ++lane)
@@ -133,7 +142,7 @@ Window choose_window(const ValueType& type, const uint8_t* values) {
       if (exponent >= lowest && exponent < lowest + bins) ++histogram[exponent - lowest];
 
   Window best{0, 0};
-  int best_cost = type.exponent_bits * samples;  // the cost of storing whole exponents
+  int best_cost = (type.exponent_bits + type.trimmed_bits()) * samples;  // what only a raw block stores
   for (int width = type.max_width(); width >= 1; --width) {
     const int span = (1 << width) - 1;  // exponents in the window; the last code is the escape
     int most_covered = -1, first = 0;
@@ -166,7 +175,8 @@ size_t store_raw(const ValueType& type, const uint8_t* values, uint8_t* payload)
   return static_cast<size_t>(type.block_bytes());
 }
 
-size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
+size_t encode(const ValueType& whole, const uint8_t* values, uint8_t* payload) {
+  const ValueType type = stored_type(whole, values);
   const Window window = choose_window(type, values);
   if (window.width == 0) return store_raw(type, values, payload);
 
@@ -188,13 +198,15 @@ size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
 
   std::memset(payload, 0, static_cast<size_t>(bytes));
   for (int index = 0; index < type.block_elems(); ++index) {
-    const Parts parts = split_value(type, values, index);
-    std::memcpy(payload + index * type.tail_bytes, &parts.tail, static_cast<size_t>(type.tail_bytes));
-    if (type.rest_bytes != 0) payload[type.rest_byte_offset() + index] = static_cast<uint8_t>(parts.rest);
+    const uint64_t rest = split_value(type, values, index).rest;
+    std::memcpy(payload + index * type.tail_bytes, &rest, static_cast<size_t>(type.tail_bytes));
+    if (type.rest_bytes != 0)
+      payload[type.rest_byte_offset() + index] = static_cast<uint8_t>(rest >> 8 * type.tail_bytes);
   }
   if (type.rest_bits != 0)
-    pack(type, type.rest_bits, payload + type.rest_bit_offset(),
-         [&](int index) { return split_value(type, values, index).rest >> 8 * type.rest_bytes; });
+    pack(type, type.rest_bits, payload + type.rest_bit_offset(), [&](int index) {
+      return static_cast<uint32_t>(split_value(type, values, index).rest >> 8 * (type.tail_bytes + type.rest_bytes));
+    });
   pack(type, window.width, payload + type.code_offset(),
        [&](int index) { return static_cast<uint32_t>(code_of(index)); });
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -205,29 +217,32 @@ size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
     std::memcpy(payload + bytes - 4 - static_cast<int>(i + 1) * type.far_bytes(), &far[i],
                 static_cast<size_t>(type.far_bytes()));
   const uint32_t header = static_cast<uint32_t>(window.width) | static_cast<uint32_t>(window.base) << base_shift |
-                          static_cast<uint32_t>(tokens.size()) << escapes_shift;
+                          static_cast<uint32_t>(tokens.size()) << escapes_shift |
+                          (type.trimmed_bits() != 0 ? static_cast<uint32_t>(type.kept_bits()) << kept_shift : 0);
   std::memcpy(payload + bytes - 4, &header, 4);
   return static_cast<size_t>(bytes);
 }
 
-bool decode(const ValueType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
-  if (payload_bytes == static_cast<size_t>(type.block_bytes())) {
+bool decode(const ValueType& whole, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
+  if (payload_bytes == static_cast<size_t>(whole.block_bytes())) {
     std::memcpy(values, payload, payload_bytes);
     return true;
   }
   PayloadHeader header;
-  if (!read_payload_header(type, payload, payload_bytes, &header)) return false;
+  if (!read_payload_header(whole, payload, payload_bytes, &header)) return false;
+  const ValueType& type = header.stored;
 
   std::vector<Parts> block(static_cast<size_t>(type.block_elems()));
   for (int index = 0; index < type.block_elems(); ++index) {
-    Parts& parts = block[static_cast<size_t>(index)];
-    parts = {0, 0, 0};
-    std::memcpy(&parts.tail, payload + index * type.tail_bytes, static_cast<size_t>(type.tail_bytes));
-    if (type.rest_bytes != 0) parts.rest = payload[type.rest_byte_offset() + index];
+    uint64_t& rest = block[static_cast<size_t>(index)].rest;
+    rest = 0;
+    std::memcpy(&rest, payload + index * type.tail_bytes, static_cast<size_t>(type.tail_bytes));
+    if (type.rest_bytes != 0) rest |= uint64_t{payload[type.rest_byte_offset() + index]} << 8 * type.tail_bytes;
   }
   if (type.rest_bits != 0)
-    unpack(type, type.rest_bits, payload + type.rest_bit_offset(),
-           [&](int index, uint32_t field) { block[static_cast<size_t>(index)].rest |= field << 8 * type.rest_bytes; });
+    unpack(type, type.rest_bits, payload + type.rest_bit_offset(), [&](int index, uint32_t field) {
+      block[static_cast<size_t>(index)].rest |= uint64_t{field} << 8 * (type.tail_bytes + type.rest_bytes);
+    });
 
   const int escape_code = (1 << header.width) - 1;
   const int exponent_mask = (1 << type.exponent_bits) - 1;

@@ -12,9 +12,27 @@ namespace {
 
 using namespace rows;
 
+template <const ValueType& type, const ValueType& stored>
+NARROWCAST_INLINE void encode_rests(const uint8_t* values, uint8_t* payload,
+                                    PerValue<type, Exponent<type>>& exponents) {
+  PerValue<type> rest_bits;
+  split_values<type, stored>(values, payload, exponents, rest_bits);
+  if constexpr (stored.rest_bits != 0)
+    pack<type, stored.rest_bits>(rest_bits, payload + stored.rest_bit_offset(), nullptr);
+}
+
+template <const ValueType& type, const ValueType& stored>
+NARROWCAST_INLINE void decode_rests(const uint8_t* payload, const PerValue<type, Exponent<type>>& exponents,
+                                    uint8_t* values) {
+  PerValue<type> rest_bits;
+  if constexpr (stored.rest_bits != 0)
+    unpack<type, stored.rest_bits>(payload + stored.rest_bit_offset(), 0, rest_bits, nullptr);
+  join_values<type, stored>(payload, exponents, rest_bits, values);
+}
+
 template <const ValueType& type>
 NARROWCAST_INLINE void encode_codes(const Placement& window, const PerValue<type, Exponent<type>>& exponents,
-                                    uint8_t* payload, EscapeBits<type>& escapes) {
+                                    uint8_t* section, EscapeBits<type>& escapes) {
   // For exponents below the window the distance wraps around and becomes at least `last`, because base + 2^width never
   // exceeds the range of exponents.
   PerValue<type> codes;
@@ -22,7 +40,6 @@ NARROWCAST_INLINE void encode_codes(const Placement& window, const PerValue<type
   const auto last = static_cast<Exponent<type>>((1 << window.width) - 1);
   for (int i = 0; i < type.block_elems(); ++i)
     codes.of[i] = static_cast<uint8_t>(std::min(static_cast<Exponent<type>>(exponents.of[i] - base), last));
-  uint8_t* section = payload + type.code_offset();
   switch (window.width) {
     case 1: return pack<type, 1>(codes, section, escapes);
     case 2: return pack<type, 2>(codes, section, escapes);
@@ -45,9 +62,8 @@ NARROWCAST_INLINE void unpack_codes(int width, const uint8_t* section, int base,
 }
 
 template <const ValueType& type>
-NARROWCAST_INLINE void decode_codes(const Placement& window, const uint8_t* payload,
+NARROWCAST_INLINE void decode_codes(const Placement& window, const uint8_t* section,
                                     PerValue<type, Exponent<type>>& exponents, EscapeBits<type>& escapes) {
-  const uint8_t* section = payload + type.code_offset();
   if constexpr (sizeof(Exponent<type>) == 1) {
     unpack_codes<type>(window.width, section, window.base, exponents, escapes);
   } else {
@@ -64,26 +80,38 @@ NARROWCAST_INLINE size_t store_raw(const uint8_t* values, uint8_t* payload) {
   return type.block_bytes();
 }
 
+// Calls the specialization for the type as it is stored.
+#define NARROWCAST_AS_STORED(function, stored, ...)                        \
+  do {                                                                     \
+    const int kept = (stored).kept_bits();                                 \
+    if constexpr (type.can_keep(24))                                       \
+      if (kept == 24) function<type, trimmed_type<type, 24>>(__VA_ARGS__); \
+    if constexpr (type.can_keep(11))                                       \
+      if (kept == 11) function<type, trimmed_type<type, 11>>(__VA_ARGS__); \
+    if constexpr (type.can_keep(8))                                        \
+      if (kept == 8) function<type, trimmed_type<type, 8>>(__VA_ARGS__);   \
+    if (kept == type.kept_bits()) function<type, type>(__VA_ARGS__);       \
+  } while (false)
+
 template <const ValueType& type>
 NARROWCAST_INLINE size_t encode_block(const uint8_t* values, uint8_t* payload) {
-  const Placement window = place_window<type>(values);
+  const ValueType stored = stored_type<type>(values);
+  const Placement window = place_window<type>(values, stored.trimmed_bits());
   if (window.width == 0) return store_raw<type>(values, payload);
 
   PerValue<type, Exponent<type>> exponents;
-  PerValue<type> rest_bits;
   EscapeBits<type> escapes;
-  split_values<type>(values, payload, exponents, rest_bits);
-  if constexpr (type.rest_bits != 0) pack<type, type.rest_bits>(rest_bits, payload + type.rest_bit_offset(), nullptr);
-  encode_codes<type>(window, exponents, payload, escapes);
+  NARROWCAST_AS_STORED(encode_rests, stored, values, payload, exponents);
+  encode_codes<type>(window, exponents, payload + stored.code_offset(), escapes);
 
   EscapeList<type> list;
   list_escapes<type>(escapes, list);
-  if (type.payload_bytes(window.width, list.count, 0) >= type.block_bytes()) return store_raw<type>(values, payload);
+  if (stored.payload_bytes(window.width, list.count, 0) >= type.block_bytes()) return store_raw<type>(values, payload);
   Tokens<type> tokens;
   make_tokens<type>(window, exponents, list, tokens);
-  const int bytes = type.payload_bytes(window.width, list.count, tokens.far_count);
+  const int bytes = stored.payload_bytes(window.width, list.count, tokens.far_count);
   if (bytes >= type.block_bytes()) return store_raw<type>(values, payload);
-  store_tokens<type>(window, list, tokens, payload, bytes);
+  store_tokens<type>(stored, window, list, tokens, payload, bytes);
   return static_cast<size_t>(bytes);
 }
 
@@ -95,26 +123,24 @@ NARROWCAST_INLINE bool decode_block(const uint8_t* payload, size_t payload_bytes
   }
   PayloadHeader header;
   if (!read_payload_header(type, payload, payload_bytes, &header)) return false;
+  const ValueType stored = header.stored;
   const Placement window{header.width, header.base};
 
   PerValue<type, Exponent<type>> exponents;
   EscapeBits<type> escapes;
-  decode_codes<type>(window, payload, exponents, escapes);
+  decode_codes<type>(window, payload + stored.code_offset(), exponents, escapes);
   EscapeList<type> list;
   list_escapes<type>(escapes, list);
   if (list.count != header.escapes) return false;
   Tokens<type> tokens;
-  load_tokens<type>(payload + type.escape_offset(header.width), header.escapes, tokens);
-  if (payload_bytes != static_cast<size_t>(type.payload_bytes(header.width, header.escapes, tokens.far_count)))
+  load_tokens<type>(payload + stored.escape_offset(header.width), header.escapes, tokens);
+  if (payload_bytes != static_cast<size_t>(stored.payload_bytes(header.width, header.escapes, tokens.far_count)))
     return false;
   apply_tokens<type>(window, list, tokens, payload + payload_bytes, exponents);
-
-  PerValue<type> rest_bits;
-  if constexpr (type.rest_bits != 0)
-    unpack<type, type.rest_bits>(payload + type.rest_bit_offset(), 0, rest_bits, nullptr);
-  join_values<type>(payload, exponents, rest_bits, values);
+  NARROWCAST_AS_STORED(decode_rests, stored, payload, exponents, values);
   return true;
 }
+#undef NARROWCAST_AS_STORED
 
 // Instantiates the templates above for one instruction set: they are inlined into functions compiled for it.
 #define NARROWCAST_VECTOR_PATH(path, ...)                                                      \

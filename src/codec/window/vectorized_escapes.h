@@ -16,9 +16,9 @@ struct Placement {
   int base;
 };
 
-// The encoder's rule in docs/format/window.md.
+// The encoder's rule in docs/format/window.md. trimmed_bits: of each value, which only a raw block stores.
 template <const ValueType& type>
-NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
+NARROWCAST_INLINE Placement place_window(const uint8_t* values, int trimmed_bits) {
   uint16_t sample[samples_per_lane][lanes];
   for (int i = 0; i < samples_per_lane; ++i)
     for (int lane = 0; lane < lanes; ++lane) {
@@ -57,7 +57,7 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   for (int bin = bins; bin < 2 * bins; ++bin) below[bin] = total;
 
   Placement best{0, 0};
-  int best_cost = type.exponent_bits * samples;
+  int best_cost = (type.exponent_bits + trimmed_bits) * samples;
   for (int width = type.max_width(); width >= 1; --width) {
     const int span = (1 << width) - 1;
     // Coverage in the high part, the reversed bin number in the low part: among equals the first bin wins.
@@ -162,10 +162,10 @@ NARROWCAST_INLINE void make_tokens(const Placement& window, const PerValue<type,
 
 // Writes the sections after the codes. `bytes` is the payload's size.
 template <const ValueType& type>
-NARROWCAST_INLINE void store_tokens(const Placement& window, const EscapeList<type>& list, const Tokens<type>& tokens,
-                                    uint8_t* payload, int bytes) {
+NARROWCAST_INLINE void store_tokens(const ValueType& stored, const Placement& window, const EscapeList<type>& list,
+                                    const Tokens<type>& tokens, uint8_t* payload, int bytes) {
   const int token_bytes = (list.count + 1) / 2;
-  const int token_offset = type.escape_offset(window.width);
+  const int token_offset = stored.escape_offset(window.width);
   uint8_t* __restrict pairs = payload + token_offset;
   for (int i = 0; i < token_bytes; ++i)
     pairs[i] = static_cast<uint8_t>(tokens.token[2 * i] | tokens.token[2 * i + 1] << 4);
@@ -175,8 +175,9 @@ NARROWCAST_INLINE void store_tokens(const Placement& window, const EscapeList<ty
   for (int i = 0; i < tokens.far_count; ++i)
     std::memcpy(payload + bytes - 4 - (i + 1) * type.far_bytes(), &tokens.far[i], type.far_bytes());
 
+  const uint32_t kept = stored.trimmed_bits() == 0 ? 0 : static_cast<uint32_t>(stored.kept_bits());
   const uint32_t header = static_cast<uint32_t>(window.width) | static_cast<uint32_t>(window.base) << base_shift |
-                          static_cast<uint32_t>(list.count) << escapes_shift;
+                          static_cast<uint32_t>(list.count) << escapes_shift | kept << kept_shift;
   std::memcpy(payload + bytes - 4, &header, sizeof header);
 }
 

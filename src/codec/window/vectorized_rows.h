@@ -37,6 +37,10 @@ constexpr uint32_t exponent_mask = (1u << type.exponent_bits) - 1;
 template <const ValueType& type>
 constexpr uint32_t mantissa_mask = (1u << type.mantissa_bits()) - 1;
 
+// A trimmed type, as an object that can be a template argument.
+template <const ValueType& type, int kept>
+inline constexpr ValueType trimmed_type = type.trimmed(kept);
+
 // One field for each value of a block, in the order of the values.
 template <const ValueType& type, typename Field = uint8_t>
 struct alignas(64) PerValue {
@@ -57,55 +61,91 @@ NARROWCAST_INLINE uint32_t exponent_of(uint32_t head) {
   return head >> type.mantissa_bits() & exponent_mask<type>;
 }
 
-// Splits the values: writes tails and rest bytes to the payload, exponents and rest bits to arrays.
+// The bits of a wide value.
 template <const ValueType& type>
+using Wide = std::conditional_t<type.value_bytes == 8, uint64_t, uint32_t>;
+
+// The bits of the mantissa in the rest byte and the packed rest bits.
+template <const ValueType& stored>
+constexpr int rest_mantissa_bits = stored.kept_bits() - 8 * stored.tail_bytes - 1;
+// Whether the rest is part of the head. Trimmed wide types have fewer tail bits, and more bits in the rest.
+template <const ValueType& type, const ValueType& stored>
+constexpr bool rest_is_in_head = rest_mantissa_bits<stored> <= type.mantissa_bits();
+
+// The type as it is stored: with the fewest bits that it can keep if all others are zero.
+template <const ValueType& type>
+NARROWCAST_INLINE ValueType stored_type(const uint8_t* values) {
+  if constexpr (type.least_trim_mask() == 0) return type;
+  // Most blocks that cannot be trimmed show it in their first piece.
+  constexpr int piece = 256;
+  uint64_t used = 0;
+  for (int begin = 0; begin < type.block_bytes(); begin += piece) {
+    for (int at = begin; at < begin + piece; at += 8) used |= *reinterpret_cast<const Unaligned64*>(values + at);
+    for (int bits = 32; bits >= 8 * type.value_bytes; bits /= 2) used |= used >> bits;
+    if ((used & type.least_trim_mask()) != 0) return type;
+  }
+  return type.trimmed(type.least_kept(used));
+}
+
+// Splits the values: writes tails and rest bytes to the payload, exponents and rest bits to arrays. stored: the type as
+// it is stored, trimmed or not.
+template <const ValueType& type, const ValueType& stored>
 NARROWCAST_INLINE void split_values(const uint8_t* values, uint8_t* payload,
                                     PerValue<type, Exponent<type>>& __restrict exponents,
                                     PerValue<type>& __restrict rest_bits) {
-  PerValue<type, Head<type>> copied;
+  constexpr int trim = stored.trimmed_bits(), mantissa = rest_mantissa_bits<stored>;
+  PerValue<type, Head<type>> copied, rests;
   const uint8_t* heads = values;
-  if constexpr (type.tail_bytes == 2) {
-    Unaligned16* __restrict tails = reinterpret_cast<Unaligned16*>(payload);
-    const Unaligned32* __restrict from = reinterpret_cast<const Unaligned32*>(values);
+  if constexpr (type.value_bytes > 2) {
     for (int i = 0; i < type.block_elems(); ++i) {
-      tails[i] = static_cast<uint16_t>(from[i]);
-      copied.of[i] = static_cast<uint16_t>(from[i] >> 16);
-    }
-    heads = reinterpret_cast<const uint8_t*>(copied.of);
-  } else if constexpr (type.tail_bytes == 6) {
-    const Unaligned64* from = reinterpret_cast<const Unaligned64*>(values);
-    for (int i = 0; i < type.block_elems(); ++i) {
-      // Writes two bytes more than the tail. The next tail or section overwrites them.
-      *reinterpret_cast<Unaligned64*>(payload + 6 * i) = from[i];
-      copied.of[i] = static_cast<uint16_t>(from[i] >> 48);
+      Wide<type> value;
+      std::memcpy(&value, values + i * type.value_bytes, sizeof value);
+      // Six bytes are written as eight. The next tail or section overwrites the last two.
+      if constexpr (stored.tail_bytes == 6)
+        *reinterpret_cast<Unaligned64*>(payload + 6 * i) = value;
+      else if constexpr (stored.tail_bytes == 2)
+        reinterpret_cast<Unaligned16*>(payload)[i] = static_cast<uint16_t>(value >> trim);
+      copied.of[i] = static_cast<uint16_t>(value >> 8 * type.tail_bytes);
+      if constexpr (!rest_is_in_head<type, stored>)
+        rests.of[i] = static_cast<uint16_t>((value >> (8 * type.value_bytes - 1 - mantissa) & 1u << mantissa) |
+                                            (value >> (trim + 8 * stored.tail_bytes) & ((1u << mantissa) - 1)));
     }
     heads = reinterpret_cast<const uint8_t*>(copied.of);
   }
 
-  uint8_t* __restrict rest_bytes = payload + type.rest_byte_offset();
+  uint8_t* __restrict rest_bytes = payload + stored.rest_byte_offset();
   for (int i = 0; i < type.block_elems(); ++i) {
     Head<type> head;
     std::memcpy(&head, heads + i * static_cast<int>(sizeof head), sizeof head);
     exponents.of[i] = static_cast<Exponent<type>>(exponent_of<type>(head));
-    const auto rest = static_cast<Head<type>>((head >> type.exponent_bits & (mantissa_mask<type> + 1)) |
-                                              (head & mantissa_mask<type>));
-    if constexpr (type.rest_bytes != 0) rest_bytes[i] = static_cast<uint8_t>(rest);
-    if constexpr (type.rest_bits != 0) rest_bits.of[i] = static_cast<uint8_t>(rest >> 8 * type.rest_bytes);
+    Head<type> rest;
+    if constexpr (rest_is_in_head<type, stored>)
+      rest = static_cast<Head<type>>((head >> (type.head_bits() - 1 - mantissa) & 1u << mantissa) |
+                                     (head >> (type.mantissa_bits() - mantissa) & ((1u << mantissa) - 1)));
+    else
+      rest = rests.of[i];
+    if constexpr (stored.rest_bytes != 0) rest_bytes[i] = static_cast<uint8_t>(rest);
+    if constexpr (stored.rest_bits != 0) rest_bits.of[i] = static_cast<uint8_t>(rest >> 8 * stored.rest_bytes);
   }
 }
 
 // The inverse of split_values(). All bits of an exponent above exponent_bits must be zero.
-template <const ValueType& type>
+template <const ValueType& type, const ValueType& stored>
 NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, Exponent<type>>& __restrict exponents,
                                    const PerValue<type>& __restrict rest_bits, uint8_t* __restrict values) {
+  constexpr int trim = stored.trimmed_bits(), mantissa = rest_mantissa_bits<stored>;
   PerValue<type, Head<type>> heads;
-  const uint8_t* __restrict rest_bytes = payload + type.rest_byte_offset();
+  const uint8_t* __restrict rest_bytes = payload + stored.rest_byte_offset();
   for (int i = 0; i < type.block_elems(); ++i) {
     Head<type> rest = 0;
-    if constexpr (type.rest_bytes != 0) rest = rest_bytes[i];
-    if constexpr (type.rest_bits != 0) rest = static_cast<Head<type>>(rest | rest_bits.of[i] << 8 * type.rest_bytes);
-    const auto head = static_cast<Head<type>>((rest & (mantissa_mask<type> + 1)) << type.exponent_bits |
-                                              exponents.of[i] << type.mantissa_bits() | (rest & mantissa_mask<type>));
+    if constexpr (stored.rest_bytes != 0) rest = rest_bytes[i];
+    if constexpr (stored.rest_bits != 0)
+      rest = static_cast<Head<type>>(rest | rest_bits.of[i] << 8 * stored.rest_bytes);
+    Head<type> head = rest;
+    if constexpr (rest_is_in_head<type, stored>)
+      head = static_cast<Head<type>>((rest & 1u << mantissa) << (type.head_bits() - 1 - mantissa) |
+                                     exponents.of[i] << type.mantissa_bits() |
+                                     (rest & ((1u << mantissa) - 1)) << (type.mantissa_bits() - mantissa));
     if constexpr (type.value_bytes == 1)
       values[i] = head;
     else if constexpr (type.value_bytes == 2)
@@ -113,16 +153,22 @@ NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, 
     else
       heads.of[i] = head;
   }
-  if constexpr (type.tail_bytes == 2) {
-    const Unaligned16* __restrict tails = reinterpret_cast<const Unaligned16*>(payload);
-    Unaligned32* __restrict to = reinterpret_cast<Unaligned32*>(values);
-    for (int i = 0; i < type.block_elems(); ++i) to[i] = static_cast<uint32_t>(heads.of[i]) << 16 | tails[i];
-  } else if constexpr (type.tail_bytes == 6) {
-    Unaligned64* to = reinterpret_cast<Unaligned64*>(values);
+  if constexpr (type.value_bytes > 2) {
+    constexpr int all_mantissa = 8 * type.value_bytes - 1 - type.exponent_bits;
     for (int i = 0; i < type.block_elems(); ++i) {
+      Wide<type> value = 0;
       // Reads two bytes more than the tail and shifts them out.
-      const uint64_t tail = *reinterpret_cast<const Unaligned64*>(payload + 6 * i) << 16 >> 16;
-      to[i] = static_cast<uint64_t>(heads.of[i]) << 48 | tail;
+      if constexpr (stored.tail_bytes == 6)
+        value = *reinterpret_cast<const Unaligned64*>(payload + 6 * i) << 16 >> 16;
+      else if constexpr (stored.tail_bytes == 2)
+        value = static_cast<Wide<type>>(reinterpret_cast<const Unaligned16*>(payload)[i]) << trim;
+      if constexpr (rest_is_in_head<type, stored>)
+        value |= static_cast<Wide<type>>(heads.of[i]) << 8 * type.tail_bytes;
+      else
+        value |= static_cast<Wide<type>>(exponents.of[i]) << all_mantissa |
+                 static_cast<Wide<type>>(heads.of[i] >> mantissa) << (8 * type.value_bytes - 1) |
+                 static_cast<Wide<type>>(heads.of[i] & ((1u << mantissa) - 1)) << (all_mantissa - mantissa);
+      std::memcpy(values + i * type.value_bytes, &value, sizeof value);
     }
   }
 }

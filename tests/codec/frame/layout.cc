@@ -43,12 +43,37 @@ TEST_CASE("the sections of a window payload stand where the specification says")
   }
 }
 
-TEST_CASE("rest, exponent and tail are all of a value") {
+TEST_CASE("rest, exponent and tail are all of a value, and a trimmed type stores fewer of the mantissa") {
   for (const Row& row : table) {
     const ValueType& type = row.type;
-    CHECK(8 * type.tail_bytes + 8 * type.rest_bytes + type.rest_bits + type.exponent_bits == 8 * type.value_bytes);
+    CHECK(type.trimmed_bits() == 0);
+    CHECK(type.kept_bits() + type.exponent_bits == 8 * type.value_bytes);
     CHECK(type.escape_offset(type.max_width()) <= type.block_bytes());
+    for (int kept = 0; kept < 64; ++kept) {
+      if (!type.can_keep(kept)) continue;
+      CHECK(type.trimmed(kept).kept_bits() == kept);
+      CHECK(type.trimmed(kept).code_offset() == kept * type.block_elems() / 8);
+    }
   }
+  CHECK(float16.trimmed(8).trimmed_bits() == 3);
+  CHECK(float32.trimmed(11).trimmed_bits() == 13);
+  CHECK(float32.trimmed(8).trimmed_bits() == 16);
+  CHECK(float64.trimmed(24).trimmed_bits() == 29);
+  CHECK_FALSE(bfloat16.can_keep(8));
+}
+
+TEST_CASE("as many bits are kept as the values of a block need") {
+  CHECK(float32.least_kept(0xff800000) == 8);
+  CHECK(float32.least_kept(1u << 16) == 8);
+  CHECK(float32.least_kept(1u << 15) == 11);
+  CHECK(float32.least_kept(1u << 13) == 11);
+  CHECK(float32.least_kept(1u << 12) == 0);
+  CHECK(float16.least_kept(8) == 8);
+  CHECK(float16.least_kept(4) == 0);
+  CHECK(float64.least_kept(uint64_t{1} << 44) == 11);
+  CHECK(float64.least_kept(uint64_t{1} << 41) == 24);
+  CHECK(float64.least_kept(uint64_t{1} << 28) == 0);
+  CHECK(bfloat16.least_kept(0) == 0);
 }
 
 TEST_CASE("the header word has room for every base and every count of escapes") {

@@ -98,6 +98,12 @@ inline uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
   const uint64_t* const values = simt::exchange(value);
   return static_cast<uint32_t>(*std::max_element(values, values + simt::lanes));
 }
+inline uint32_t __reduce_or_sync(uint32_t, uint32_t value) {
+  const uint64_t* const values = simt::exchange(value);
+  uint32_t all = 0;
+  for (uint32_t i = 0; i < simt::lanes; ++i) all |= static_cast<uint32_t>(values[i]);
+  return all;
+}
 inline int __popc(uint32_t value) { return std::popcount(value); }
 inline int __popcll(unsigned long long value) { return std::popcount(value); }
 inline int __ffs(uint32_t value) { return value == 0 ? 0 : std::countr_zero(value) + 1; }
