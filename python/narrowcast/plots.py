@@ -21,7 +21,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-_RATIO, _ENTROPY, _RAW = "#2166ac", "#b8c7d9", "#888888"
+_RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
 _MAX_INCHES, _FRAME_INCHES, _BAR_INCHES = 10.5, 1.6, 0.5
 _DOTS_PER_INCH, _MAX_DOTS = 150, 1580
 _MAX_BARS, _MAX_NAME_LENGTH = 17, 48
@@ -45,11 +45,11 @@ class _Bars(NamedTuple):
 
     label: str
     ratio: float
-    exponent_entropy: float
+    bound: float
 
 
 def plot_ratios(rows: Sequence[TensorRatio], path: str | os.PathLike[str]) -> None:
-    """Draws ratios, and those at the entropy of exponents, of the largest tensors, of the others together and of all.
+    """Draws ratios, and their bounds, of the largest tensors, of the others together and of all.
 
     rows: from `narrowcast.ratios.tensor_ratios`; tensors without values are left out.
     path: must end in one of FORMATS; replaced atomically. PNG images are at most 1,600 pixels high.
@@ -62,11 +62,11 @@ def plot_ratios(rows: Sequence[TensorRatio], path: str | os.PathLike[str]) -> No
     figure = _figure(9, height)
     axes = figure.add_subplot()
     for place, bars in enumerate(drawn):
-        for value, shift, color in ((bars.ratio, -0.2, _RATIO), (bars.exponent_entropy, 0.2, _ENTROPY)):
+        for value, shift, color in ((bars.ratio, -0.2, _RATIO), (bars.bound, 0.2, _BOUND)):
             axes.barh(place + shift, value, height=0.38, color=color)
             axes.text(value + 0.008, place + shift, f"{value:.3f}", va="center", fontsize=8)
     axes.barh([0], [0], color=_RATIO, label="ratio")
-    axes.barh([0], [0], color=_ENTROPY, label="at the entropy of exponents")
+    axes.barh([0], [0], color=_BOUND, label="exponents at their entropy, no trailing zeros")
     axes.axvline(1, color=_RAW, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(drawn)), [bars.label for bars in drawn], fontsize=8)
     axes.invert_yaxis()
@@ -92,7 +92,7 @@ def _selected(rows: Sequence[TensorRatio]) -> list[_Bars]:
             key=lambda row: largest.index((row.file, row.tensor)),
         )
     bars = [
-        _Bars(f"{_shortened(row.tensor)}\n{row.dtype}, {row.codec}", row.ratio or 0.0, row.exponent_entropy or 0.0)
+        _Bars(f"{_shortened(row.tensor)}\n{row.dtype}, {row.codec}", row.ratio or 0.0, row.bound or 0.0)
         for row in shown
     ]
     kept = {id(row) for row in shown}
@@ -108,7 +108,7 @@ def _selected(rows: Sequence[TensorRatio]) -> list[_Bars]:
 def _together(name: str, codec: str, rows: Sequence[TensorRatio]) -> _Bars:
     """Weighted by raw bytes."""
     total = TotalRatio.of(rows)
-    return _Bars(f"{name}\n{bytes_text(total.raw_bytes)}, {codec}", total.ratio or 0.0, total.exponent_entropy or 0.0)
+    return _Bars(f"{name}\n{bytes_text(total.raw_bytes)}, {codec}", total.ratio or 0.0, total.bound or 0.0)
 
 
 def _shortened(name: str) -> str:

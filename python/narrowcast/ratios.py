@@ -1,4 +1,4 @@
-"""Compression ratios of tensors, and the entropy of their exponents."""
+"""Compression ratios of tensors, and what they could be: by the entropy of exponents, and by zeros in mantissas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .codec import BlockStats
 from .files import FRAME_RAW_BYTES
 from .types import ValueType
 
-__all__ = ["TensorRatio", "TotalRatio", "exponent_counts", "exponent_entropy", "tensor_ratios"]
+__all__ = ["TensorRatio", "TotalRatio", "exponent_counts", "exponent_entropy", "tensor_ratios", "trailing_zero_bits"]
 
 
 def __dir__() -> list[str]:
@@ -32,9 +32,30 @@ def __dir__() -> list[str]:
 _BITS_IN = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
+class _Ratios:
+    """What the ratios of one tensor and of several have in common."""
+
+    raw_bytes: int
+    wire_bytes: int
+    exponent_entropy: float | None
+    trailing_zeros: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Wire bytes / raw bytes; None without values."""
+        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+    @property
+    def bound(self) -> float | None:
+        """The ratio if exponents took their entropy and trailing zeros nothing; None without values."""
+        if self.exponent_entropy is None or self.trailing_zeros is None:
+            return None
+        return self.exponent_entropy + self.trailing_zeros - 1
+
+
 @dataclass
-class TensorRatio:
-    """The compression of a tensor by a codec. `ratio` and `exponent_entropy` are None for a tensor without values."""
+class TensorRatio(_Ratios):
+    """The compression of a tensor by a codec. Ratios are None for a tensor without values."""
 
     tensor: str
     file: str
@@ -44,16 +65,12 @@ class TensorRatio:
     raw_bytes: int
     wire_bytes: int
     exponent_entropy: float | None  #: the ratio if exponents took their entropy: see the function of this name
+    trailing_zeros: float | None  #: the ratio without `trailing_zero_bits`, if all other bits were stored
     widths: dict[int, int] = field(default_factory=dict)  #: bits per code -> number of blocks; 0: blocks stored raw
     escapes: int = 0  #: values stored out of line
     far_escapes: int = 0  #: escapes that needed a full exponent
     requested_codec: str = ""
     tensors: int = 1  #: more for a row of small tensors, which share frames
-
-    @property
-    def ratio(self) -> float | None:
-        """Wire bytes / raw bytes; None without values."""
-        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
     @property
     def escape_share(self) -> float:
@@ -70,6 +87,7 @@ class TensorRatio:
             "codec": self.codec,
             "ratio": self.ratio,
             "exponent_entropy": self.exponent_entropy,
+            "trailing_zeros": self.trailing_zeros,
             "widths": {str(width): blocks for width, blocks in sorted(self.widths.items())},
             "escapes": self.escape_share,
             "raw_bytes": self.raw_bytes,
@@ -79,24 +97,29 @@ class TensorRatio:
 
 
 @dataclass(frozen=True)
-class TotalRatio:
-    """The compression of several tensors by one codec. `ratio` and `exponent_entropy` are None without values."""
+class TotalRatio(_Ratios):
+    """The compression of several tensors by one codec. Ratios are None without values."""
 
     raw_bytes: int
     wire_bytes: int
     exponent_entropy: float | None  #: the average of those of the tensors, weighted by raw bytes
+    trailing_zeros: float | None  #: likewise
 
     @classmethod
     def of(cls, rows: Sequence[TensorRatio]) -> TotalRatio:
         """The total of rows."""
         raw_bytes = sum(row.raw_bytes for row in rows)
-        at_entropy = sum((row.exponent_entropy or 0.0) * row.raw_bytes for row in rows)
-        return cls(raw_bytes, sum(row.wire_bytes for row in rows), at_entropy / raw_bytes if raw_bytes else None)
 
-    @property
-    def ratio(self) -> float | None:
-        """Wire bytes / raw bytes."""
-        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+        def average(ratios: Iterable[float | None]) -> float | None:
+            weighted = sum((ratio or 0.0) * row.raw_bytes for row, ratio in zip(rows, ratios, strict=True))
+            return weighted / raw_bytes if raw_bytes else None
+
+        return cls(
+            raw_bytes,
+            sum(row.wire_bytes for row in rows),
+            average(row.exponent_entropy for row in rows),
+            average(row.trailing_zeros for row in rows),
+        )
 
 
 def exponent_counts(raw: npt.NDArray[np.uint8], kind: ValueType) -> npt.NDArray[np.int64]:
@@ -106,11 +129,28 @@ def exponent_counts(raw: npt.NDArray[np.uint8], kind: ValueType) -> npt.NDArray[
     return np.bincount(exponents.astype(np.uint16), minlength=1 << kind.exponent_bits)
 
 
+def trailing_zero_bits(raw: npt.NDArray[np.uint8], kind: ValueType) -> int:
+    """The number of low mantissa bits that are zero in all values of a block of 4 KiB, times its values, of all blocks.
+
+    Values of bfloat16 that are stored as float32 have 16 such bits each. 0 for integers.
+    raw: the bytes of a whole number of values.
+    """
+    if not kind.is_float or not raw.size:
+        return 0
+    bits = np.frombuffer(raw, _BITS_IN[kind.bytes])
+    starts = np.arange(0, bits.size, BLOCK_BYTES // kind.bytes)
+    # The bit above the mantissa ends the zeros of values without a mantissa.
+    used = np.bitwise_or.reduceat(bits, starts).astype(np.uint64) | np.uint64(1 << kind.mantissa_bits)
+    lowest = used & (~used + np.uint64(1))
+    zeros = np.log2(lowest.astype(np.float64)).astype(np.int64)  # exact for powers of two
+    return int((zeros * np.diff(starts, append=bits.size)).sum())
+
+
 def exponent_entropy(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
     """The ratio if every exponent took the entropy of the exponents, and all other bits were stored; 1 for integers.
 
-    It is no lower bound of all codecs: where exponents depend on their neighbours, or mantissas repeat, codecs that use
-    that can do better. An example are values of bfloat16 that are stored as float32.
+    It is no lower bound of all codecs: where exponents depend on their neighbours, or mantissas repeat or end in zeros,
+    codecs that use that can do better.
     """
     if not kind.is_float:
         return 1.0
@@ -202,6 +242,7 @@ class _Measured(NamedTuple):
     wire_bytes: int
     blocks: BlockStats
     exponents: npt.NDArray[np.int64] | None
+    trailing_zero_bits: int
 
 
 def _measure(source: Source, piece: _Piece, codec: str, buffers: Buffers) -> _Measured:
@@ -213,6 +254,7 @@ def _measure(source: Source, piece: _Piece, codec: str, buffers: Buffers) -> _Me
         frame.size,
         _codec.inspect_blocks(frame),
         exponent_counts(raw, piece.dtype) if piece.dtype.is_float else None,
+        trailing_zero_bits(raw, piece.dtype),
     )
 
 
@@ -247,18 +289,22 @@ def _sum(measured: Iterable[_Measured], group: list[Segment], source: str, codec
         raw_bytes=raw_bytes,
         wire_bytes=0,
         exponent_entropy=None,
+        trailing_zeros=None,
         requested_codec=codec,
         tensors=len(group),
     )
     widths: Counter[int] = Counter()
+    zero_bits = 0
     for one in measured:
         row.codec = one.codec
         row.wire_bytes += one.wire_bytes
         row.escapes += one.blocks.escapes
         row.far_escapes += one.blocks.far_escapes
         widths.update(one.blocks.blocks_of_width)
+        zero_bits += one.trailing_zero_bits
         if one.exponents is not None:
             counts += one.exponents
     row.widths = dict(widths)
     row.exponent_entropy = exponent_entropy(counts, kind)
+    row.trailing_zeros = 1 - zero_bits / (8 * raw_bytes)
     return row

@@ -12,7 +12,7 @@ from narrowcast.ratios import TensorRatio
 def row(tensor: str, raw_bytes: int, ratio: float, entropy: float, codec: str = "window") -> TensorRatio:
     wire_bytes = round(ratio * raw_bytes)
     return TensorRatio(
-        tensor, "model", "bfloat16", raw_bytes // 2, codec, raw_bytes, wire_bytes, entropy, requested_codec=codec
+        tensor, "model", "bfloat16", raw_bytes // 2, codec, raw_bytes, wire_bytes, entropy, 1.0, requested_codec=codec
     )
 
 
@@ -47,7 +47,7 @@ def test_summaries_are_weighted_by_bytes():
     bars = plots._selected([row("large", 3000, 0.5, 0.4), row("small", 1000, 0.9, 0.8)])
     assert bars[-1].label == "total\n3.91 KiB, window"
     assert bars[-1].ratio == pytest.approx(0.6)
-    assert bars[-1].exponent_entropy == pytest.approx(0.5)
+    assert bars[-1].bound == pytest.approx(0.5)
 
 
 def test_names_of_any_length_are_shortened():

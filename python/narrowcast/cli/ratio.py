@@ -35,12 +35,13 @@ def ratio(
     codec: Annotated[list[str] | None, typer.Option(help="Repeatable. Default: window.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per tensor and codec.")] = False,
     threads: ReaderThreadsOption = None,
-    plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratios and entropies.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratios, and what could be gained.")] = None,
 ) -> None:
-    """Show the compression ratio of every tensor, and the ratio at the entropy of its exponents.
+    """Show the compression ratio of every tensor, and what ratios its exponents and mantissas allow.
 
-    The latter is the ratio if exponents took their entropy and all other bits were stored. It is not a bound: codecs
-    that use other redundancy can do better.
+    The column exponents is the ratio if exponents took their entropy and all other bits were stored; zeros is the
+    ratio without the low mantissa bits that are zero in all values of a block; vs both compares the ratio with that of
+    the two together. None is a bound: codecs that use other redundancy can do better.
     """
     codecs = codec or ["window"]
     for name in codecs:
@@ -78,8 +79,9 @@ def _table(rows: list[TensorRatio], several_files: bool, several_codecs: bool) -
         Column("codec", rank=0 if several_codecs else 2),
         Column("raw", is_number=True, rank=1),
         Column("ratio", is_number=True),
-        Column("entropy", is_number=True),
-        Column("vs entropy", is_number=True, rank=4),
+        Column("exponents", is_number=True),
+        Column("zeros", is_number=True),
+        Column("vs both", is_number=True, rank=4),
         Column("escapes", is_number=True, rank=5),
         Column("values", is_number=True, rank=3),
         Column("blocks of width", rank=6),
@@ -89,7 +91,7 @@ def _table(rows: list[TensorRatio], several_files: bool, several_codecs: bool) -
             row.tensor,
             row.dtype,
             row.codec,
-            *_sizes(row.raw_bytes, row.ratio, row.exponent_entropy),
+            *_sizes(row),
             f"{100 * row.escape_share:.2f}%" if row.widths else "-",
             f"{row.elems:,}",
             widths_text(row.widths),
@@ -98,14 +100,14 @@ def _table(rows: list[TensorRatio], several_files: bool, several_codecs: bool) -
     if len(rows) > 1:
         for codec in dict.fromkeys(row.requested_codec for row in rows):
             total = TotalRatio.of([row for row in rows if row.requested_codec == codec])
-            cells = ["total", "", codec, *_sizes(total.raw_bytes, total.ratio, total.exponent_entropy), "", "", ""]
+            cells = ["total", "", codec, *_sizes(total), "", "", ""]
             table.add_row(*([""] if several_files else []), *cells)
     return table
 
 
-def _sizes(raw_bytes: int, ratio: float | None, entropy: float | None) -> list[str]:
+def _sizes(row: TensorRatio | TotalRatio) -> list[str]:
     return [
-        bytes_text(raw_bytes),
-        *("-" if value is None else f"{value:.4f}" for value in (ratio, entropy)),
-        "-" if not ratio or not entropy else f"{100 * (ratio / entropy - 1):+.1f}%",
+        bytes_text(row.raw_bytes),
+        *("-" if value is None else f"{value:.4f}" for value in (row.ratio, row.exponent_entropy, row.trailing_zeros)),
+        "-" if not row.ratio or not row.bound else f"{100 * (row.ratio / row.bound - 1):+.1f}%",
     ]

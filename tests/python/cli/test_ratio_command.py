@@ -29,8 +29,8 @@ def test_ratio_as_table_and_json(cli, slices, tmp_path):
     rows = json.loads(cli("ratio", "--json", slices).stdout)
     assert [row["tensor"] for row in rows][:2] == ["weights_bf16", "grads_bf16"]
     for row in rows:
-        assert row.keys() >= {"tensor", "dtype", "elems", "codec", "ratio", "exponent_entropy", "widths", "escapes"}
-        assert row["exponent_entropy"] <= row["ratio"] < 1
+        assert row.keys() >= {"tensor", "dtype", "elems", "codec", "ratio", "widths", "escapes"}
+        assert row["exponent_entropy"] + row["trailing_zeros"] - 1 <= row["ratio"] < 1
     np.save(tmp_path / "counts.npy", np.arange(1000, dtype=np.int32))
     np.save(tmp_path / "none.npy", np.zeros(0, np.float32))
     (row,) = json.loads(cli("ratio", "--json", "counts.npy").stdout)
@@ -39,6 +39,8 @@ def test_ratio_as_table_and_json(cli, slices, tmp_path):
     table = cli("ratio", slices, "counts.npy", "--codec", "window", "--codec", "raw")
     assert (table.returncode, table.stderr) == (0, "")
     assert table.stdout.count("weights_bf16") == 2
+    assert "exponents" in table.stdout
+    assert "zeros" in table.stdout
 
 
 def test_names_with_brackets_are_printed_unchanged(cli_here, slices, tmp_path):

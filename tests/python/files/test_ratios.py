@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import zlib
 
 import narrowcast
 import numpy as np
 import pytest
-from narrowcast.ratios import exponent_counts, exponent_entropy, tensor_ratios
+from narrowcast.ratios import TotalRatio, exponent_counts, exponent_entropy, tensor_ratios, trailing_zero_bits
 from narrowcast.types import VALUE_TYPES, value_type
 from sample_values import normal
 
@@ -44,14 +43,30 @@ def test_window_approaches_the_entropy_of_normal_values(tmp_path, kind):
     assert row.exponent_entropy <= row.ratio <= slack * row.exponent_entropy
 
 
-def test_the_entropy_of_exponents_is_no_bound_of_other_codecs(tmp_path):
-    # Values of bfloat16 in float32: half of the bits are zeros.
-    values = normal("float32", 1 << 14).view(np.uint32) & 0xFFFF0000
+@pytest.mark.parametrize(
+    ("name", "zeros"), [("float64", 29), ("float64", 45), ("float32", 13), ("float32", 16), ("float16", 3)]
+)
+def test_values_of_a_narrower_type_shrink_as_that_type_does(tmp_path, name, zeros):
+    kind = value_type(name)
+    values = normal(name, 1 << 16).view(f"uint{8 * kind.bytes}") >> zeros << zeros
     path = tmp_path / "values"
     path.write_bytes(values.tobytes())
-    (row,) = tensor_ratios(path, dtype="float32")
-    assert len(zlib.compress(values.tobytes(), 1)) / values.nbytes < row.exponent_entropy <= row.ratio
-    assert row.as_json()["exponent_entropy"] == row.exponent_entropy
+    (row,) = tensor_ratios(path, dtype=name)
+    assert row.trailing_zeros == pytest.approx(1 - zeros / (8 * kind.bytes), abs=0.001)
+    assert row.bound == row.exponent_entropy + row.trailing_zeros - 1
+    assert row.bound <= row.ratio <= 1.08 * row.bound
+    assert row.as_json()["trailing_zeros"] == row.trailing_zeros
+    assert TotalRatio.of([row, row]).bound == pytest.approx(row.bound)
+
+
+def test_trailing_zeros_are_those_of_all_values_of_a_block():
+    kind = value_type("float32")
+    bits = np.full(2500, 0x3F800000, np.uint32)  # 1.0: no mantissa
+    assert trailing_zero_bits(bits.view(np.uint8), kind) == 23 * 2500
+    bits[1030] |= 1 << 5
+    assert trailing_zero_bits(bits.view(np.uint8), kind) == 23 * (2500 - 1024) + 5 * 1024
+    assert trailing_zero_bits(bits.view(np.uint8), value_type("int32")) == 0
+    assert trailing_zero_bits(np.zeros(0, np.uint8), kind) == 0
 
 
 def test_rows_agree_with_the_frames(slices):
@@ -59,7 +74,7 @@ def test_rows_agree_with_the_frames(slices):
     assert [row.tensor for row in rows] == _names(slices)
     for row in rows:
         assert row.codec == "window"
-        assert 0 < row.exponent_entropy <= row.ratio < 1
+        assert 0 < row.bound <= row.ratio < 1
         assert 0 < row.escape_share < 0.1
     (raw_row, *_) = tensor_ratios(slices, codec="raw")
     assert (raw_row.codec, raw_row.widths) == ("raw", {})
