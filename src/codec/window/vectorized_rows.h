@@ -134,7 +134,7 @@ template <const ValueType& type, const ValueType& stored>
 NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, Exponent<type>>& __restrict exponents,
                                    const PerValue<type>& __restrict rest_bits, uint8_t* __restrict values) {
   constexpr int trim = stored.trimmed_bits(), mantissa = rest_mantissa_bits<stored>;
-  PerValue<type, Head<type>> heads;
+  PerValue<type, Head<type>> heads;  // or only rests, if these are not in the heads
   const uint8_t* __restrict rest_bytes = payload + stored.rest_byte_offset();
   for (int i = 0; i < type.block_elems(); ++i) {
     Head<type> rest = 0;
