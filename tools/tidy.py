@@ -1,4 +1,4 @@
-"""Checks the tree: file types and sizes, headers and constants that nothing uses, and long comments.
+"""Checks the tree: file types and sizes, headers and constants that nothing uses, code for some GPUs, long comments.
 
 Also reports measurements that are older than the kernels they describe. These are not errors, because measuring again
 needs a GPU.
@@ -33,6 +33,10 @@ SCRIPT_COMMENT = re.compile(r"(^|\s)#")
 # clang-tidy finds these only in the file that it is called for, and it is called for several sources at once.
 CONSTANT = re.compile(r"(?:static )?constexpr [^=({;]*?\b(\w+)(?:\[\w*\])? ?[={]|namespace (\w+) =")
 TABLE = re.compile(r'^#include ".*\.(def|inc)"', re.MULTILINE)
+
+# Code that only some GPUs run is in this folder, next to what replaces it on the others.
+PTX_FOLDER = "src/device/ptx/"
+ARCHITECTURE = re.compile(r"__CUDA_ARCH(_\w+)?__ *[<>=]")
 
 HEADER_SUFFIXES = {".h", ".cuh", ".inc", ".def"}
 HEADER_FOLDERS = ("include/", "src/")
@@ -129,6 +133,15 @@ def check_constants(root: Path, files: list[str]) -> Iterator[str]:
                 yield f"{name}:{number}: nothing uses {constant}"
 
 
+def check_architectures(root: Path, files: list[str]) -> Iterator[str]:
+    for name in files:
+        if Path(name).suffix not in C_SUFFIXES or not name.startswith("src/") or name.startswith(PTX_FOLDER):
+            continue
+        for number, line in enumerate((root / name).read_text().splitlines(), 1):
+            if ARCHITECTURE.search(line):
+                yield f"{name}:{number}: code for some GPUs belongs in {PTX_FOLDER}"
+
+
 def comment_pattern(name: str) -> re.Pattern[str] | None:
     path = Path(name)
     if path.suffix in C_SUFFIXES or name.endswith(".cc.in"):
@@ -180,6 +193,7 @@ def main() -> int:
         *check_sizes(root, files),
         *check_headers(root, files),
         *check_constants(root, files),
+        *check_architectures(root, files),
         *check_comments(root, files),
     ]
     for problem in problems:

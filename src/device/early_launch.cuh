@@ -14,8 +14,14 @@
 
 namespace narrowcast::device {
 
-// Launches a __global__ function or cudaKernel_t, early or in stream order, in clusters of cluster_ctas CTAs, a divisor
-// of `ctas`. The parameters must have exactly the types of the kernel's parameters.
+// Whether the current GPU runs code of this library that was compiled for compute capability 9.0 or newer. Older code
+// does not wait for the stream, so it is never launched early or in clusters; the driver compiles its PTX also for newer
+// GPUs. Any thread.
+bool runs_hopper_code();
+
+// Launches a __global__ function or cudaKernel_t in clusters of cluster_ctas CTAs, a divisor of `ctas`. early: early if
+// the GPU runs_hopper_code(); otherwise, and without it, in stream order. The parameters must have exactly the types of
+// the kernel's parameters.
 template <typename... Parameters>
 cudaError_t launch_clusters(const void* function, uint32_t ctas, uint32_t cluster_ctas, uint32_t warps,
                             size_t shared_bytes, cudaStream_t stream, bool early, const Parameters&... parameters) {
@@ -26,7 +32,7 @@ cudaError_t launch_clusters(const void* function, uint32_t ctas, uint32_t cluste
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = attributes;
-  if (early) {
+  if (early && runs_hopper_code()) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;

@@ -122,8 +122,8 @@ cudaError_t FrameReadKernel::launch(const FrameRead& read, uint32_t sms, cudaStr
   const uint32_t warps = warps_for((arguments.block_count + ctas - 1) / ctas, most_warps_);
   const uint32_t most_room = shared_bytes_ / warps - warp_bytes_;
   arguments.payload_room = std::min(most_room, 2 * (block_bytes_ + line_bytes)) / line_bytes * line_bytes;
-  return device::launch(function_, ctas, warps, size_t{warps} * (warp_bytes_ + arguments.payload_room), stream,
-                        early && machine_.launches_early, arguments);
+  return device::launch(function_, ctas, warps, size_t{warps} * (warp_bytes_ + arguments.payload_room), stream, early,
+                        arguments);
 }
 
 }  // namespace narrowcast::store::cuda

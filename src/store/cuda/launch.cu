@@ -7,13 +7,12 @@
 namespace narrowcast::store::cuda {
 
 cudaError_t find_gather_machine(GatherMachine* machine) {
-  int device = 0, sms = 0, shared_bytes = 0, major = 0;
+  int device = 0, sms = 0, shared_bytes = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
   if (error == cudaSuccess)
     error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  *machine = {static_cast<uint32_t>(sms), static_cast<size_t>(shared_bytes), major >= 9};
+  *machine = {static_cast<uint32_t>(sms), static_cast<size_t>(shared_bytes)};
   return error;
 }
 

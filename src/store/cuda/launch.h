@@ -14,7 +14,6 @@ namespace narrowcast::store::cuda {
 struct GatherMachine {
   uint32_t sms;
   size_t shared_bytes;  // of a CTA, at most
-  bool launches_early;  // device/early_launch.cuh
 };
 cudaError_t find_gather_machine(GatherMachine* machine);
 

@@ -65,8 +65,7 @@ cudaError_t order_by_page(const void* indices, uint32_t index_bytes, uint64_t co
   if (error != cudaSuccess) return error;
   // Starts when the CTAs of the other kernel end.
   const PlaceKernel place = place_kernel(pages, machine, (count + ctas - 1) / ctas);
-  return device::launch(place.function, ctas, order_threads / 32, place.shared_bytes, stream, machine.launches_early,
-                        arguments);
+  return device::launch(place.function, ctas, order_threads / 32, place.shared_bytes, stream, true, arguments);
 }
 
 }  // namespace narrowcast::store::cuda

@@ -10,9 +10,7 @@ namespace {
 // Clears the workspace of encode_frame_kernel, which is launched early: that kernel may begin together with this one
 // and waits for its end.
 __global__ void clear_workspace_kernel(uint32_t* words, uint32_t count) {
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
+  device::start_next_kernel();
   const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at < count) words[at] = 0;
 }
@@ -86,7 +84,7 @@ cudaError_t launch_frame(const Machine& machine, const Kernel& kernel, const Enc
   if (const cudaError_t error = cudaGetLastError()) return error;
   return launch_kernel(kernel.function,
                        {std::min(tiles, machine.ctas), coders + service_warps,
-                        coders * kernel.warp_bytes + kernel.cta_bytes, stream, machine.launches_early},
+                        coders * kernel.warp_bytes + kernel.cta_bytes, stream, true},
                        arguments);
 }
 

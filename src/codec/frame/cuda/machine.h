@@ -17,7 +17,6 @@ namespace narrowcast::codec::cuda {
 struct Machine {
   uint32_t ctas;        // one per SM, or the caller's limit if that is lower
   size_t shared_bytes;  // maximum per CTA
-  bool launches_early;  // supports programmatic dependent launch
 
   // The number of warps per CTA that the shared memory allows, at most `most`.
   uint32_t warps(const Kernel& kernel, uint32_t most) const {
@@ -25,13 +24,11 @@ struct Machine {
   }
 };
 inline cudaError_t find_machine(const Launch& launch, Machine* machine) {
-  int device = 0, sms = 0, shared_bytes = 0, major = 0;
+  int device = 0, sms = 0, shared_bytes = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
   if (error == cudaSuccess)
     error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  machine->launches_early = major >= 9;
   machine->ctas = launch.max_ctas != 0 ? std::min<uint32_t>(launch.max_ctas, sms) : sms;
   machine->shared_bytes = static_cast<size_t>(shared_bytes);
   return error;
