@@ -1,8 +1,10 @@
 // Bulk copies between global and shared memory (cp.async.bulk, PTX ISA 9.7.9.25) by one warp. On GPUs before Hopper the
-// same functions copy with ordinary loads and stores.
+// same functions load with asynchronous copies of 16 bytes, and store with ordinary stores.
 #pragma once
 
 #include <cstdint>
+
+#include "device/ptx/system_memory.cuh"
 
 namespace narrowcast::device {
 
@@ -50,8 +52,7 @@ class LoadBarrier {
     }
 #else
     for (uint32_t at = lane * 16; at < bytes; at += 32 * 16)
-      *reinterpret_cast<uint4*>(static_cast<char*>(to) + at) =
-          *reinterpret_cast<const uint4*>(static_cast<const char*>(from) + at);
+      start_copy_of_16_bytes(static_cast<char*>(to) + at, static_cast<const char*>(from) + at);
 #endif
   }
 
@@ -68,6 +69,8 @@ class LoadBarrier {
         "r"(parity_)
         : "memory");
     parity_ ^= 1;
+#else
+    wait_for_copies_of_16_bytes();
 #endif
     __syncwarp();
   }
