@@ -2,8 +2,7 @@
 //
 // The interface is the same for both backends. With NCAST_BACKEND_HOST, ranks are processes or threads of one machine,
 // data is in host memory, and payloads travel through POSIX shared memory. With NCAST_BACKEND_CUDA, ranks are GPUs of
-// one machine that have 227 KiB of shared memory per CTA (Hopper, and Blackwell GPUs with that size), data is in GPU
-// memory, and streams are CUDA streams.
+// one machine, of compute capability 8.0 or newer, data is in GPU memory, and streams are CUDA streams.
 //
 // Calls that move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64; integers in their own
 // type, which wraps around) in rank order and round once: all ranks and all runs get the same bits, with every codec.

@@ -14,9 +14,9 @@
 
 namespace narrowcast::device {
 
-// Whether the current GPU runs code of this library that was compiled for compute capability 9.0 or newer. Older code
-// does not wait for the stream, so it is never launched early or in clusters; the driver compiles its PTX also for newer
-// GPUs. Any thread.
+// Whether the current GPU runs code of this library that was compiled for compute capability 9.0 or newer. Older code,
+// which newer GPUs run if the library contains no other, does not wait for the stream, so it is never launched early,
+// and not in clusters either. Any thread.
 bool runs_hopper_code();
 
 // Launches a __global__ function or cudaKernel_t in clusters of cluster_ctas CTAs, a divisor of `ctas`. early: early if

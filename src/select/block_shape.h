@@ -9,20 +9,59 @@
 
 namespace narrowcast::select {
 
+// Every warp that sends, receives or reduces has three buffers of a block in shared memory, so the number of warps of a
+// CTA depends on what the GPU has: 227 KiB (Hopper, B200), 163 (A100), 99 (8.6, 8.9, 12.0). The rings of a piece depend
+// on the number of warps, so the ranks of a communicator agree on the least shared memory of their GPUs.
+inline constexpr uint32_t most_shared_bytes = 227 * 1024;
+inline constexpr uint32_t least_shared_bytes = 64 * 1024;
+// The most such warps of a CTA.
+inline constexpr uint32_t most_warps_with_buffers = 16;
+// Upper bounds of the sizes in the kernels, which assert them: scratch of a codec, ends of a reducing warp, what warps
+// share.
+inline constexpr uint32_t most_scratch_bytes = 512;
+inline constexpr uint32_t reducing_state_bytes = 800;
+inline constexpr uint32_t common_memory_bytes = 2304;
+// Shared memory of such a warp. state_bytes: what it has besides buffers, scratch and a barrier.
+constexpr uint32_t warp_memory_bytes(uint32_t block_bytes, uint32_t state_bytes) {
+  constexpr uint32_t alignment = 128;
+  return (8 + most_scratch_bytes + state_bytes + alignment - 1) / alignment * alignment + 3 * block_bytes;
+}
+// Shared memory of a CTA with this many of them.
+constexpr uint32_t cta_memory_bytes(uint32_t warps, uint32_t block_bytes, uint32_t state_bytes) {
+  return common_memory_bytes + warps * warp_memory_bytes(block_bytes, state_bytes);
+}
+// The most of them for which this much shared memory suffices.
+constexpr uint32_t warps_in_memory(uint32_t shared_bytes, uint32_t block_bytes, uint32_t state_bytes) {
+  return (shared_bytes - common_memory_bytes) / warp_memory_bytes(block_bytes, state_bytes);
+}
+
 // The warps of a CTA that moves values, by role. One more warp raises the flags.
 struct MoveWarps {
-  uint32_t senders, receivers, copiers;
+  uint32_t senders, receivers;
+  // Few warps copy the local part: memory is several times as fast as the links.
+  static constexpr uint32_t copiers = 3;
+
+  constexpr uint32_t with_buffers() const { return senders + receivers; }
   constexpr uint32_t all() const { return senders + receivers + copiers + 1; }
+  // Of a CTA with so many warps. Encoding takes longer than decoding.
+  static constexpr MoveWarps of(uint32_t all) {
+    const uint32_t with_buffers = all - copiers - 1;
+    return {with_buffers - with_buffers / 2, with_buffers / 2};
+  }
 };
-// Few warps copy the local part: memory is several times as fast as the links.
-constexpr MoveWarps move_warps(uint32_t block_bytes) {
-  return block_bytes > 4096 ? MoveWarps{4, 4, 3} : MoveWarps{8, 8, 3};
+// shared_bytes: of a CTA.
+constexpr MoveWarps move_warps(uint32_t shared_bytes, uint32_t block_bytes) {
+  const uint32_t most = block_bytes > 4096 ? 8 : most_warps_with_buffers;
+  const uint32_t fit = warps_in_memory(shared_bytes, block_bytes, 0);
+  return MoveWarps::of((fit < most ? fit : most) + MoveWarps::copiers + 1);
 }
 
 // The warps of a CTA that reduces. Registers limit their number, and half of them hold a warp's sums. Sums of one-byte
-// values need twice the registers; blocks of float64 need twice the shared memory.
-constexpr uint32_t reduce_warps(uint32_t block_bytes, size_t value_bytes) {
-  return block_bytes > 4096 || value_bytes == 1 ? 8 : 16;
+// values need twice the registers.
+constexpr uint32_t reduce_warps(uint32_t shared_bytes, uint32_t block_bytes, size_t value_bytes) {
+  const uint32_t most = block_bytes > 4096 || value_bytes == 1 ? 8 : 16;
+  const uint32_t fit = warps_in_memory(shared_bytes, block_bytes, reducing_state_bytes) + 1;
+  return fit < most ? fit : most;
 }
 // The index of the warp that raises the flags, in the middle of the others.
 constexpr uint32_t signal_warp_of(uint32_t warps) { return warps / 8 * 4; }
@@ -31,24 +70,25 @@ constexpr uint32_t reduce_rings(uint32_t warps) { return warps - 1; }
 
 // Each CTA occupies an SM. A call uses at most this many of them and leaves the other SMs to concurrent kernels.
 inline constexpr uint32_t most_block_ctas = 64;
-inline constexpr size_t most_shared_bytes = 224 * 1024;  // shared memory of a CTA
 // Registers of a thread that moves values. The launch bounds determine those of a thread that reduces.
 constexpr uint32_t most_move_registers(uint32_t block_bytes) { return block_bytes > 4096 ? 120 : 96; }
 // An SM has four partitions with 16384 registers each. The warps of a CTA are assigned to the partitions in turn.
 constexpr bool registers_suffice(uint32_t warps, uint32_t registers) {
   return (warps + 3) / 4 * 32 * registers <= 65536 / 4;
 }
-static_assert(registers_suffice(move_warps(4096).all(), most_move_registers(4096)));
-static_assert(registers_suffice(move_warps(8192).all(), most_move_registers(8192)));
+static_assert(registers_suffice(move_warps(most_shared_bytes, 4096).all(), most_move_registers(4096)));
+static_assert(registers_suffice(move_warps(most_shared_bytes, 8192).all(), most_move_registers(8192)));
 // Above this size the local part of a collective is copied by CTAs of its own: a warp copies at half speed on an SM
 // that also writes to peers. Eight SMs of an H200 copy as fast as the links carry raw values, and twelve as fast as
 // they carry encoded ones (own_copy_ctas()). The remaining CTAs move as much as all of them did.
 inline constexpr uint64_t most_bytes_of_copiers = uint64_t{16} << 20;
 // The rings of a channel. The warps of a broadcast that relay values need two sets; the warps of a reduction need one.
-constexpr uint32_t rings_of_ctas(uint32_t ctas) { return ctas * 16; }
+constexpr uint32_t rings_of_ctas(uint32_t ctas, uint32_t shared_bytes) {
+  return ctas * 2 * move_warps(shared_bytes, 4096).senders;
+}
 
 // The maximum through host memory. Every waiting warp polls flags over the host link, and few warps saturate it.
-inline constexpr uint32_t most_ctas_over_host = 16;
+constexpr uint32_t most_ctas_over_host(uint32_t shared_bytes) { return 128 / move_warps(shared_bytes, 4096).senders; }
 
 // How many rings share a piece, if `warps` warps can serve it. Both ends compute the same number.
 constexpr uint32_t rings_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {

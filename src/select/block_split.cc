@@ -74,7 +74,7 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   const uint64_t largest = pieces.empty() ? 0 : std::ranges::max(pieces);
   if (reduces(shape.operation)) {
     BlockShape blocks = reduction_shape(shape.dtype, codec, largest, shape.max_ctas,
-                                        shape.clusters && shape.operation == Operation::all_reduce);
+                                        shape.clusters && shape.operation == Operation::all_reduce, shape.shared_bytes);
     blocks.plan = plan;
     return blocks;
   }
@@ -82,9 +82,11 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   blocks.plan = plan;
   blocks.codec = codec;
   blocks.block_bytes = block_bytes(shape.dtype, codec);
-  const MoveWarps warps = move_warps(blocks.block_bytes);
+  const MoveWarps warps = move_warps(shape.shared_bytes, blocks.block_bytes);
   blocks.warps = warps.all();
   blocks.piece_warps = warps.senders;
+  blocks.recv_warps = warps.receivers;
+  blocks.memory_bytes = cta_memory_bytes(warps.with_buffers(), blocks.block_bytes, 0);
   blocks.max_ctas = shape.max_ctas;
   if (may_copy_beside(shape)) {
     const uint32_t copy_ctas = own_copy_ctas(codec);
@@ -101,13 +103,14 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   return blocks;
 }
 
-BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_bytes, uint32_t max_ctas,
-                           bool clusters) {
+BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_bytes, uint32_t max_ctas, bool clusters,
+                           uint32_t shared_bytes) {
   BlockShape blocks{};
   blocks.codec = codec;
   blocks.block_bytes = block_bytes(dtype, codec);
-  blocks.warps = reduce_warps(blocks.block_bytes, ncast_dtype_bytes(dtype));
-  blocks.piece_warps = reduce_rings(blocks.warps);
+  blocks.warps = reduce_warps(shared_bytes, blocks.block_bytes, ncast_dtype_bytes(dtype));
+  blocks.piece_warps = blocks.recv_warps = reduce_rings(blocks.warps);
+  blocks.memory_bytes = cta_memory_bytes(blocks.piece_warps, blocks.block_bytes, reducing_state_bytes);
   blocks.max_ctas = max_ctas;
   blocks.clustered = clusters && piece_bytes >= min_clustered_bytes && max_ctas >= cluster_ctas;
   if (blocks.clustered) blocks.max_ctas = std::min(max_ctas, most_clustered_ctas) / cluster_ctas * cluster_ctas;
@@ -119,10 +122,10 @@ BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_
 uint32_t ctas_of_kernel(const BlockShape& shape, const KernelEnds& ends, uint32_t kernels) {
   const auto kept = static_cast<uint32_t>(std::min<uint64_t>(ends.kept_bytes / shape.block_bytes, shape.max_ctas));
   const uint32_t sent = std::accumulate(ends.sent.begin(), ends.sent.end(), 0u);
-  const uint32_t most_ends = std::max(sent, ends.received);
-  const uint32_t ends_of_cta = 32 * shape.piece_warps;  // one for each thread
-  uint32_t ctas = std::max(ctas_of(std::max({most_ends, kept, 1u}), std::max(shape.max_ctas / kernels, 1u)),
-                           (most_ends + ends_of_cta - 1) / ends_of_cta);
+  // One end for each thread.
+  const auto ctas_for = [](uint32_t rings, uint32_t warps) { return (rings + 32 * warps - 1) / (32 * warps); };
+  uint32_t ctas = std::max({ctas_of(std::max({sent, ends.received, kept, 1u}), std::max(shape.max_ctas / kernels, 1u)),
+                            ctas_for(sent, shape.piece_warps), ctas_for(ends.received, shape.recv_warps)});
   while (ends.one_piece_per_warp && !suffice_separately(ends.sent, sent, ctas * shape.piece_warps)) ++ctas;
   return ctas;
 }

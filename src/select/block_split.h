@@ -40,14 +40,16 @@ constexpr uint32_t cluster_size(uint32_t ctas, bool clustered) {
 struct BlockShape {
   const char* plan;   // the builder of plan/builders/ whose messages the ranks send; NULL: no plan describes the call
   ncast_codec codec;  // of the values on the link
-  uint32_t block_bytes;  // bytes of the values in a block
-  uint32_t warps;        // warps of a CTA
-  uint32_t piece_warps;  // warps of a CTA that send a piece, or reduce it
-  uint32_t max_ctas;     // CTAs of all kernels of the call, except copy_ctas
-  uint32_t copy_ctas;    // CTAs that copy a long local part; 0: the copy engine does
-  uint32_t rings;        // of the largest piece
-  uint32_t ctas;         // of the rank with the most to do
-  bool clustered;        // launched in clusters of cluster_ctas CTAs
+  uint32_t block_bytes;   // bytes of the values in a block
+  uint32_t warps;         // warps of a CTA
+  uint32_t piece_warps;   // warps of a CTA that send a piece, or reduce it
+  uint32_t recv_warps;    // warps of a CTA that receive pieces; those that reduce do
+  uint32_t memory_bytes;  // shared memory of a CTA
+  uint32_t max_ctas;      // CTAs of all kernels of the call, except copy_ctas
+  uint32_t copy_ctas;     // CTAs that copy a long local part; 0: the copy engine does
+  uint32_t rings;         // of the largest piece
+  uint32_t ctas;          // of the rank with the most to do
+  bool clustered;         // launched in clusters of cluster_ctas CTAs
 
   uint32_t most_rings() const { return max_ctas * piece_warps; }  // of a piece
   bool relays() const { return plan != nullptr && std::string_view(plan) == "relay"; }
@@ -55,8 +57,9 @@ struct BlockShape {
 // codec: the chosen one.
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec);
 // The shape of a reduction without a plan. piece_bytes: of the largest piece. clusters: whether it may have them.
-BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_bytes, uint32_t max_ctas,
-                           bool clusters);
+// shared_bytes: of a CTA, at most.
+BlockShape reduction_shape(ncast_dtype dtype, ncast_codec codec, uint64_t piece_bytes, uint32_t max_ctas, bool clusters,
+                           uint32_t shared_bytes);
 
 // What one kernel does on one rank.
 struct KernelEnds {

@@ -19,7 +19,8 @@ struct CommTraits {
   Link link;
   uint32_t max_ctas = most_block_ctas;
   ForcedTransport transport = ForcedTransport::none;
-  bool clusters = false;  // see CallShape
+  bool clusters = false;                      // see CallShape
+  uint32_t shared_bytes = most_shared_bytes;  // see CallShape
 };
 
 class Decider {
@@ -34,7 +35,9 @@ class Decider {
   // bytes: as in CallShape.
   CallShape shape_of(Operation operation, ncast_dtype dtype, ncast_codec codec, uint64_t bytes,
                      ncast_redop redop = NCAST_SUM, int root = 0, Placement placement = Placement::unknown) const {
-    CallShape shape{operation, dtype, codec, bytes, traits_.ranks, traits_.link, traits_.max_ctas, traits_.clusters};
+    CallShape shape{
+        operation,           dtype, codec, bytes, traits_.ranks, traits_.link, traits_.max_ctas, traits_.clusters,
+        traits_.shared_bytes};
     if (distinguishes_.load(std::memory_order_relaxed)) {  // otherwise calls that differ only in these share a decision
       shape.redop = redop;
       shape.root = root;

@@ -28,6 +28,15 @@ constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 // Long calls by blocks are as fast as the model predicts with this many CTAs, and proportionally slower with fewer.
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json).
 constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
+// The warps of a CTA that send or reduce, relative to those of the measured CTAs. This is an estimate: with fewer warps
+// each of them is faster.
+double share_of_warps(const CallShape& shape) {
+  const auto warps = [&](uint32_t shared_bytes) {
+    const uint32_t rings = reduce_rings(reduce_warps(shared_bytes, 4096, ncast_dtype_bytes(shape.dtype)));
+    return static_cast<double>(reduces(shape.operation) ? rings : move_warps(shared_bytes, 4096).senders);
+  };
+  return warps(shape.shared_bytes) / warps(most_shared_bytes);
+}
 
 size_t packets() {
   static const size_t index = index_of("packets");
@@ -51,7 +60,8 @@ double slowdown_of_packets(const CallShape& shape) {
 double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape) {
   if (shape.link == Link::host || candidate.transport == Transport::nccl) return 1;
   if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
-  return std::max(1.0, (candidate.is_coded() ? enough_ctas_coded : enough_ctas_raw) / shape.max_ctas);
+  const double enough_ctas = candidate.is_coded() ? enough_ctas_coded : enough_ctas_raw;
+  return std::max(1.0, enough_ctas / (shape.max_ctas * share_of_warps(shape)));
 }
 
 // The bytes that the codec saves in this type, divided by those that the measured codec saves in bfloat16, the measured

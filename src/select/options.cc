@@ -31,6 +31,14 @@ ncast_status read(const char* name, std::optional<Value> (*parse)(std::string_vi
   return NCAST_OK;
 }
 
+constexpr const char* shared_kib_values = "a number from 64 to 227";
+static_assert(least_shared_bytes == 64 << 10 && most_shared_bytes == 227 << 10);
+std::optional<uint32_t> shared_bytes_of(std::string_view text) {
+  const std::optional<uint32_t> kib = environment::number_of<uint32_t>(text);
+  if (!kib || *kib < least_shared_bytes >> 10 || *kib > most_shared_bytes >> 10) return std::nullopt;
+  return *kib << 10;
+}
+
 constexpr const char* path_values = "packets, packets:one_shot, packets:two_shot or blocks";
 constexpr std::pair<const char*, ForcedTransport> paths[] = {
     {"packets", ForcedTransport::packets},
@@ -71,6 +79,8 @@ ncast_status Options::of(const ncast_comm_config& config, Options* options) {
   const bool given = config.cost_model != nullptr;
   options->cost_model = given ? config.cost_model : variable("NARROWCAST_COST_MODEL");
   options->cost_model_from = given ? "cost_model" : "NARROWCAST_COST_MODEL";
+  if (ncast_status status = read("NARROWCAST_SHARED_KIB", shared_bytes_of, shared_kib_values, &options->shared_bytes))
+    return status;
   return read("NARROWCAST_PATH", transport_of, path_values, &options->transport);
 }
 

@@ -14,7 +14,8 @@ namespace narrowcast::select {
 const char* name_of(ForcedTransport transport);
 
 struct Options {
-  uint32_t max_ctas = 0;  // 1 to most_block_ctas
+  uint32_t max_ctas = 0;                      // 1 to most_block_ctas
+  uint32_t shared_bytes = most_shared_bytes;  // of a CTA, at most
   bool over_host = false;
   ForcedTransport transport = ForcedTransport::none;
   std::string cost_model;       // the path of a file; empty: the built-in model

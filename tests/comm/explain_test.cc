@@ -110,8 +110,8 @@ TEST_CASE("an explanation has the codec that is used and those that the call all
   CHECK(Explained(NCAST_OP_SEND, 64 << 20, forced_window, 2, 4, NCAST_FLOAT64)->block_bytes == 8192);
   const Explained few(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_RAW, 2, 4);
   CHECK(few->ctas == 4);
-  CHECK(few->warps == move_warps(4096).all());
-  CHECK(few->rings == 4 * move_warps(4096).senders);
+  CHECK(few->warps == move_warps(most_shared_bytes, 4096).all());
+  CHECK(few->rings == 4 * move_warps(most_shared_bytes, 4096).senders);
 }
 
 TEST_CASE("a call without values, and a rank alone, run no kernel") {
@@ -129,6 +129,11 @@ TEST_CASE("with NARROWCAST_P2P=0 a call goes through host memory with fewer CTAs
     CHECK(std::string(said->link) == "host");
     CHECK(said->ctas == 16);
     CHECK(said->codec == NCAST_CODEC_WINDOW);
+    const testing::Environment small("NARROWCAST_SHARED_KIB", "99");
+    const Explained of_small(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
+    CHECK(of_small->ctas == 32);  // of half as many warps that send
+    CHECK(of_small->rings == said->rings);
+    CHECK(of_small->warps < said->warps);
   }
   CHECK(std::string(Explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2)->link) == "nvlink");
 }

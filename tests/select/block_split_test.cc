@@ -90,6 +90,66 @@ TEST_CASE("all-reduces with pieces of 16 MiB or more run in clusters of four CTA
   CHECK_FALSE(choose_block_shape(without_room, NCAST_CODEC_RAW).clustered);
 }
 
+TEST_CASE("the warps of a CTA fit its shared memory and registers, and more memory never means fewer of them") {
+  MoveWarps last_moving = {};
+  uint32_t last_reducing = 0;
+  for (const uint32_t block : {8192u, 4096u}) {
+    for (const size_t value_bytes : {size_t{1}, size_t{2}}) {
+      for (uint32_t bytes = least_shared_bytes; bytes <= most_shared_bytes; bytes += 1024) {
+        CAPTURE(bytes);
+        const MoveWarps moving = move_warps(bytes, block);
+        const uint32_t reducing = reduce_warps(bytes, block, value_bytes);
+        CHECK(cta_memory_bytes(moving.with_buffers(), block, 0) <= bytes);
+        CHECK(cta_memory_bytes(reduce_rings(reducing), block, reducing_state_bytes) <= bytes);
+        CHECK(moving.receivers >= 1);
+        CHECK(moving.senders - moving.receivers <= 1);
+        CHECK(registers_suffice(moving.all(), most_move_registers(block)));
+        CHECK(signal_warp_of(reducing) < reducing);
+        // A kernel finds the roles of its warps by their number.
+        CHECK(MoveWarps::of(moving.all()).senders == moving.senders);
+        CHECK(MoveWarps::of(moving.all()).receivers == moving.receivers);
+        // Channels have a ring for every warp that reduces, and two for those that send: they may also relay.
+        CHECK(rings_of_ctas(1, bytes) >= std::max(reduce_rings(reducing), 2 * moving.senders));
+        if (bytes != least_shared_bytes) {
+          CHECK(moving.with_buffers() >= last_moving.with_buffers());
+          CHECK(reducing >= last_reducing);
+        }
+        last_moving = moving;
+        last_reducing = reducing;
+      }
+    }
+  }
+}
+
+TEST_CASE("kernels have the warps for which an A100, other GPUs before Hopper, and a Hopper have room") {
+  const auto warps_of = [](uint32_t kib, uint32_t block_bytes, size_t value_bytes) {
+    const MoveWarps moving = move_warps(kib << 10, block_bytes);
+    return std::vector{moving.senders, moving.receivers,
+                       reduce_rings(reduce_warps(kib << 10, block_bytes, value_bytes))};
+  };
+  CHECK(warps_of(227, 4096, 2) == std::vector{8u, 8u, 15u});
+  CHECK(warps_of(163, 4096, 2) == std::vector{6u, 6u, 12u});
+  CHECK(warps_of(99, 4096, 2) == std::vector{4u, 3u, 7u});
+  CHECK(warps_of(99, 4096, 1) == std::vector{4u, 3u, 7u});
+  CHECK(warps_of(227, 8192, 8) == std::vector{4u, 4u, 7u});
+  CHECK(warps_of(99, 8192, 8) == std::vector{2u, 1u, 3u});
+}
+
+TEST_CASE("through host memory as many warps send and reduce, whatever the shared memory of their CTAs") {
+  for (const uint32_t kib : {99u, 163u, 227u}) {
+    CAPTURE(kib);
+    CallShape shape = call_of(Operation::all_to_all, uint64_t{1} << 30, 4);
+    shape.link = Link::host;
+    shape.shared_bytes = kib << 10;
+    shape.max_ctas = most_ctas_over_host(shape.shared_bytes);
+    CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).rings <= 128);
+    CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).rings >= 126);
+    shape.operation = Operation::reduce_scatter;
+    CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).most_rings() <= 252);
+    CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).most_rings() >= 224);
+  }
+}
+
 TEST_CASE("a reduction sends a turn ahead if a ring has four slots or more") {
   CHECK(turns_ahead(4) == 1);
   CHECK(turns_ahead(3) == 0);
@@ -98,7 +158,7 @@ TEST_CASE("a reduction sends a turn ahead if a ring has four slots or more") {
 TEST_CASE("a kernel has a CTA for each ring it sends or receives, and enough warps if each serves one piece") {
   BlockShape shape{};
   shape.block_bytes = 4096;
-  shape.piece_warps = 8;
+  shape.piece_warps = shape.recv_warps = 8;
   shape.max_ctas = 10;
   const auto ctas = [&](std::vector<uint32_t> sent, uint32_t received, uint64_t kept_bytes, bool one_piece_per_warp) {
     return ctas_of_kernel(shape, {sent, received, kept_bytes, one_piece_per_warp});

@@ -221,12 +221,19 @@ TEST_CASE("without measurements, short messages are sent by packets, and long on
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
 }
 
-TEST_CASE("few CTAs slow encoded values down") {
+TEST_CASE("few CTAs, or CTAs with few warps, slow encoded values down") {
   const CostModel model = model_of(
       "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:75\n"
       "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n");
   CallShape shape = gather_of(1'000'000);
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  const auto time_of = [&](uint32_t max_ctas, uint32_t shared_bytes) {
+    CallShape few = shape;
+    few.max_ctas = max_ctas;
+    few.shared_bytes = shared_bytes;
+    return costs_of(few, model)[window].typical;
+  };
+  CHECK(time_of(64, 99 << 10) == time_of(32, most_shared_bytes));  // half as many senders in a CTA
   shape.max_ctas = 32;
   CHECK(costs_of(shape, model)[raw].typical == doctest::Approx(100));
   CHECK(costs_of(shape, model)[window].typical > 100);

@@ -94,6 +94,9 @@ TEST_CASE("a variable sets the option that a configuration leaves open") {
     }
   };
   check("NARROWCAST_MAX_CTAS", std::map<std::string, uint32_t>{{"1", 1}, {"64", 64}, {"", 64}}, &Options::max_ctas);
+  check("NARROWCAST_SHARED_KIB",
+        std::map<std::string, uint32_t>{{"64", 64 << 10}, {"99", 99 << 10}, {"227", 227 << 10}, {"", 227 << 10}},
+        &Options::shared_bytes);
   check("NARROWCAST_P2P", std::map<std::string, bool>{{"0", true}, {"1", false}, {"", false}}, &Options::over_host);
   check("NARROWCAST_PATH",
         std::map<std::string, ForcedTransport>{{"", ForcedTransport::none},
@@ -132,6 +135,7 @@ TEST_CASE("invalid options are rejected") {
   rejected(config, "p2p is 2, not -1, 0 or 1");
   const std::tuple<const char*, const char*, std::vector<const char*>> variables[] = {
       {"NARROWCAST_MAX_CTAS", "a number from 1 to 64", {"0", "65", "-3", "x", "8x", " 8", "4294967297"}},
+      {"NARROWCAST_SHARED_KIB", "a number from 64 to 227", {"63", "228", "99.5", "99 KiB", "-99", "4294967395"}},
       {"NARROWCAST_P2P", "0 or 1", {"2", "no", "0 ", "true"}},
       {"NARROWCAST_PATH", "packets, packets:one_shot, packets:two_shot or blocks", {"tubes", "packets:"}},
   };

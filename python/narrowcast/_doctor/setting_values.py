@@ -14,6 +14,7 @@ from ..types import REDUCTIONS, VALUE_TYPES
 
 _PATHS = ("packets", "packets:one_shot", "packets:two_shot", "blocks")
 _MAX_CTAS = 64
+_SHARED_KIB = range(64, 228)
 _FLAGS = ("1", "true", "all", "0", "false")
 
 
@@ -91,6 +92,10 @@ _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     "P2P": (_one_of("01"), "0 or 1"),
     "PATH": (_one_of(_PATHS), _alternatives(_PATHS)),
     "SCRATCH_BYTES": (_is_whole, "a whole number of bytes"),
+    "SHARED_KIB": (
+        lambda value: _is_whole(value) and int(value) in _SHARED_KIB,
+        f"a number from {_SHARED_KIB[0]} to {_SHARED_KIB[-1]}",
+    ),
     "STATS_SECONDS": (_is_seconds, "a number of seconds"),
     "TRACEBACK": (_one_of("01"), "0 or 1"),
     "TAKE": (_one_of(TAKES), _alternatives(TAKES)),

@@ -67,49 +67,53 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
   if (ncast_status status = agree_on_settings(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
-  if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
+  if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host(agreement_.shared_bytes));
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
-  set_decider({ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters}, std::move(costs));
+  set_decider(
+      {ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters, agreement_.shared_bytes},
+      std::move(costs));
   if (ncast_status status = set_up()) return status;
   if (ncast_status status = rendezvous_->barrier()) return status;
   rendezvous_->set_limit(bootstrap::Limit{config.timeout_seconds});
   return NCAST_OK;
 }
 
-ncast_status Communicator::find_max_ctas(uint32_t* ctas) const {
-  int shared_bytes = 0, sms = 0;
-  const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared_bytes},
+ncast_status Communicator::find_max_ctas(uint32_t* ctas, uint32_t* shared_bytes) const {
+  int most = 0, sms = 0;
+  const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMaxSharedMemoryPerBlockOptin, &most},
                                                     {cudaDevAttrMultiProcessorCount, &sms}};
   for (const auto& [attribute, value] : wanted)
     if (const cudaError_t error = cudaDeviceGetAttribute(value, attribute, device_); error != cudaSuccess)
       return failed("querying the GPU", error);
-  if (static_cast<size_t>(shared_bytes) < most_shared_bytes)
-    return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory per CTA, but GPU %d has %d",
-                most_shared_bytes, device_, shared_bytes);
+  *shared_bytes = static_cast<uint32_t>(most);
+  if (*shared_bytes < least_shared_bytes)
+    return fail(NCAST_UNSUPPORTED, "the kernels need %u bytes of shared memory per CTA, but GPU %d has %d",
+                least_shared_bytes, device_, most);
   *ctas = ctas_that_fit(static_cast<uint32_t>(sms));
   return NCAST_OK;
 }
 
-ncast_status Communicator::find_clusters(bool* fit) const {
+ncast_status Communicator::find_clusters(uint32_t shared_bytes, bool* fit) const {
   int clusters = 0;
-  if (const cudaError_t error = find_max_clusters(&clusters); error != cudaSuccess)
+  if (const cudaError_t error = find_max_clusters(shared_bytes, &clusters); error != cudaSuccess)
     return failed("querying the GPU's clusters", error);
   *fit = !topology_.shares_gpu && static_cast<uint32_t>(clusters) >= 2 * most_clustered_ctas / cluster_ctas;
   return NCAST_OK;
 }
 
 ncast_status Communicator::agree_on_settings(const Options& options, size_t scratch_bytes) {
-  uint32_t fitting = 0;
+  uint32_t fitting = 0, shared_bytes = 0;
   bool clusters = false;
-  if (ncast_status status = find_max_ctas(&fitting)) return status;
-  if (ncast_status status = find_clusters(&clusters)) return status;
-  agreement_ = {std::min(options.max_ctas, fitting), options.transport, scratch_bytes, clusters};
+  if (ncast_status status = find_max_ctas(&fitting, &shared_bytes)) return status;
+  shared_bytes = std::min(options.shared_bytes, shared_bytes);
+  if (ncast_status status = find_clusters(shared_bytes, &clusters)) return status;
+  agreement_ = {std::min(options.max_ctas, fitting), options.transport, scratch_bytes, clusters, shared_bytes};
   struct Offer {
-    uint32_t max_ctas, clusters;
+    uint32_t max_ctas, clusters, shared_bytes;
     bootstrap::SharedSettings settings;
   };
-  Offer own = {agreement_.max_ctas, clusters, {}};
+  Offer own = {agreement_.max_ctas, clusters, shared_bytes, {}};
   if (ncast_status status = own.settings.add("scratch_bytes", scratch_bytes)) return status;
   if (ncast_status status = own.settings.add("NARROWCAST_PATH", name_of(options.transport))) return status;
   std::vector<Offer> all(static_cast<size_t>(ranks()));
@@ -119,6 +123,7 @@ ncast_status Communicator::agree_on_settings(const Options& options, size_t scra
     settings.push_back(other.settings);
     agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
     agreement_.clusters = agreement_.clusters && other.clusters != 0;
+    agreement_.shared_bytes = std::min(agreement_.shared_bytes, other.shared_bytes);
   }
   return bootstrap::check_same_settings(settings);
 }
@@ -168,8 +173,8 @@ ncast_status Communicator::set_up() {
   const size_t layout_begin = (packet_bytes + 4095) / 4096 * 4096;
   const size_t max_bytes = agreement_.scratch_bytes;
   if (max_bytes > layout_begin)
-    layout_ =
-        channel::ChannelLayout(layout_begin, ranks(), rings_of_ctas(agreement_.max_ctas), max_bytes - layout_begin);
+    layout_ = channel::ChannelLayout(layout_begin, ranks(), rings_of_ctas(agreement_.max_ctas, agreement_.shared_bytes),
+                                     max_bytes - layout_begin);
   if (layout_.slots() == 0)
     return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too small for %d ranks", max_bytes, ranks());
   scratch_bytes_ = layout_begin + layout_.bytes(ranks());

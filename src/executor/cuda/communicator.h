@@ -34,7 +34,8 @@ struct Agreement {
   uint32_t max_ctas;
   ForcedTransport transport;
   size_t scratch_bytes;
-  bool clusters;  // see CallShape
+  bool clusters;          // see CallShape
+  uint32_t shared_bytes;  // of a CTA, at most
 };
 
 class Communicator final : public ncast_comm {
@@ -104,10 +105,10 @@ class Communicator final : public ncast_comm {
   Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
   ncast_status join(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret,
                     const ncast_comm_config& config);
-  // The number of CTAs for which the GPU has room.
-  ncast_status find_max_ctas(uint32_t* ctas) const;
+  // The number of CTAs for which the GPU has room, and the shared memory that each may have.
+  ncast_status find_max_ctas(uint32_t* ctas, uint32_t* shared_bytes) const;
   // Whether the GPU has room for the clusters of two calls. Other ranks on the same GPU take it.
-  ncast_status find_clusters(bool* fit) const;
+  ncast_status find_clusters(uint32_t shared_bytes, bool* fit) const;
   ncast_status agree_on_settings(const Options& options, size_t scratch_bytes);
   ncast_status agree_on_costs(const Options& options, CostModel* costs);
   Link link() const {

@@ -219,7 +219,7 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
   if (coding.codec == NCAST_CODEC_RAW) plan_direct_writes(&call);
   call.raw_bytes = sent_bytes(call);
   call.assigns_blocks = assigns_blocks(call, rings.block_bytes());
-  return launch_moves(call, coding.dtype, rings.ctas(call, static_cast<uint32_t>(kernels)), stream);
+  return launch_moves(call, coding.dtype, rings.grid(call, static_cast<uint32_t>(kernels)), stream);
 }
 
 Communicator::Coding Communicator::coding_of(const DecidedCall& decided) {
@@ -257,7 +257,7 @@ cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream
     moves.local_copy = {};
     RETURN_IF_FAILED(fork(1, stream));
   }
-  RETURN_IF_FAILED(launch_moves(moves, call.dtype, rings.ctas(moves), stream));
+  RETURN_IF_FAILED(launch_moves(moves, call.dtype, rings.grid(moves), stream));
   if (!copies_concurrently) return cudaSuccess;
   RETURN_IF_FAILED(launch_local_copy(own, decided.decision.blocks->copy_ctas, side_stream(1).stream));
   return join(1, stream);
@@ -270,7 +270,7 @@ cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaSt
   cut_reduction(call, rings, &reduction);
   set_call_marks(call, &reduction.announced);
   reduction.raw_bytes = sent_bytes(reduction);
-  return launch_reduction(reduction, call.dtype, rings.ctas(reduction), decided.decision.blocks->clustered, stream);
+  return launch_reduction(reduction, call.dtype, rings.grid(reduction), stream);
 }
 
 }  // namespace narrowcast::executor::cuda

@@ -77,16 +77,18 @@ TEST_CASE("both ends of every ring use the same piece, rings and slots") {
     const uint64_t most = one_of(1, 3000, 100'000, 10'000'000, 1'000'000'000);
     call.count = 1 + random() % most;
     const auto max_ctas = static_cast<uint32_t>(one_of(1, 2, 7, 16, 57, 63, 64));
+    const auto shared_bytes = static_cast<uint32_t>(one_of(64, 99, 163, 227)) << 10;
+    CAPTURE(shared_bytes);
     CAPTURE(function_name(call.operation));
     CAPTURE(ranks);
     CAPTURE(call.count);
     CAPTURE(call.peer);
     CAPTURE(codec);
     CAPTURE(max_ctas);
-    const std::vector<BlockCall> all = cut(call, codec, ranks, max_ctas);
+    const std::vector<BlockCall> all = cut(call, codec, ranks, max_ctas, shared_bytes);
     for (int from = 0; from < ranks; ++from) {
       const BlockCall& sender = all[static_cast<size_t>(from)];
-      uint32_t ends = 0;
+      uint32_t ends = 0, received_ends = 0;
       for (int to = 0; to < ranks; ++to) {
         if (to == from) continue;
         const BlockCall& receiver = all[static_cast<size_t>(to)];
@@ -97,18 +99,23 @@ TEST_CASE("both ends of every ring use the same piece, rings and slots") {
         REQUIRE(sender.turns.count == receiver.turns.count);
         REQUIRE(sender.first_forward_ring + forwarded(sender, to).rings <= sender.layout.rings());
         ends += sender.send[to].rings;
+        if ((sender.relayed >> to & 1) == 0) received_ends += sender.recv[to].rings;
       }
-      const Rings rings = rings_for(call, codec, ranks, max_ctas);
+      const Rings rings = rings_for(call, codec, ranks, max_ctas, shared_bytes);
+      const Grid grid = rings.grid(sender);
+      REQUIRE(grid.shared_bytes <= shared_bytes);
       const uint32_t bytes = block_bytes(call.dtype, codec);
       if (reduces(call.operation)) {
         // There is a warp for every ring and a turn for every block.
         REQUIRE(sender.turns.rings <= sender.layout.rings());
-        const uint32_t warps = reduce_warps(bytes, ncast_dtype_bytes(call.dtype));
-        REQUIRE(sender.turns.rings <= rings.ctas(sender) * reduce_rings(warps));
+        REQUIRE(grid.warps == reduce_warps(shared_bytes, bytes, ncast_dtype_bytes(call.dtype)));
+        REQUIRE(sender.turns.rings <= grid.ctas * reduce_rings(grid.warps));
         REQUIRE(uint64_t{sender.turns.rings} * sender.turns.count * bytes >= largest_piece(sender));
       } else {
-        // There is a thread of a sending warp for every end.
-        REQUIRE(ends <= 32 * move_warps(bytes).senders * rings.ctas(sender));
+        // There is a thread of a sending warp, or of a receiving one, for every end.
+        const MoveWarps warps = MoveWarps::of(grid.warps);
+        REQUIRE(ends <= 32 * warps.senders * grid.ctas);
+        REQUIRE(received_ends <= 32 * warps.receivers * grid.ctas);
       }
     }
   }
@@ -206,15 +213,20 @@ TEST_CASE("the warps of a reduction do not deadlock and agree on the order of me
 TEST_CASE("there is a thread for every end, for any number of concurrent kernels") {
   Call call{Operation::send};
   for (const uint32_t max_ctas : {1u, 16u, 64u}) {
-    for (const auto& [codec, dtype] : coded_types()) {
-      call.dtype = dtype;
-      const Rings rings = rings_for(call, codec, 8, max_ctas);
-      BlockCall round = {};
-      round.peers.ranks = 8;
-      for (int peer = 1; peer < 8; ++peer) round.send[peer] = rings.piece(send_begin, uint64_t{1} << 30);
-      const uint32_t warps = move_warps(block_bytes(dtype, codec)).senders;
-      for (uint32_t kernels = 1; kernels <= 7; ++kernels)
-        CHECK(7 * round.send[1].rings <= 32 * warps * rings.ctas(round, kernels));
+    for (const uint32_t shared_bytes : {least_shared_bytes, 99u << 10, most_shared_bytes}) {
+      for (const auto& [codec, dtype] : coded_types()) {
+        call.dtype = dtype;
+        const Rings rings = rings_for(call, codec, 8, max_ctas, shared_bytes);
+        BlockCall round = {};
+        round.peers.ranks = 8;
+        for (int peer = 1; peer < 8; ++peer)
+          round.send[peer] = round.recv[peer] = rings.piece(send_begin, uint64_t{1} << 30);
+        for (uint32_t kernels = 1; kernels <= 7; ++kernels) {
+          const Grid grid = rings.grid(round, kernels);
+          CHECK(7 * round.send[1].rings <= 32 * MoveWarps::of(grid.warps).senders * grid.ctas);
+          CHECK(7 * round.recv[1].rings <= 32 * MoveWarps::of(grid.warps).receivers * grid.ctas);
+        }
+      }
     }
   }
 }
@@ -231,7 +243,7 @@ TEST_CASE("the concurrent kernels of a call share the maximum number of CTAs") {
         BlockCall round = {};
         round.peers.ranks = 3;
         round.send[1] = round.recv[1] = rings.piece(send_begin, uint64_t{1} << 30);
-        ctas += rings.ctas(round, kernels);
+        ctas += rings.grid(round, kernels).ctas;
       }
       CHECK(ctas <= max_ctas);
       CHECK(ctas > max_ctas - kernels);
@@ -316,7 +328,8 @@ TEST_CASE("every ring of point-to-point messages has a warp, and a warp serves o
     const uint32_t max_ctas = 1 + static_cast<uint32_t>(random() % most_block_ctas);
     Call send{Operation::send};
     send.dtype = dtype;
-    const Rings rings = rings_for(send, codec, ranks, max_ctas);
+    const uint32_t shared_bytes = random() % 2 == 0 ? most_shared_bytes : 99u << 10;
+    const Rings rings = rings_for(send, codec, ranks, max_ctas, shared_bytes);
     BlockCall call = {};
     call.peers.ranks = ranks;
     call.is_point_to_point = true;
@@ -328,7 +341,8 @@ TEST_CASE("every ring of point-to-point messages has a warp, and a warp serves o
       ++count;
     }
     const uint32_t kernels = 1 + static_cast<uint32_t>(random() % 4);
-    const uint32_t warps = rings.ctas(call, kernels) * move_warps(block_bytes(dtype, codec)).senders;
+    const Grid grid = rings.grid(call, kernels);
+    const uint32_t warps = grid.ctas * MoveWarps::of(grid.warps).senders;
     uint32_t assigned_warps = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (call.send[peer].bytes == 0) continue;

@@ -46,7 +46,7 @@ Launched launched(Operation operation, ncast_dtype dtype, ncast_codec codec, int
   Launched result{cut(call, codec, ranks, max_ctas), {}};
   for (BlockCall& one : result.calls) {
     if (one.local_copy.bytes > most_bytes_of_copiers) one.local_copy = {};
-    result.ctas.push_back(rings.ctas(one));
+    result.ctas.push_back(rings.grid(one).ctas);
   }
   return result;
 }
@@ -300,7 +300,7 @@ uint32_t ctas_of_messages(const std::vector<uint64_t>& bytes, ncast_codec codec,
   kernel.peers.ranks = ranks;
   kernel.is_point_to_point = true;
   for (size_t i = 0; i < bytes.size(); ++i) kernel.send[i + 1] = rings.piece(send_begin, bytes[i]);
-  return rings.ctas(kernel, kernels);
+  return rings.grid(kernel, kernels).ctas;
 }
 
 TEST_CASE("messages are launched in the shapes that the cost model was measured with") {

@@ -10,7 +10,8 @@
 namespace narrowcast::plan::simulate {
 namespace {
 
-static_assert(reducing_warps == select::reduce_rings(select::reduce_warps(block_bytes, /*value_bytes=*/2)));
+static_assert(reducing_warps ==
+              select::reduce_rings(select::reduce_warps(select::most_shared_bytes, block_bytes, /*value_bytes=*/2)));
 static_assert(min_clustered_bytes == double{select::min_clustered_bytes});
 
 TEST_CASE("in each turn of a reduction a warp handles one block, and only as many warps as needed take part") {

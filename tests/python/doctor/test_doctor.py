@@ -211,6 +211,7 @@ def test_sections_have_rows_of_one_shape(doctor):
         (100, "80-real,120", False),
         (120, "80-real,100-real,120", True),
         (90, "90a-real", True),
+        (90, "80-virtual", True),
         (90, "", True),
     ],
 )

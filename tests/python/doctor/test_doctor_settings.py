@@ -72,6 +72,7 @@ def examined(**variables):
         ("P2P", ["1"], ["off", "01"]),
         ("PATH", ["packets", "packets:one_shot", "packets:two_shot", "blocks"], ["packet", "packets:"]),
         ("SCRATCH_BYTES", ["0", "67108864"], ["64M", "-1"]),
+        ("SHARED_KIB", ["99", "227"], ["63", "228", "99 KiB"]),
         ("SOCKET_IFNAME", ["eth"], []),
         ("STATS_SECONDS", ["0", "0.5"], ["-1", "soon", "nan"]),
         ("TAKE", ["auto", "always"], ["perhaps"]),

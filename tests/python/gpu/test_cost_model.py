@@ -1,4 +1,4 @@
-"""Ranks on GPUs agree: they use the cost model of rank 0, and a forced path only if all ranks force it."""
+"""Ranks on GPUs agree: on rank 0's cost model, the least shared memory, and a forced path if all ranks force it."""
 
 from __future__ import annotations
 
@@ -52,6 +52,13 @@ def test_the_requested_path_is_used(explained_by, path):
         assert (one["path"], one["sum"]) == (path, 3)
         # 12 of the 16 bytes of a packet are values.
         assert (one["ratio"] > 1.2) == (path == "packets")
+
+
+def test_kernels_have_the_warps_for_which_every_gpu_has_room(explained_by):
+    blocks = {"NARROWCAST_PATH": "blocks"}
+    for one in explained_by(blocks, {**blocks, "NARROWCAST_SHARED_KIB": "99"}):
+        assert one["sum"] == 3
+        assert " CTAs of 8 warps: " in one["sentence"]
 
 
 def test_ranks_that_request_different_paths_do_not_join(explained_by):

@@ -216,6 +216,7 @@ def choices_on_gpus(*, unique_id, rank, ranks, variables, emit):
                     "path": explanation.path,
                     "codec": explanation.codec,
                     "chosen": explanation.predicted.chosen,
+                    "sentence": explanation.sentence,
                     "sum": float(sums[0]) if sums.size == 1 else None,
                     "ratio": comm.counters().ratio,
                 }

@@ -8,18 +8,18 @@
 
 namespace narrowcast::executor::cuda {
 
+// warps: the most of a CTA. Calls determine their number and the shared memory (select/block_split.h).
 inline void add_block_kernel(codec::KernelKind kind, ncast_codec id, ncast_dtype dtype, void (*function)(BlockCall),
-                             uint32_t warps, size_t shared_bytes) {
-  codec::add_kernel(kind, id, dtype, {reinterpret_cast<const void*>(function), warps, warps, 0, shared_bytes});
+                             uint32_t warps) {
+  codec::add_kernel(kind, id, dtype, {reinterpret_cast<const void*>(function), warps, warps, 0, 0});
 }
 
 // Adds the kernels that move values of `dtype`. Codec may be for a different type with the same block layout.
 template <typename Codec>
 void add_move_kernels(ncast_codec id, ncast_dtype dtype) {
-  static_assert(sizeof(MoveMemory<Codec>) <= most_shared_bytes);
-  constexpr uint32_t warps = move_warps(Codec::values_bytes).all();
-  add_block_kernel(codec::KernelKind::move, id, dtype, move_blocks<Codec>, warps, sizeof(MoveMemory<Codec>));
-  add_block_kernel(codec::KernelKind::relay, id, dtype, relay_pieces<Codec>, warps, sizeof(MoveMemory<Codec>));
+  constexpr uint32_t warps = move_warps(most_shared_bytes, Codec::values_bytes).all();
+  add_block_kernel(codec::KernelKind::move, id, dtype, move_blocks<Codec>, warps);
+  add_block_kernel(codec::KernelKind::relay, id, dtype, relay_pieces<Codec>, warps);
 }
 
 // Types whose sums have a kernel of their own. Its reduction is a constant, which makes it up to 4% faster with encoded
@@ -30,9 +30,8 @@ constexpr bool has_sum_kernel(ncast_dtype dtype) {
 
 template <typename Codec>
 void add_reduce_kernel(ncast_codec id) {
-  static_assert(sizeof(ReduceMemory<Codec>) <= most_shared_bytes);
   const auto add = [id](codec::KernelKind kind, void (*function)(BlockCall)) {
-    add_block_kernel(kind, id, Codec::dtype, function, warps_of<Codec>, sizeof(ReduceMemory<Codec>));
+    add_block_kernel(kind, id, Codec::dtype, function, most_reduce_warps<Codec>());
   };
   add(codec::KernelKind::reduce, reduce_pieces<Codec>);
   if constexpr (has_sum_kernel(Codec::dtype)) add(codec::KernelKind::reduce_sum, reduce_pieces<Codec, NCAST_SUM>);

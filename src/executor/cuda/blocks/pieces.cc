@@ -56,15 +56,18 @@ Turns Rings::turns(uint64_t bytes, bool gathers) const {
   return {rings, slots, static_cast<uint32_t>((bytes + turn_bytes - 1) / turn_bytes)};
 }
 
-uint32_t Rings::ctas(const BlockCall& call, uint32_t kernels) const {
-  if (call.turns.rings != 0) return shape_.ctas;
+Grid Rings::grid(const BlockCall& call, uint32_t kernels) const {
+  const auto grid_of = [&](uint32_t ctas) -> Grid {
+    return {ctas, cluster_size(ctas, shape_.clustered), shape_.warps, shape_.memory_bytes};
+  };
+  if (call.turns.rings != 0) return grid_of(shape_.ctas);
   std::array<uint32_t, channel::max_gpu_ranks> sent = {};
   uint32_t received = 0;
   for (int peer = 0; peer < call.peers.ranks; ++peer) {
     sent[static_cast<size_t>(peer)] = call.send[peer].rings;
     received += call.recv[peer].rings;
   }
-  return ctas_of_kernel(shape_, {sent, received, call.local_copy.bytes, call.is_point_to_point}, kernels);
+  return grid_of(ctas_of_kernel(shape_, {sent, received, call.local_copy.bytes, call.is_point_to_point}, kernels));
 }
 
 void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {

@@ -9,6 +9,11 @@
 
 namespace narrowcast::executor::cuda {
 
+// How a kernel is launched.
+struct Grid {
+  uint32_t ctas, cluster_ctas, warps, shared_bytes;  // of a CTA: the last two
+};
+
 // Divides the pieces of a call into rings, as decided.
 class Rings {
  public:
@@ -18,8 +23,8 @@ class Rings {
   Piece piece(const void* values, uint64_t bytes) const;
   // For a reduction whose largest piece has this size. gathers: the same rings carry the results.
   Turns turns(uint64_t bytes, bool gathers) const;
-  // The CTAs of a kernel with these pieces, if it is one of `kernels` concurrent kernels of the call.
-  uint32_t ctas(const BlockCall& call, uint32_t kernels = 1) const;
+  // Of a kernel with these pieces, if it is one of `kernels` concurrent kernels of the call.
+  Grid grid(const BlockCall& call, uint32_t kernels = 1) const;
 
   uint32_t block_bytes() const { return shape_.block_bytes; }
   uint32_t most_rings() const { return shape_.most_rings(); }  // rings of a piece

@@ -29,15 +29,16 @@ inline constexpr auto any_reduction = static_cast<ncast_redop>(7);
 template <typename Codec, ncast_redop Op = any_reduction>
 class ReducingWarp {
  public:
-  __device__ ReducingWarp(const BlockCall& call, WarpMemory<Codec>& memory, ReducingState& state, SignalQueue& signals,
+  __device__ ReducingWarp(const BlockCall& call, WarpMemory<Codec, ReducingState>& memory, SignalQueue& signals,
                           uint32_t ring, int thread)
       : call_(call),
         memory_(memory),
-        state_(state),
+        state_(memory.state),
         queue_(signals),
         ring_(ring),
         thread_(thread),
         loader_(&memory.barrier, thread) {
+    ReducingState& state = memory.state;
     if (thread <= channel::max_gpu_ranks) {
       state.senders[thread] = channel::SenderEnd::of(call.peers, call.layout, end());
       state.receivers[thread] = channel::ReceiverEnd::of(call.peers, call.layout, end());
@@ -313,7 +314,7 @@ class ReducingWarp {
   }
 
   const BlockCall& call_;
-  WarpMemory<Codec>& memory_;
+  WarpMemory<Codec, ReducingState>& memory_;
   ReducingState& state_;
   SignalQueue& queue_;
   uint32_t ring_;

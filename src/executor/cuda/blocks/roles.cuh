@@ -6,6 +6,10 @@
 
 namespace narrowcast::executor::cuda {
 
+struct NoState {};
+template <typename Codec>
+using MovingMemory = WarpMemory<Codec, NoState>;
+
 __device__ inline void swap(char*& a, char*& b) {
   char* const old_a = a;
   a = b;
@@ -81,7 +85,7 @@ struct Outgoing {
 // its rings in turn, as relaying receivers require. Otherwise the warp serves one ring after the other, and each ring
 // gets the next unassigned block of its piece, so slow rings get fewer blocks.
 template <typename Codec>
-__device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
+__device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
   const End end = call.is_point_to_point
@@ -212,7 +216,7 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int
 // The warp receives the payloads of its ends, which are in its first threads, and stores the values. Before it stores
 // a payload it calls relay(payload, arrived), which returns false if the communicator is stopped.
 template <typename Codec, typename Relay>
-__device__ void receive_payloads(const BlockCall& call, WarpMemory<Codec>& memory, End end, int thread, Relay relay) {
+__device__ void receive_payloads(const BlockCall& call, MovingMemory<Codec>& memory, End end, int thread, Relay relay) {
   EndMask open = ends_of(end);  // ends with payloads left to receive
   if (open == 0) return;
   const uint32_t stopped = channel::stop_word(call.peers);
@@ -256,7 +260,7 @@ __device__ void receive_payloads(const BlockCall& call, WarpMemory<Codec>& memor
 
 // The role of warp `number` of `warps` receivers.
 template <typename Codec>
-__device__ void receive_blocks(const BlockCall& call, WarpMemory<Codec>& memory, uint32_t number, uint32_t warps,
+__device__ void receive_blocks(const BlockCall& call, MovingMemory<Codec>& memory, uint32_t number, uint32_t warps,
                                int thread) {
   End end = assigned_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
   end.ring += call.first_forward_ring;
@@ -288,7 +292,7 @@ __device__ inline void copy_local_blocks(const LocalCopy& copy, uint32_t number,
 
 // The role of warp `number` of `warps` that relay payloads as they are received.
 template <typename Codec>
-__device__ void relay_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
+__device__ void relay_blocks(const BlockCall& call, MovingMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                              uint32_t warps, int thread) {
   const End end = assigned_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
   const bool relays = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].rings;

@@ -1,11 +1,12 @@
-// What the warps of kernels that work by blocks share: buffers, loads and stores of values and payloads, encoding.
-// Warps do not wait for each other, except that a sending warp waits for the signal warp while its queue is full.
+// What the warps of kernels that work by blocks share: memory, loads and stores of values and payloads, encoding. Warps
+// do not wait for each other, except that a sending warp waits for the signal warp while its queue is full.
 #pragma once
 
 #include "channel/memory/memory_channel.cuh"
 #include "codec/frame/layout.h"
 #include "device/block_codec.cuh"
 #include "device/copy.cuh"
+#include "select/block_shape.h"
 
 namespace narrowcast::executor::cuda {
 
@@ -15,11 +16,13 @@ using channel::PayloadSize;
 using channel::SignalQueue;
 using channel::SlotFlag;
 
-// The buffers are not the first member, because ptxas 13.0 miscompiles a pointer that starts as the address of this
-// struct and is swapped with another one: it computes the address of the scratch from the swapped pointer.
-template <typename Codec>
+// Shared memory of a warp. State: what the warps of a kernel have in addition. The buffers are not the first member,
+// because ptxas 13.0 miscompiles a pointer that starts as the address of this struct and is swapped with another one:
+// it computes the address of the scratch from the swapped pointer.
+template <typename Codec, typename State>
 struct WarpMemory {
   uint64_t barrier;
+  State state;
   typename Codec::Scratch scratch;
   alignas(128) char buffers[3][Codec::values_bytes];
 };
@@ -71,12 +74,17 @@ __device__ inline void store_values(char* to, const char* from, uint32_t bytes, 
   device::copy_by_warp(to, from, bytes, lane);
 }
 
-// Shared by the warps of a CTA: the signal queues of the sending warps, and how many of these warps have not ended.
-template <uint32_t max_senders>
-struct alignas(128) Signals {
-  SignalQueue queues[max_senders];
+// Shared memory of a CTA: the signal queues of the sending warps, how many of these have not ended, and the memory of
+// the warps that have any. Their number is only known when the kernel is launched (select/block_shape.h).
+template <typename Warp>
+struct CtaMemory {
+  SignalQueue queues[select::most_warps_with_buffers];
   uint32_t open;
 
+  __device__ Warp& warp(uint32_t number) {
+    static_assert(sizeof(CtaMemory) <= select::common_memory_bytes);
+    return reinterpret_cast<Warp*>(reinterpret_cast<char*>(this) + select::common_memory_bytes)[number];
+  }
   // All threads of the CTA call this first.
   __device__ void open_all(uint32_t senders) {
     for (uint32_t i = threadIdx.x; i < senders; i += blockDim.x) queues[i].pushed = queues[i].raised = 0;

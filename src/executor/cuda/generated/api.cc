@@ -44,6 +44,12 @@ bool can_generate(const plan::Plan& lowered) {
   });
 }
 
+// Shared memory of a CTA, at most ("Technical Specifications per Compute Capability", CUDA C++ Programming Guide).
+uint32_t shared_bytes_of(int architecture) {
+  if (architecture == 80 || architecture == 87) return 163 << 10;
+  return architecture < 90 || architecture / 10 == 12 ? 99 << 10 : select::most_shared_bytes;
+}
+
 ncast_status cannot_write(const char* function, const std::string& folder) {
   const std::string why = CubinCache(folder).why_unusable();
   return fail(NCAST_SYSTEM_ERROR, "%s: cannot write kernels to the folder %s%s%s", function, folder.c_str(),
@@ -75,7 +81,9 @@ extern "C" ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype d
     if (proof.status != NCAST_OK) return fail(proof.status, "%s: %s", function, proof.message.c_str());
     const std::string used = folder != nullptr ? folder : CubinCache::default_folder();
     CompiledPlan compiled;
-    if (ncast_status status = compile(proof.lowered, {dtype, op, architecture}, used, &compiled)) {
+    const Target target{
+        .dtype = dtype, .op = op, .architecture = architecture, .shared_bytes = shared_bytes_of(architecture)};
+    if (ncast_status status = compile(proof.lowered, target, used, &compiled)) {
       const std::string message = ncast_last_error();
       return fail(status, "%s: %s", function, message.c_str());
     }

@@ -29,8 +29,8 @@ ncast_status generate(const plan::Plan& plan, const Target& target, CompiledPlan
                 "generated kernels reduce %s on GPUs of compute capability 8.9 or newer, but this is for %d.%d",
                 ncast_dtype_name(target.dtype), target.architecture / 10, target.architecture % 10);
   if (std::optional<PieceProgram> pieces = find_pieces(generated->program); pieces && !target.by_steps) {
-    generate_pieces(generated->program, *std::move(pieces), &generated->blocks);
-  } else if (ncast_status status = generate_blocks(generated->program, &generated->blocks)) {
+    generate_pieces(generated->program, *std::move(pieces), target.shared_bytes, &generated->blocks);
+  } else if (ncast_status status = generate_blocks(generated->program, target.shared_bytes, &generated->blocks)) {
     return status;
   }
   generate_packets(generated->program, &generated->packets);
@@ -86,10 +86,6 @@ double thread_seconds() {
 ncast_status compile(const plan::Plan& plan, const Target& target, const std::string& folder, CompiledPlan* compiled) {
   if (ncast_status status = generate(plan, target, compiled)) return status;
   compiled->built_in = find_built_in(compiled->program, compiled->blocks);
-  if (compiled->built_in != nullptr) {
-    compiled->blocks.warps = compiled->built_in->max_warps;
-    compiled->blocks.shared_bytes = compiled->built_in->cta_bytes;
-  }
   const std::array<std::string, compiled_kernels> sources = sources_of(*compiled, target);
   const CubinCache cache(folder);
   const std::string compiler = find_nvrtc().identity;
@@ -145,7 +141,7 @@ ncast_status compile_shared(const plan::Plan& plan, const Target& target, const 
   std::string key = plan::json::write(plan) + "\n" + folder + "\n";
   for (const uint32_t number :
        {uint32_t{target.dtype}, uint32_t{target.op}, static_cast<uint32_t>(target.architecture), target.max_slots,
-        uint32_t{target.by_steps}, uint32_t{target.packets}, uint32_t{target.lines}})
+        target.shared_bytes, uint32_t{target.by_steps}, uint32_t{target.packets}, uint32_t{target.lines}})
     key += std::to_string(number) + " ";
   return all->find_or_make(key, compiled, [&](std::shared_ptr<const CompiledPlan>* made) {
     auto own = std::make_shared<CompiledPlan>();

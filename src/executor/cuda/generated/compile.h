@@ -8,6 +8,7 @@
 #include "codec/kernel_table.h"
 #include "executor/cuda/generated/program.h"
 #include "executor/cuda/generated/source.h"
+#include "select/block_shape.h"
 
 namespace narrowcast::executor::cuda::generated {
 
@@ -21,6 +22,7 @@ struct Target {
   // What the communicator can use: the kernels that work by packets, and those of them that work by lines. Only these
   // are compiled and loaded.
   bool packets = true, lines = true;
+  uint32_t shared_bytes = select::most_shared_bytes;  // of a CTA, the same on all ranks
 };
 
 // Each kernel is compiled by itself, at the same time as the others.

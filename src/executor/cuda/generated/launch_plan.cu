@@ -213,9 +213,9 @@ cudaError_t GeneratedPlan::launch_pieces(const Call& call, uint64_t piece_bytes,
   params.raw_bytes = bytes_to_peers(piece_bytes, chunk_bytes);
   const auto stream = static_cast<cudaStream_t>(call.stream);
   const auto launch = [&] {
-    const uint32_t ctas = rings.ctas(params);
-    return device::launch_clusters(blocks_, ctas, cluster_size(ctas, shape.clustered), compiled_.blocks.warps,
-                                   compiled_.blocks.shared_bytes, stream, true, params);
+    const Grid grid = rings.grid(params);
+    return device::launch_clusters(blocks_, grid.ctas, grid.cluster_ctas, grid.warps, grid.shared_bytes, stream, true,
+                                   params);
   };
 
   const LocalCopy own = params.local_copy;

@@ -13,12 +13,18 @@ BlockShape piece_shape_of(const Program& program, const PieceProgram& pieces, ui
       return std::ranges::any_of(chunks.recv, [](const RankChunks::Chunk& chunk) { return chunk.has_value(); });
     };
     return reduction_shape(program.dtype, program.codec, chunk_bytes, traits.max_ctas,
-                           traits.clusters && std::ranges::any_of(pieces.ranks, gathers));
+                           traits.clusters && std::ranges::any_of(pieces.ranks, gathers), traits.shared_bytes);
   }
   // In an all-gather every rank sends that many bytes to each other one, as here.
-  return choose_block_shape(
-      {Operation::all_gather, program.dtype, program.codec, chunk_bytes, traits.ranks, traits.link, traits.max_ctas},
-      program.codec);
+  return choose_block_shape({.operation = Operation::all_gather,
+                             .dtype = program.dtype,
+                             .codec = program.codec,
+                             .bytes = chunk_bytes,
+                             .ranks = traits.ranks,
+                             .link = traits.link,
+                             .max_ctas = traits.max_ctas,
+                             .shared_bytes = traits.shared_bytes},
+                            program.codec);
 }
 
 void set_pieces(const PieceProgram& pieces, int rank, const PlanBuffers& buffers, const Rings& rings, BlockCall* call) {

@@ -8,14 +8,6 @@
 
 namespace narrowcast::executor::cuda::generated {
 
-// Shared memory of a CTA.
-template <typename Settings>
-struct PlanMemory {
-  WarpMemory<typename Settings::Codec> warps[Settings::workers];
-  typename Settings::Ends ends[Settings::workers];
-  Signals<Settings::workers> signals;
-};
-
 // Announces the call and this rank's buffers to the peers.
 template <typename Settings>
 __device__ __forceinline__ channel::CallCheck announce(const PlanCall& call, int thread) {
@@ -35,13 +27,14 @@ __device__ __forceinline__ channel::CallCheck announce(const PlanCall& call, int
 
 // What the signal warp does. That of CTA 0 also announces the call, and compares it with the calls of the peers.
 template <typename Settings>
-__device__ __noinline__ void raise_all_flags(const PlanCall& call, Signals<Settings::workers>& signals, int thread) {
+__device__ __noinline__ void raise_all_flags(const PlanCall& call, CtaMemory<PlanMemory<Settings>>& memory,
+                                             int thread) {
   constexpr uint32_t idle_between_polls = 16;
   channel::CallCheck check;
   const bool announces = blockIdx.x == 0;
   if (announces) check = announce<Settings>(call, thread);
   uint32_t raised = 0, idle = 0;
-  channel::raise_flags(signals.queues, Settings::workers, &signals.open, thread, raised, [&] {
+  channel::raise_flags(memory.queues, Settings::workers, &memory.open, thread, raised, [&] {
     if (announces && ++idle % idle_between_polls == 0) check.poll(call.peers);
     return false;
   });
@@ -53,23 +46,22 @@ __device__ __noinline__ void raise_all_flags(const PlanCall& call, Signals<Setti
 template <typename Settings, typename Ends, typename Run>
 __device__ __forceinline__ void run_plan(const PlanCall& call, uint32_t groups, Ends ends, Run run) {
   extern __shared__ char shared_memory[];
-  auto& memory = *reinterpret_cast<PlanMemory<Settings>*>(shared_memory);
+  auto& memory = *reinterpret_cast<CtaMemory<PlanMemory<Settings>>*>(shared_memory);
   const int thread = device::lane_id();
   const uint32_t warp = device::warp_id();
-  memory.signals.open_all(Settings::workers);
+  memory.open_all(Settings::workers);
   device::wait_for_stream();
   if (warp == Settings::workers) {
-    raise_all_flags<Settings>(call, memory.signals, thread);
+    raise_all_flags<Settings>(call, memory, thread);
   } else {
     // Consecutive warps are on different SMs.
     const uint32_t number = warp * gridDim.x + blockIdx.x, group = number / call.warps, index = number % call.warps;
     if (group < groups && index < call.blocks) {
       const uint32_t stopped = channel::stop_word(call.peers);
-      PlanWarp<Settings> of_plan(call, memory.warps[warp], memory.ends[warp], memory.signals.queues[warp], ends(group),
-                                 index, thread);
+      PlanWarp<Settings> of_plan(call, memory.warp(warp), memory.queues[warp], ends(group), index, thread);
       if (!channel::is_stopped(stopped) && run(of_plan, group)) of_plan.end();
     }
-    memory.signals.close_one(thread);
+    memory.close_one(thread);
   }
   if constexpr (Settings::counts_calls) {
     // The CTAs of this call also advance the numbers of CTAs that it does not have.

@@ -16,6 +16,9 @@ struct WarpEnds {
   uint32_t wire_vectors;  // vectors of 16 bytes sent to other ranks, or got from them
 };
 
+template <typename Settings>
+using PlanMemory = WarpMemory<typename Settings::Codec, typename Settings::Ends>;
+
 // Settings: see plan_warp.cuh.
 template <typename Settings>
 class PlanPayloads : public PlanPlaces<Settings> {
@@ -29,9 +32,13 @@ class PlanPayloads : public PlanPlaces<Settings> {
 
  public:
   // ends: the table of sending and receiving ends. index: of the warp in its group.
-  __device__ PlanPayloads(const PlanCall& call, WarpMemory<Codec>& memory, Ends& ends, SignalQueue& queue,
-                          const uint32_t* table, uint32_t index, int thread)
-      : Base(call, index, thread), memory_(memory), ends_(ends), queue_(queue), loader_(&memory.barrier, thread) {
+  __device__ PlanPayloads(const PlanCall& call, PlanMemory<Settings>& memory, SignalQueue& queue, const uint32_t* table,
+                          uint32_t index, int thread)
+      : Base(call, index, thread),
+        memory_(memory),
+        ends_(memory.state),
+        queue_(queue),
+        loader_(&memory.barrier, thread) {
     const auto end_of = [&](uint32_t first, uint32_t count) {
       const EndRef ref{static_cast<uint32_t>(thread) < count ? table[first + thread] : EndRef::none};
       return End{ref.peer(), ref.ring() + index * Settings::rings, call.slots};
@@ -39,10 +46,10 @@ class PlanPayloads : public PlanPlaces<Settings> {
     const End to = end_of(0, Ends::senders), from = end_of(Ends::senders, Ends::receivers);
     peers_ = static_cast<uint32_t>(to.peer & 0xffff) | static_cast<uint32_t>(from.peer) << 16;
     if (thread <= static_cast<int>(Ends::senders))
-      ends.sending[thread] = channel::SenderEnd::of(call.peers, call.rings, to);
+      ends_.sending[thread] = channel::SenderEnd::of(call.peers, call.rings, to);
     if (thread <= static_cast<int>(Ends::receivers))
-      ends.receiving[thread] = channel::ReceiverEnd::of(call.peers, call.rings, from);
-    if (thread == 0) ends.wire_vectors = 0;
+      ends_.receiving[thread] = channel::ReceiverEnd::of(call.peers, call.rings, from);
+    if (thread == 0) ends_.wire_vectors = 0;
     __syncwarp();
   }
 
@@ -258,7 +265,7 @@ class PlanPayloads : public PlanPlaces<Settings> {
   using Base::thread_;
   using Base::turn_block_;
 
-  WarpMemory<Codec>& memory_;
+  PlanMemory<Settings>& memory_;
   Ends& ends_;
   SignalQueue& queue_;
   uint32_t peers_;  // of this thread's sending end, and above it of its receiving end

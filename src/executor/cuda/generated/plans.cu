@@ -9,6 +9,7 @@
 
 #include "channel/peer/failure.h"
 #include "channel/peer/zeroed_memory.h"
+#include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/generated/cubin_cache.h"
 #include "executor/cuda/generated/generated_plan.h"
 #include "status/error.h"
@@ -51,16 +52,11 @@ ncast_status GeneratedPlan::load_kernels() {
   cudaError_t error = cudaSuccess;
   for (size_t i = 0; i < kernels_.size() && error == cudaSuccess; ++i)
     if (!compiled_.cubins[i].empty()) error = LoadedKernels::load(compiled_.cubins[i], &kernels_[i]);
-  const auto set = [&](cudaFuncAttribute attribute, int value) {
-    if (error == cudaSuccess) error = cudaFuncSetAttribute(blocks_, attribute, value);
-  };
   if (compiled_.built_in != nullptr) {
     blocks_ = compiled_.built_in->function;  // has been loaded with the communicator
   } else {
     if (error == cudaSuccess) error = kernels_[0]->find(block_kernel, &blocks_);
-    set(cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(compiled_.blocks.shared_bytes));
-    // The split between shared memory and L1 cache is as for the other block kernels.
-    set(cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+    if (error == cudaSuccess) error = load_block_kernel(blocks_);
   }
   const auto find = [&](CompiledKernel number, const char* name, const void** kernel) {
     const std::shared_ptr<LoadedKernels>& loaded = kernels_[static_cast<size_t>(number)];
@@ -130,7 +126,8 @@ ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::veri
                       .architecture = major * 10 + minor,
                       .max_slots = layout_.slots(),
                       .packets = link() != Link::host,
-                      .lines = link() == Link::nvlink};
+                      .lines = link() == Link::nvlink,
+                      .shared_bytes = agreement_.shared_bytes};
   std::shared_ptr<const CompiledPlan> compiled;
   if (ncast_status status = compile_shared(plan, target, CubinCache::default_folder(), &compiled)) return status;
   if (!compiled->blocks.pieces &&

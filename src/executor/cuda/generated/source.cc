@@ -33,12 +33,10 @@ std::string codec_type(const Program& program, ncast_dtype dtype) {
   return text("codec::%s::SharedCodec<%s>", codec::find_row(program.codec)->name, name_of(dtype).c_str());
 }
 
-// Upper bounds of the sizes in plan_kernel.cuh, which asserts them.
-constexpr size_t max_scratch_bytes = 512, sender_bytes = 48, receiver_bytes = 40, queue_bytes = 8 * 16 + 8;
-size_t shared_bytes(uint32_t workers, uint32_t block_bytes, size_t senders, size_t receivers) {
-  const size_t warp = 3 * size_t{block_bytes} + 128 + max_scratch_bytes;
-  const size_t ends = (senders + 1) * sender_bytes + (receivers + 1) * receiver_bytes + 8;
-  return workers * (warp + ends + queue_bytes) + 256;
+// Upper bound of the size of WarpEnds, which generated kernels assert.
+uint32_t ends_bytes(size_t senders, size_t receivers) {
+  constexpr size_t sender_bytes = 48, receiver_bytes = 40;
+  return static_cast<uint32_t>((senders + 1) * sender_bytes + (receivers + 1) * receiver_bytes + 8);
 }
 
 bool is_payload(const Place& place) { return place.packets && place.coded; }
@@ -56,7 +54,7 @@ bool has_reduction_of(const Program& program, std::ptrdiff_t least, IsSuch is_su
 // kernel, in which every warp runs the program of its group.
 class BlockEmitter {
  public:
-  explicit BlockEmitter(const Program& program) : program_(program) {}
+  BlockEmitter(const Program& program, uint32_t shared_bytes) : program_(program), most_shared_bytes_(shared_bytes) {}
 
   // Errors: UNSUPPORTED.
   ncast_status emit(BlockSource* source) && {
@@ -76,7 +74,8 @@ class BlockEmitter {
     out += program_include;
     out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
     out += settings_text(source->workers);
-    out += text("static_assert(sizeof(PlanMemory<Settings>) <= %zu);\n\n", source->shared_bytes);
+    out += text("static_assert(sizeof(PlanMemory<Settings>) <= %u);\n\n",
+                select::warp_memory_bytes(program_.block_bytes, ends_bytes(senders_, receivers_)));
     out += tables_text();
     for (size_t i = 0; i < bodies_.size(); ++i) {
       out += text("__device__ __forceinline__ bool program_%zu(Warp& w, const uint32_t* p) {\n", i);
@@ -148,16 +147,13 @@ class BlockEmitter {
 
   // Without sums a thread needs fewer registers, so a CTA can have more warps; see select/block_shape.h.
   void size_ctas(BlockSource* source) const {
-    const uint32_t block_bytes = program_.block_bytes;
-    const select::MoveWarps moving = select::move_warps(block_bytes);
-    const auto bytes_of = [&](uint32_t workers) { return shared_bytes(workers, block_bytes, senders_, receivers_); };
-    uint32_t workers = program_.reduces
-                           ? select::reduce_rings(select::reduce_warps(block_bytes, ncast_dtype_bytes(program_.dtype)))
-                           : moving.senders + moving.receivers;
-    while (workers > 1 && bytes_of(workers) > select::most_shared_bytes) --workers;
-    source->workers = workers;
-    source->warps = workers + 1;
-    source->shared_bytes = bytes_of(workers);
+    const uint32_t block_bytes = program_.block_bytes, state_bytes = ends_bytes(senders_, receivers_);
+    const uint32_t most = program_.reduces ? select::reduce_rings(select::reduce_warps(
+                                                 most_shared_bytes_, block_bytes, ncast_dtype_bytes(program_.dtype)))
+                                           : select::move_warps(most_shared_bytes_, block_bytes).with_buffers();
+    source->workers = std::min(most, select::warps_in_memory(most_shared_bytes_, block_bytes, state_bytes));
+    source->warps = source->workers + 1;
+    source->shared_bytes = select::cta_memory_bytes(source->workers, block_bytes, state_bytes);
   }
 
   bool has_item_that_loads_ahead(ItemHead::Next what) const {
@@ -234,6 +230,7 @@ class BlockEmitter {
   }
 
   const Program& program_;
+  const uint32_t most_shared_bytes_;
   std::vector<std::vector<Group>> groups_;  // by rank
   size_t senders_ = 0, receivers_ = 0;      // ends of the group that has most
   std::vector<std::string> bodies_;         // of programs
@@ -247,19 +244,15 @@ class BlockEmitter {
 
 }  // namespace
 
-void generate_pieces(const Program& program, PieceProgram pieces, BlockSource* source) {
+void generate_pieces(const Program& program, PieceProgram pieces, uint32_t shared_bytes, BlockSource* source) {
   const bool is_coded = program.codec != NCAST_CODEC_RAW, reduces = pieces.reduces;
   const uint32_t block_bytes = program.block_bytes;
   // Kernels that only move raw values treat them as bytes.
   const ncast_dtype dtype = is_coded || reduces ? program.dtype : NCAST_INT8;
   if (reduces) {
-    source->warps = select::reduce_warps(block_bytes, ncast_dtype_bytes(dtype));
-    source->shared_bytes =
-        shared_bytes(select::reduce_rings(source->warps), block_bytes, channel::max_gpu_ranks, channel::max_gpu_ranks);
+    source->warps = select::reduce_warps(shared_bytes, block_bytes, ncast_dtype_bytes(dtype));
   } else {
-    const select::MoveWarps warps = select::move_warps(block_bytes);
-    source->warps = warps.all();
-    source->shared_bytes = shared_bytes(warps.senders + warps.receivers, block_bytes, 0, 0);
+    source->warps = select::move_warps(shared_bytes, block_bytes).all();
   }
   source->pieces = std::move(pieces);
 
@@ -267,10 +260,8 @@ void generate_pieces(const Program& program, PieceProgram pieces, BlockSource* s
   out += codec_include(program);
   out += reduces ? reduce_include : move_include;
   out += "\nnamespace narrowcast::executor::cuda::generated {\n\n";
-  out += text("using Codec = %s;\n", codec_type(program, dtype).c_str());
-  out += text("static_assert(sizeof(%s<Codec>) <= %zu);\n\n", reduces ? "ReduceMemory" : "MoveMemory",
-              source->shared_bytes);
-  const std::string bounds = reduces ? text("__launch_bounds__(%u, 1)", source->warps * 32)
+  out += text("using Codec = %s;\n\n", codec_type(program, dtype).c_str());
+  const std::string bounds = reduces ? "__launch_bounds__(most_reduce_warps<Codec>() * 32, 1)"
                                      : text("__maxnreg__(%u)", select::most_move_registers(block_bytes));
   out +=
       "extern \"C\" __global__ void " + bounds + " " + block_kernel + "(const __grid_constant__ BlockCall call) {\n  ";
@@ -279,6 +270,8 @@ void generate_pieces(const Program& program, PieceProgram pieces, BlockSource* s
   out += ";\n}\n\n}  // namespace narrowcast::executor::cuda::generated\n";
 }
 
-ncast_status generate_blocks(const Program& program, BlockSource* source) { return BlockEmitter(program).emit(source); }
+ncast_status generate_blocks(const Program& program, uint32_t shared_bytes, BlockSource* source) {
+  return BlockEmitter(program, shared_bytes).emit(source);
+}
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -14,16 +14,17 @@ struct BlockSource {
   std::string text;  // includes headers of src/; defines the kernel below
   // If set, the kernel is an instance of those of the operations, and its parameter is a BlockCall with these pieces.
   std::optional<PieceProgram> pieces;
-  uint32_t workers = 0;  // warps of a CTA that run groups, if it has no pieces; one more raises flags
-  uint32_t warps = 0;    // of a CTA
-  size_t shared_bytes = 0;
+  uint32_t warps = 0;  // of a CTA
+  // If the kernel has no pieces: warps of a CTA that run groups (one more raises flags), and its shared memory.
+  uint32_t workers = 0;
+  uint32_t shared_bytes = 0;
 };
 inline constexpr const char* block_kernel = "plan_blocks";
 
-// The source of the kernel that works by blocks. Errors: UNSUPPORTED.
-ncast_status generate_blocks(const Program& program, BlockSource* source);
+// The source of the kernel that works by blocks. shared_bytes: at most, of a CTA. Errors: UNSUPPORTED.
+ncast_status generate_blocks(const Program& program, uint32_t shared_bytes, BlockSource* source);
 // The same for programs of pieces.
-void generate_pieces(const Program& program, PieceProgram pieces, BlockSource* source);
+void generate_pieces(const Program& program, PieceProgram pieces, uint32_t shared_bytes, BlockSource* source);
 
 // A number in the table of a kernel that works by packets. Those of a chunk depend on the call.
 struct PacketWord {
