@@ -1,8 +1,9 @@
 """Measures calls between ranks that share one GPU, in CUDA graphs, to compare the kernels of several commits.
 
-    one_gpu.py [--ranks N]... COMMIT=CHECKOUT... >one_gpu.json
+    one_gpu.py [--ranks N]... [--shared-kib N]... COMMIT=CHECKOUT... >one_gpu.json
 
-A checkout has its library in build/gpu/. The checkouts alternate, each in its own process with its own Python
+A checkout has its library in build/gpu/. --shared-kib measures it also with the kernels of GPUs that have less shared
+memory (NARROWCAST_SHARED_KIB). The checkouts alternate, each in its own process with its own Python
 package. A result is the least, median and greatest of several processes, and in each one memory is elsewhere, because
 times depend on its place: compare medians, and expect them to differ by a part of the spread. Data travels through the
 GPU's L2 cache and not over NVLink, so the times show how commits compare and not how fast a machine is.
@@ -11,6 +12,7 @@ GPU's L2 cache and not over NVLink, so the times show how commits compare and no
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -86,8 +88,9 @@ def spread(times: list[float]) -> list[float]:
     return [min(times), round(statistics.median(times), 2), max(times)]
 
 
-def measured_by(checkout: Path, ranks: int) -> dict[str, dict[str, float]]:
+def measured_by(checkout: Path, ranks: int, shared_kib: str) -> dict[str, dict[str, float]]:
     own = {
+        "NARROWCAST_SHARED_KIB": shared_kib,
         "NARROWCAST_LIBRARY": str(checkout / "build/gpu/libnarrowcast.so"),
         "PYTHONPATH": str(checkout / "python"),
         # The kernels of all ranks run concurrently.
@@ -103,6 +106,7 @@ def measured_by(checkout: Path, ranks: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, action="append")
+    parser.add_argument("--shared-kib", action="append", default=[], metavar="N")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     parser.add_argument("checkouts", nargs="*", metavar="COMMIT=CHECKOUT")
     options = parser.parse_args()
@@ -110,18 +114,21 @@ def main() -> None:
         print(json.dumps(measure(options.measure)))
         return
     checkouts = {commit: Path(path).resolve() for commit, path in (one.split("=", 1) for one in options.checkouts)}
-    runs = []
+    measured = list(itertools.product(checkouts, ["", *options.shared_kib]))
+    runs: list[dict[str, Any]] = []
     for ranks in options.ranks or [2]:
-        turns = [{commit: measured_by(checkout, ranks) for commit, checkout in checkouts.items()} for _ in range(TURNS)]
-        for commit in checkouts:
-            of_turns = [turn[commit] for turn in turns]
+        turns = [{one: measured_by(checkouts[one[0]], ranks, one[1]) for one in measured} for _ in range(TURNS)]
+        for commit, shared_kib in measured:
+            of_turns = [turn[commit, shared_kib] for turn in turns]
             times = {
                 name: {size: spread([turn[name][size] for turn in of_turns]) for size in sizes}
                 for name, sizes in of_turns[0].items()
             }
-            runs.append({"commit": commit, "ranks": ranks, "microseconds": times})
-    rank_options = " ".join(f"--ranks {ranks}" for ranks in options.ranks or [2])
-    command = f"tools/gpu/one_gpu.py {rank_options} COMMIT=CHECKOUT..."
+            limit = {"shared_kib": int(shared_kib)} if shared_kib else {}
+            runs.append({"commit": commit, "ranks": ranks, **limit, "microseconds": times})
+    words = [f"--ranks {ranks}" for ranks in options.ranks or [2]]
+    words += [f"--shared-kib {shared_kib}" for shared_kib in options.shared_kib]
+    command = f"tools/gpu/one_gpu.py {' '.join(words)} COMMIT=CHECKOUT..."
     print(json.dumps({"machine": machine()[0], "command": command, "runs": runs}, indent=1))
 
 
