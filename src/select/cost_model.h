@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "operation/operation.h"
+#include "select/block_shape.h"
 #include "select/candidate.h"
 
 namespace narrowcast::select {
@@ -70,6 +71,8 @@ class CostModel {
   bool is_measured(Link link) const;
   // The link whose curves calls over this link use: the link itself, if it has any.
   Link source_of(Link link) const;
+  // The shared memory that a CTA had: kernels have fewer warps if it is less (block_shape.h).
+  uint32_t shared_bytes() const { return shared_bytes_; }
 
   // Microseconds; nothing if the model has no suitable curve. bytes: as in CallShape. If the operation or the number of
   // ranks was not measured, the curve of a similar one is used, at the size that puts the same traffic on the busiest
@@ -103,6 +106,7 @@ class CostModel {
   }
 
   std::string text_, kernels_;
+  uint32_t shared_bytes_ = most_shared_bytes;
   std::array<std::array<Family, operation::count>, link_count> families_;
 };
 

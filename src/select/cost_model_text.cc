@@ -22,6 +22,7 @@ namespace {
 constexpr std::string_view heading = "narrowcast-costs 2 ";
 constexpr std::string_view kernels_line = "kernels ";
 constexpr std::string_view unknown_kernels = "unknown";
+constexpr std::string_view shared_line = "shared_kib ";
 constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
 constexpr int most_host_ranks = 64;
@@ -115,6 +116,17 @@ std::string read_curve(std::string_view line, MeasuredCurve* curve) {
   return curve->points.empty() ? "the curve has no points" : "";
 }
 
+// Returns an error message, or an empty string.
+std::string read_shared_kib(std::string_view text, uint32_t* shared_bytes) {
+  constexpr uint32_t least = least_shared_bytes >> 10, most = most_shared_bytes >> 10;
+  uint32_t kib = 0;
+  if (!read_number(text, &kib) || kib < least || kib > most)
+    return "'" + std::string(text) + "' is not a number of KiB, " + std::to_string(least) + " to " +
+           std::to_string(most);
+  *shared_bytes = kib << 10;
+  return {};
+}
+
 }  // namespace
 
 const CostModel& CostModel::shipped() {
@@ -153,8 +165,13 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
       continue;
     }
     MeasuredCurve curve;
-    std::string wrong = read_curve(line, &curve);
-    if (wrong.empty() && !model->add(curve)) wrong = "the curve is given twice";
+    std::string wrong;
+    if (line.starts_with(shared_line)) {
+      wrong = read_shared_kib(line.substr(shared_line.size()), &model->shared_bytes_);
+    } else {
+      wrong = read_curve(line, &curve);
+      if (wrong.empty() && !model->add(curve)) wrong = "the curve is given twice";
+    }
     if (!wrong.empty()) return fail(NCAST_INVALID_ARGUMENT, "%s, line %d: %s", name, number, wrong.c_str());
   }
   return model->check_complete(name);

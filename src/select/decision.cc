@@ -30,12 +30,12 @@ constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
 // The warps of a CTA that send or reduce, relative to those of the measured CTAs. This is an estimate: with fewer warps
 // each of them is faster.
-double share_of_warps(const CallShape& shape) {
+double share_of_warps(const CallShape& shape, uint32_t measured_bytes) {
   const auto warps = [&](uint32_t shared_bytes) {
     const uint32_t rings = reduce_rings(reduce_warps(shared_bytes, 4096, ncast_dtype_bytes(shape.dtype)));
     return static_cast<double>(reduces(shape.operation) ? rings : move_warps(shared_bytes, 4096).senders);
   };
-  return warps(shape.shared_bytes) / warps(most_shared_bytes);
+  return warps(shape.shared_bytes) / warps(measured_bytes);
 }
 
 size_t packets() {
@@ -57,11 +57,11 @@ double slowdown_of_packets(const CallShape& shape) {
 }
 
 // The factor by which a limit of CTAs slows the call down.
-double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape) {
+double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape, const CostModel& model) {
   if (shape.link == Link::host || candidate.transport == Transport::nccl) return 1;
   if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
   const double enough_ctas = candidate.is_coded() ? enough_ctas_coded : enough_ctas_raw;
-  return std::max(1.0, enough_ctas / (shape.max_ctas * share_of_warps(shape)));
+  return std::max(1.0, enough_ctas / (shape.max_ctas * share_of_warps(shape, model.shared_bytes())));
 }
 
 // The bytes that the codec saves in this type, divided by those that the measured codec saves in bfloat16, the measured
@@ -280,7 +280,7 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
     if (candidate.transport == Transport::packets && why_no_packets(shape) != nullptr) continue;
     const auto predict = [&](Data data) {
       return model.predict(shape.operation, i, shape.bytes, shape.ranks, shape.link, data).value_or(0) *
-             slowdown_of_few_ctas(candidate, shape);
+             slowdown_of_few_ctas(candidate, shape, model);
     };
     costs[i] = {predict(Data::typical), predict(Data::incompressible)};
   }

@@ -68,6 +68,8 @@ TEST_CASE("invalid lines are rejected with file and line") {
   rejected("all_reduce 2 nvlink blocks:raw 1:inf", "'1:inf' must be positive");
   rejected("all_reduce 2 nvlink blocks:raw 1:2 1:3", "the bytes of '1:3' do not ascend");
   rejected("all_gather 2 nvlink blocks:raw 1:2", "the curve is given twice");
+  rejected("shared_kib 99.5", "'99.5' is not a number of KiB, 64 to 227");
+  rejected("shared_kib 63", "'63' is not a number of KiB, 64 to 227");
 }
 
 TEST_CASE("other texts, and models without the curves to compare, are rejected") {
@@ -86,6 +88,8 @@ TEST_CASE("a model names candidates, links, data and kernels") {
                                     "all_gather 2 pcie nccl:default 1000:8\n",
                            "the test", &model) == NCAST_OK);
   CHECK(model.kernels() == "0123456789abcdef");
+  CHECK(model.shared_bytes() == most_shared_bytes);
+  CHECK(model_of("shared_kib 99\n" + gathers).shared_bytes() == 99 << 10);
   CHECK(describe_mismatch(model, Link::pcie) ==
         std::string("the cost model was measured on other kernels (0123456789abcdef, this library has ") +
             kernels_hash() + ")");

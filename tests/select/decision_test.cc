@@ -234,6 +234,11 @@ TEST_CASE("few CTAs, or CTAs with few warps, slow encoded values down") {
     return costs_of(few, model)[window].typical;
   };
   CHECK(time_of(64, 99 << 10) == time_of(32, most_shared_bytes));  // half as many senders in a CTA
+  shape.shared_bytes = 99 << 10;
+  CHECK(costs_of(shape, model_of("shared_kib 99\nall_gather 2 nvlink blocks:raw 1000000:100\n"
+                                 "all_gather 2 nvlink blocks:window 1000000:75\n"))[window]
+            .typical == doctest::Approx(75));  // measured with as many
+  shape.shared_bytes = most_shared_bytes;
   shape.max_ctas = 32;
   CHECK(costs_of(shape, model)[raw].typical == doctest::Approx(100));
   CHECK(costs_of(shape, model)[window].typical > 100);

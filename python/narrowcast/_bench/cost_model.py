@@ -83,11 +83,16 @@ class Times:
         samples = self._samples.get(curve, {})
         return {count_bytes: choose(times) for count_bytes, times in sorted(samples.items())}
 
-    def text(self, machine: str, *remarks: str, kernels: str = UNKNOWN_KERNELS) -> str:
-        """The text of the model. kernels: the hash of the measured library. Raises ValueError if there are no times."""
+    def text(self, machine: str, *remarks: str, kernels: str = UNKNOWN_KERNELS, shared_kib: int | None = None) -> str:
+        """The text of the model. Raises ValueError if there are no times.
+
+        kernels: the hash of the measured library. shared_kib: of a CTA; None: as much as kernels can use.
+        """
         if not self._samples:
             raise ValueError("a cost model needs at least one measured time")
         lines = [f"narrowcast-costs 2 {machine}", f"kernels {kernels}", *(f"# {remark}" for remark in remarks)]
+        if shared_kib is not None:
+            lines.insert(2, f"shared_kib {shared_kib}")
         for curve in self.curves():
             words = [f"{count_bytes}:{microseconds:.2f}" for count_bytes, microseconds in self.typical(curve).items()]
             lines.append(" ".join([curve.operation, str(curve.ranks), curve.link, curve.series, *words]))

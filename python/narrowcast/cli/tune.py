@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from .._bench.tuned_plans import TunedPlan
 from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, path_of, write_all
 from .._files.display import bytes_text, printable
+from .._native import cuda_driver
 from .._native.library import library
 from ..comm import unique_id
 from ..cuda import device_count
@@ -39,6 +41,7 @@ from .tune_plans import plan_table, plans_of
 _FIRST_BYTES, _LAST_BYTES = 1 << 10, 256 << 20
 _MAX_RANKS, _MAX_HOST_RANKS = 8, 64
 _HOST_RANKS = 4
+_MOST_SHARED_KIB = 227  # that kernels use
 _CALL_TIMEOUT_SECONDS = 60.0
 _RUN_TIMEOUT_SECONDS = 600.0
 
@@ -103,7 +106,7 @@ def tune(
                 "--from uses existing measurements: it excludes --ranks, --quick, --nccl, --plan and --backend"
             )
         machine, remarks = _add_reports(times, reports)
-        kernels, own = UNKNOWN_KERNELS, {}
+        kernels, own, shared_kib = UNKNOWN_KERNELS, {}, None
     else:
         if nccl and backend == "host":
             raise BadUse("--nccl is for --backend cuda")
@@ -116,7 +119,8 @@ def tune(
             remarks = [measure(times, number, schedule, nccl=nccl, plans=own[number])[1] for number in numbers]
         kernels = library().ncast_kernels_hash().decode()
         machine = _provenance.processor() if backend == "host" else _provenance.machine()
-    text = times.text(machine, *remarks, kernels=kernels)
+        shared_kib = None if backend == "host" else _shared_kib(max(numbers))
+    text = times.text(machine, *remarks, kernels=kernels, shared_kib=shared_kib)
     with new_file(output_file) as file:
         write_all(file, memoryview(text.encode()), str(output_file))
         try:
@@ -131,6 +135,13 @@ def tune(
             table = host_plan_table if is_host else functools.partial(_plan_table, link=link)
             table(times, number, output_file, own[number]).print()
     print(printable(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}"))
+
+
+def _shared_kib(gpus: int) -> int | None:
+    """The KiB of shared memory that a CTA had on the first `gpus` GPUs; None if it had as much as kernels can use."""
+    limits = [cuda_driver.device_attribute(cuda_driver.SHARED_BYTES, ordinal) >> 10 for ordinal in range(gpus)]
+    least = min(*limits, int(os.environ.get("NARROWCAST_SHARED_KIB") or _MOST_SHARED_KIB))
+    return least if least < _MOST_SHARED_KIB else None
 
 
 def _numbers_of_ranks(requested: list[int] | None) -> list[int]:

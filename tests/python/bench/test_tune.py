@@ -162,6 +162,7 @@ def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatc
 
     monkeypatch.setattr(command, "device_count", lambda: 4)
     monkeypatch.setattr(command, "measure", measured)
+    monkeypatch.setattr(command.cuda_driver, "device_attribute", lambda _, gpu: 163 << 10 if gpu == 3 else 227 << 10)
     monkeypatch.setattr(_provenance, "machine", lambda: "Some GPU, 1, 2 MiB")
     (tmp_path / "plans").mkdir()
     build("ring", "all_gather", 2).save(tmp_path / "plans" / "ring.json")
@@ -170,8 +171,9 @@ def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatc
     assert (done.returncode, done.stderr) == (0, "")
     lines = (tmp_path / "own.costs").read_text().splitlines()
     kernels = library().ncast_kernels_hash().decode()
-    assert lines[:4] == ["narrowcast-costs 2 Some GPU, 1, 2 MiB", f"kernels {kernels}", "# 2 ranks", "# 4 ranks"]
-    assert lines[4] == "all_gather 2 nvlink packets 1024:2.00 1048576:100.00"
+    heading = ["narrowcast-costs 2 Some GPU, 1, 2 MiB", f"kernels {kernels}", "shared_kib 163"]
+    assert lines[:5] == [*heading, "# 2 ranks", "# 4 ranks"]
+    assert lines[5] == "all_gather 2 nvlink packets 1024:2.00 1048576:100.00"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own.costs", "plans"]
     row = next(line for line in done.stdout.splitlines() if "ring@" in line)
     assert "all_gather" in row
