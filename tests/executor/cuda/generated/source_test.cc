@@ -198,6 +198,25 @@ TEST_CASE("a piece that all peers of a rank get is sent to them together") {
   CHECK(masks(test::all_reduce_plan(3, NCAST_CODEC_WINDOW)) == std::vector<uint32_t>{0, 0, 0});
 }
 
+TEST_CASE("generated kernels have as many warps as fit the shared memory of a CTA") {
+  for (const Plan& plan : {test::all_reduce_plan(4, NCAST_CODEC_WINDOW), test::ring_all_reduce_plan(8, NCAST_CODEC_RAW),
+                           test::all_gather_plan(8, NCAST_CODEC_RAW)}) {
+    for (const bool by_steps : {true, false}) {
+      uint32_t last = 0;
+      for (const uint32_t kib : {64u, 99u, 163u, 227u}) {
+        CAPTURE(kib);
+        CompiledPlan made;
+        const Target target{
+            .dtype = NCAST_FLOAT32, .architecture = 90, .by_steps = by_steps, .shared_bytes = kib << 10};
+        REQUIRE(generate(plan, target, &made) == NCAST_OK);
+        CHECK(made.blocks.shared_bytes <= kib << 10);
+        CHECK(made.blocks.warps > last);
+        last = made.blocks.warps;
+      }
+    }
+  }
+}
+
 TEST_CASE("direct exchanges of which the library has the kernel are not compiled") {
   using codec::KernelKind;
   const auto kernel_of = [](KernelKind kind) {  // a stand-in, if this program contains no kernels
