@@ -1,13 +1,20 @@
-"""Ranks on GPUs agree: on rank 0's cost model, the least shared memory, and a forced path if all ranks force it."""
+"""Ranks on GPUs agree: on rank 0's cost model, the least shared memory, and a forced path if all ranks force it.
+
+Between two GPUs, or with NARROWCAST_TEST_RANKS_PER_GPU=2 on one.
+"""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from narrowcast._bench.launch import run_ranks
 from narrowcast.comm import unique_id
 from narrowcast.cuda import device_count
 
-pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs")
+pytestmark = pytest.mark.skipif(
+    device_count() * int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1")) < 2, reason="fewer than 2 GPUs"
+)
 
 OWN = """narrowcast-costs 2 a machine
 all_reduce 2 nvlink packets 1:3 1000000:3
@@ -23,7 +30,7 @@ def explained_by(rank_jobs):
     def run(*variables):
         rows = []
         shared = {"unique_id": unique_id().hex(), "ranks": 2, "variables": list(variables)}
-        arguments = [{**shared, "rank": rank} for rank in range(2)]
+        arguments = [{**shared, "rank": rank, "device": rank % device_count()} for rank in range(2)]
         run_ranks(f"{rank_jobs}:choices_on_gpus", arguments, rows.append, timeout_seconds=60)
         return rows[0]
 

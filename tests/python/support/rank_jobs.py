@@ -196,14 +196,14 @@ def sleeps(*, rank, emit):
     time.sleep(600)
 
 
-def choices_on_gpus(*, unique_id, rank, ranks, variables, emit):
+def choices_on_gpus(*, unique_id, rank, ranks, device, variables, emit):
     """Emits how a communicator of GPUs explains and runs an all_reduce, or the error of its creation."""
     os.environ.update(variables[rank])
     count = 6144
     try:
         with (
-            cuda_driver.on_device(rank),
-            communicator(unique_id, rank, ranks, backend="cuda", device=rank) as comm,
+            cuda_driver.on_device(device),
+            communicator(unique_id, rank, ranks, backend="cuda", device=device) as comm,
         ):
             explanation = comm.explain("all_reduce", count, dtype="float32")
             values = cuda_driver.DeviceBuffer(4 * count).write(np.full(count, rank + 1, np.float32))
