@@ -57,10 +57,11 @@ cudaError_t load_block_kernels() {
 
 cudaError_t find_max_clusters(uint32_t shared_bytes, int* clusters) {
   *clusters = 0;
+  if (!device::runs_hopper_code()) return cudaSuccess;
   int device = 0, has_clusters = 0;
   if (const cudaError_t error = cudaGetDevice(&device)) return error;
   if (const cudaError_t error = cudaDeviceGetAttribute(&has_clusters, cudaDevAttrClusterLaunch, device)) return error;
-  if (has_clusters == 0 || !device::runs_hopper_code()) return cudaSuccess;
+  if (has_clusters == 0) return cudaSuccess;
   const Kernel* const kernel = codec::find_kernel(KernelKind::reduce, NCAST_CODEC_RAW, NCAST_FLOAT32);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   if (const cudaError_t error = load_block_kernel(kernel->function)) return error;
