@@ -51,6 +51,7 @@ class LoadBarrier {
                    : "memory");
     }
 #else
+#pragma unroll 1  // nothing waits for the copies, and kernels contain this code several times
     for (uint32_t at = lane * 16; at < bytes; at += 32 * 16)
       start_copy_of_16_bytes(static_cast<char*>(to) + at, static_cast<const char*>(from) + at);
 #endif
