@@ -43,7 +43,7 @@ struct BlockShape {
   uint32_t block_bytes;   // bytes of the values in a block
   uint32_t warps;         // warps of a CTA
   uint32_t piece_warps;   // warps of a CTA that send a piece, or reduce it
-  uint32_t recv_warps;    // warps of a CTA that receive pieces; those that reduce do
+  uint32_t recv_warps;    // warps of a CTA that receive pieces; in a reduction the same ones
   uint32_t memory_bytes;  // shared memory of a CTA
   uint32_t max_ctas;      // CTAs of all kernels of the call, except copy_ctas
   uint32_t copy_ctas;     // CTAs that copy a long local part; 0: the copy engine does

@@ -17,9 +17,7 @@ build=build/gpu-$architecture
 { cmake -S . -B "$build" -G Ninja -DCMAKE_CUDA_ARCHITECTURES="$architecture-virtual" && cmake --build "$build"; } \
   >"$out/build_$architecture.log" 2>&1 || { tail -40 "$out/build_$architecture.log"; exit 1; }
 export NARROWCAST_LIBRARY=$PWD/$build/libnarrowcast.so NARROWCAST_TEST_LIBRARY=$PWD/$build/libnarrowcast_test.so
-if [ "$(nvidia-smi --list-gpus | wc -l)" = 1 ]; then
-  export NARROWCAST_TEST_RANKS_PER_GPU=2 NARROWCAST_MAX_CTAS=32
-fi
+[ "$(nvidia-smi --list-gpus | wc -l)" != 1 ] || export NARROWCAST_TEST_RANKS_PER_GPU=2
 # The driver compiles all kernels here and keeps them, because this takes longer than tests may.
 step 900 python3 -c 'import narrowcast
 with narrowcast.LocalRanks(1, backend="cuda", devices=[0]): pass'

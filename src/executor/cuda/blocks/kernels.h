@@ -9,7 +9,7 @@
 
 namespace narrowcast::executor::cuda {
 
-// Loads a kernel on the current GPU, see kernels.h, and allows it all shared memory of an SM.
+// Loads a kernel on the current GPU (executor/cuda/kernels.h), and allows it as much shared memory as a CTA can have.
 cudaError_t load_block_kernel(const void* function);
 // Runs concurrently with the kernel of the call. ctas: the CTAs to use; 0 selects the copy engine.
 cudaError_t launch_local_copy(const LocalCopy& copy, uint32_t ctas, cudaStream_t stream);

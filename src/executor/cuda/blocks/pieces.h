@@ -9,9 +9,9 @@
 
 namespace narrowcast::executor::cuda {
 
-// How a kernel is launched.
+// How a kernel is launched: CTAs, those of a cluster, and warps and shared memory of a CTA.
 struct Grid {
-  uint32_t ctas, cluster_ctas, warps, shared_bytes;  // of a CTA: the last two
+  uint32_t ctas, cluster_ctas, warps, shared_bytes;
 };
 
 // Divides the pieces of a call into rings, as decided.
