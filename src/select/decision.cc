@@ -56,9 +56,9 @@ double slowdown_of_packets(const CallShape& shape) {
   return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));
 }
 
-// The factor by which a limit of CTAs slows the call down.
+// The factor by which a limit of CTAs slows the call down. Other links than NVLink are so slow that few CTAs suffice.
 double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape, const CostModel& model) {
-  if (shape.link == Link::host || candidate.transport == Transport::nccl) return 1;
+  if (shape.link != Link::nvlink || candidate.transport == Transport::nccl) return 1;
   if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
   const double enough_ctas = candidate.is_coded() ? enough_ctas_coded : enough_ctas_raw;
   return std::max(1.0, enough_ctas / (shape.max_ctas * share_of_warps(shape, model.shared_bytes())));
