@@ -25,6 +25,9 @@ constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
 // For links without measurements: from this size on, the link to host memory is slower than any codec.
 constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 
+// A piece for whose time only bandwidth counts.
+constexpr uint64_t long_piece_bytes = 256 << 20;
+
 // Long calls by blocks are as fast as the model predicts with this many CTAs, and proportionally slower with fewer.
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json).
 constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
@@ -213,6 +216,19 @@ Decision decide_frames(const CallShape& shape, const CostModel& model) {
   return decision;
 }
 
+Decision decide_between_gpus(const CallShape& shape, const Policy& policy);
+
+// The ranks do not know each other's counts. So all of them run the kernel of the codec that suits long pieces, with
+// which each can send encoded and raw blocks.
+CodecChoice codec_of_counts(const CallShape& shape, const Policy& policy) {
+  CallShape longest = shape;
+  longest.operation = Operation::all_to_all;
+  longest.bytes = long_piece_bytes;
+  const ncast_codec codec = decide_between_gpus(longest, policy).codec;
+  if (codec == NCAST_CODEC_RAW) return {codec, "not even long pieces gain from coding"};
+  return {codec, "each rank encodes the pieces that gain from it"};
+}
+
 Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   Decision decision;
   const Costs costs = costs_of(shape, policy.costs);
@@ -223,6 +239,9 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
 
   CodecChoice codec = choose_codec(shape, Transport::blocks,
                                    transport.packets ? packets() : index_of(Transport::blocks, NCAST_CODEC_RAW), costs);
+  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+  if (shape.operation == Operation::all_to_all_v && !allowed.forced && !allowed.codecs.empty())
+    codec = codec_of_counts(shape, policy);
   const char* const packets_are_raw = "packets carry raw values";
   if (codec.codec != NCAST_CODEC_RAW && transport.packets) {
     // A forced codec precedes a forced transport.

@@ -363,14 +363,17 @@ TEST_CASE("a call is compared with NCCL's fastest way and with its default") {
 TEST_CASE("no decision about an all_to_all_v depends on its bytes") {
   const CostModel model =
       model_of("all_to_all 2 nvlink blocks:raw 1:1 1000000:100\nall_to_all 2 nvlink blocks:window 1:1 1000000:10\n");
+  const CostModel slow_codec =
+      model_of("all_to_all 2 nvlink blocks:raw 1:1 1000000:100\nall_to_all 2 nvlink blocks:window 1:1 1000000:101\n");
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1000000}}) {
     CallShape shape = gather_of(bytes);
     shape.operation = Operation::all_to_all_v;
     const Decision decision = decide(shape, {model});
-    CHECK(decision.candidate == "blocks:raw");
-    CHECK(decision.codec == NCAST_CODEC_RAW);
-    CHECK(std::string(decision.codec_reason) == "the ranks do not know each other's counts");
-    shape.codec = NCAST_CODEC_WINDOW;
+    CHECK(decision.candidate == "blocks:window");
+    CHECK(std::string(decision.codec_reason) == "each rank encodes the pieces that gain from it");
+    CHECK(std::string(decide(shape, {slow_codec}).codec_reason) == "not even long pieces gain from coding");
+    CHECK(decide(shape, {slow_codec}).candidate == "blocks:raw");
+    shape.codec = NCAST_CODEC_RAW;
     CHECK(decide(shape, {model}).candidate == "blocks:raw");
     shape.codec = forced_window;
     CHECK(decide(shape, {model}).candidate == "blocks:window");

@@ -151,6 +151,7 @@ class Communicator final : public ncast_comm {
   // The place of a receive buffer in registered memory.
   channel::RegionPlace region_place(const void* values, uint64_t bytes) const;
   // Lets the values of a raw call be written directly to destinations in registered memory.
+  uint32_t encoded_pieces(const Call& call, const BlockCall& moves) const;
   void plan_direct_writes(BlockCall* call) const;
   // Sets the addresses of a region on every rank for kernels launched after this. NULL removes them.
   ncast_status set_region(uint32_t region, const channel::RegisteredMemory* memory);

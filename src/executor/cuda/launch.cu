@@ -45,6 +45,7 @@ BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int k
   call.peers = peers_;
   call.layout = layout_;
   call.codec = codec::explicit_parameters(codec);  // kernels do not know the default parameters
+  call.encoded = ~0u;
   call.block_counters = &state_->block_counters[kernel];
   call.byte_counters = &state_->byte_counters[static_cast<size_t>(operation)];
   call.announced.words = offsetof(channel::PacketState, call_words);
@@ -65,6 +66,17 @@ void Communicator::set_call_marks(const Call& call, channel::AnnouncedCall* anno
     announced->to[peer] = mark(counts.send, peer);
     announced->from[peer] = mark(counts.recv, peer);
   }
+}
+
+// Which pieces of an all_to_all_v this rank encodes: those that it would encode in an all_to_all.
+uint32_t Communicator::encoded_pieces(const Call& call, const BlockCall& moves) const {
+  if (call.operation != Operation::all_to_all_v || codec::is_forced(call.codec)) return ~0u;
+  uint32_t encoded = 0;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const CallShape alike = decider()->shape_of(Operation::all_to_all, call.dtype, call.codec, moves.send[peer].bytes);
+    if (decider()->decide(alike).codec != NCAST_CODEC_RAW) encoded |= 1u << peer;
+  }
+  return encoded;
 }
 
 void Communicator::plan_direct_writes(BlockCall* call) const {
@@ -246,6 +258,7 @@ cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream
   const Rings rings(*decided.decision.blocks, layout_);
   BlockCall moves = block_call(call.operation, codec, 0);
   cut_moves(call, rings, &moves);
+  moves.encoded = encoded_pieces(call, moves);
   set_call_marks(call, &moves.announced);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) plan_direct_writes(&moves);
   moves.raw_bytes = sent_bytes(moves);

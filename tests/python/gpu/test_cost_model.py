@@ -68,6 +68,18 @@ def test_kernels_have_the_warps_for_which_every_gpu_has_room(explained_by):
         assert " CTAs of 8 warps: " in one["sentence"]
 
 
+def test_each_rank_encodes_the_long_pieces_of_its_own_counts(rank_jobs):
+    rows = []
+    shared = {"unique_id": unique_id().hex(), "ranks": 2, "counts": [16 << 20, 3000]}
+    arguments = [{**shared, "rank": rank, "device": rank % device_count()} for rank in range(2)]
+    run_ranks(f"{rank_jobs}:counts_on_gpus", arguments, rows.append, timeout_seconds=60)
+    first, second = rows[0]
+    assert first["arrived"]
+    assert second["arrived"]
+    assert first["ratio"] < 0.8
+    assert 1 <= second["ratio"] < 1.1
+
+
 def test_ranks_that_request_different_paths_do_not_join(explained_by):
     for one in explained_by({"NARROWCAST_PATH": "packets"}, {}):
         assert "NARROWCAST_PATH" in one["error"]

@@ -57,6 +57,8 @@ struct BlockCall {
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
+  uint32_t encoded;  // bit mask of the ranks to which `send` is encoded, if the codec can; to the others it is sent raw
+
   bool in_order;           // the rings of `send` get their blocks in turn, not dynamically
   bool is_point_to_point;  // sends and receives: a peer's progress may depend on another peer having its message
   bool assigns_blocks;     // some ring of `send` has several blocks, assigned through block_counters

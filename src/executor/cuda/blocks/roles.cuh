@@ -145,7 +145,10 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
     const uint32_t raw_bytes = current.span.bytes;
     const char* const values = call.is_point_to_point ? call.send[current.peer].values : call.values;
     const device::BlockContext context = context_of<Codec>(call, current.span.values, values, 0);
-    const PayloadSize size = encode<Codec>(call.codec, context, buffer, raw_bytes, payload, memory.scratch, thread);
+    const bool is_encoded = (call.encoded >> current.peer & 1) != 0;
+    const PayloadSize size =
+        is_encoded ? encode<Codec>(call.codec, context, buffer, raw_bytes, payload, memory.scratch, thread)
+                   : raw_payload(raw_bytes);
     const bool direct_end = Codec::is_identity && (direct.mask() & to) != 0;
     if ((last || !direct_end) && !sender.reserve(to)) return;
     if (direct_end) {

@@ -116,11 +116,14 @@ __device__ bool is_valid_payload(const ncast_codec& codec, PayloadSize payload, 
   return raw_bytes == Codec::values_bytes && payload.bytes() <= raw_bytes;
 }
 
+__device__ inline PayloadSize raw_payload(uint32_t raw_bytes) {
+  return PayloadSize::of(static_cast<uint32_t>(format::aligned(raw_bytes)), false);
+}
 // Encodes a block of raw_bytes. Partial blocks and blocks that do not shrink are sent raw.
 template <typename Codec>
 __device__ PayloadSize encode(const ncast_codec& codec, const device::BlockContext& context, const char* values,
                               uint32_t raw_bytes, char* payload, typename Codec::Scratch& scratch, int lane) {
-  const auto raw = PayloadSize::of(static_cast<uint32_t>(format::aligned(raw_bytes)), false);
+  const PayloadSize raw = raw_payload(raw_bytes);
   if (Codec::is_identity || raw_bytes != Codec::values_bytes) return raw;
   const uint32_t bytes = device::encode_block<Codec>(codec, context, values, payload, scratch, lane);
   return bytes == Codec::values_bytes ? raw : PayloadSize::of(bytes, true);
