@@ -37,7 +37,7 @@ void join_value(const ValueType& type, const Parts& parts, uint8_t* values, int 
 }
 
 // The type as it is stored: with the fewest bits that it can keep if all others are zero.
-ValueType stored_type(const ValueType& type, const uint8_t* values) {
+ValueType type_as_stored(const ValueType& type, const uint8_t* values) {
   uint64_t used = 0;
   for (int index = 0; index < type.block_elems(); ++index) used |= split_value(type, values, index).rest;
   for (const int kept : {8, 11, 24})
@@ -176,7 +176,7 @@ size_t store_raw(const ValueType& type, const uint8_t* values, uint8_t* payload)
 }
 
 size_t encode(const ValueType& whole, const uint8_t* values, uint8_t* payload) {
-  const ValueType type = stored_type(whole, values);
+  const ValueType type = type_as_stored(whole, values);
   const Window window = choose_window(type, values);
   if (window.width == 0) return store_raw(type, values, payload);
 
