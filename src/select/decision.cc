@@ -258,8 +258,9 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   return decision;
 }
 
-// Adapts the times of codecs, which were measured with bfloat16, to the type of the call, and derives those of allowed
-// codecs that were not measured.
+// Adapts the times of codecs, which were measured with bfloat16, to the type of the call, and derives those of codecs
+// that the call names and that were not measured. Auto does not choose among derived times: they are those of a codec
+// of another speed.
 void adapt_codecs(const CallShape& shape, Costs* costs) {
   const auto is_measured = [&](const Candidate& candidate) {
     const auto index = static_cast<size_t>(&candidate - candidates().data());
@@ -277,7 +278,7 @@ void adapt_codecs(const CallShape& shape, Costs* costs) {
     const bool is_allowed = std::ranges::find(allowed.codecs, candidate.codec, codec::id_of) != allowed.codecs.end();
     if (measured[i].is_known())
       (*costs)[i] = adapted(measured[i], candidate.codec, candidate.codec, shape.dtype);
-    else if (is_allowed)
+    else if (is_allowed && shape.codec != NCAST_CODEC_AUTO)
       (*costs)[i] = adapted(measured[static_cast<size_t>(known - candidates().begin())], known->codec, candidate.codec,
                             shape.dtype);
   }
