@@ -33,7 +33,9 @@ file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/store/cuda/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/*.h
   ${PROJECT_SOURCE_DIR}/src/store/cuda/build/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/build/encode_arguments.h)
 foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh codec/frame/layout.h codec/window/block.cuh
-    codec/window/escapes.cuh codec/window/format.h codec/window/packing.cuh codec/window/parts.cuh codec/window/placement.cuh device/copy.cuh store/rows/format.h
+    codec/window/escapes.cuh codec/window/format.h codec/window/packing.cuh codec/window/parts.cuh codec/window/placement.cuh
+    codec/dense/bit_moves.cuh codec/dense/block.cuh codec/dense/choice.cuh codec/dense/format.h codec/dense/kernel.cuh
+    codec/dense/parts.cuh device/copy.cuh store/rows/format.h
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
 endforeach()
@@ -43,7 +45,8 @@ foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cu
 endforeach()
 set(host_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
   ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc
-  ${tests}/store/cuda/simt/frame_read_test.inc ${tests}/codec/simt/window_block_test.inc)
+  ${tests}/store/cuda/simt/frame_read_test.inc ${tests}/codec/simt/window_block_test.inc
+  ${tests}/codec/simt/dense_test.inc)
 
 set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")

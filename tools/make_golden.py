@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from golden_dense import dense_payload
 from golden_values import (
     ROOT,
     TYPES,
@@ -35,7 +36,8 @@ from golden_values import (
 
 VERSION = 1
 CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
-RAW, WINDOW = 0, 1
+RAW, WINDOW, DENSE = 0, 1, 2
+VARIABLE = (WINDOW, DENSE)
 # Types, and the numbers of bits of sign and mantissa that their trimmed blocks keep.
 TRIMMED = (("float16", 8), ("float32", 8), ("float32", 11), ("float64", 8), ("float64", 11), ("float64", 24))
 
@@ -62,7 +64,7 @@ class Frame:
 
     def build(self) -> bytes:
         ends, total = b"", 0
-        if self.codec == WINDOW:
+        if self.codec in VARIABLE:
             units: list[int] = []
             for payload in self.payloads:
                 total += len(payload) // 16
@@ -78,7 +80,7 @@ class Frame:
             "elems": self.elems,
             "wire_bytes": 64 + len(body),
             "block_elems": self.block_elems,
-            "blocks": len(self.payloads) if self.codec == WINDOW else 0,
+            "blocks": len(self.payloads) if self.codec in VARIABLE else 0,
             "checksum": 0,
             "reserved": 0,
         } | self.header
@@ -92,6 +94,10 @@ def raw_frame(name: str, values: bytes, value_bytes: int) -> Frame:
 
 def window_frame(kind: ValueType, payloads: list[bytes], elems: int) -> Frame:
     return Frame(kind.dtype, WINDOW, elems, payloads, block_elems=kind.block_elems)
+
+
+def dense_frame(kind: ValueType, payloads: list[bytes], elems: int) -> Frame:
+    return Frame(kind.dtype, DENSE, elems, payloads, block_elems=kind.block_elems)
 
 
 def window_payload(
@@ -260,7 +266,7 @@ def add_invalid(vectors: Vectors) -> None:
     vectors.invalid("body_cut", raw()[:79])
     vectors.invalid("magic", raw(magic=0x5453434F))
     vectors.invalid("version", raw(version=2))
-    vectors.invalid("codec", raw(codec=2))
+    vectors.invalid("codec", raw(codec=3))
     vectors.invalid("value_type", raw(dtype=12))
     vectors.invalid("value_type_without_window", raw(dtype=0, codec=WINDOW, block_elems=4096, blocks=1))
     vectors.invalid("flags", raw(flags=4))
@@ -329,6 +335,62 @@ def add_invalid(vectors: Vectors) -> None:
     vectors.invalid("block_elems", Frame(9, WINDOW, 9, [align(short)], block_elems=1024).build())
 
 
+def trimmed(kind: ValueType, values: bytes, bits: int) -> bytes:
+    """The values without their low mantissa bits."""
+    size = kind.value_bytes
+    each = (int.from_bytes(values[at : at + size], "little") for at in range(0, len(values), size))
+    return b"".join((value >> bits << bits).to_bytes(size, "little") for value in each)
+
+
+def add_dense(vectors: Vectors) -> None:
+    random = Random(5)
+    for name, kind in TYPES.items():
+        vectors.encoded(f"dense_{name}", name, ordinary(kind, kind.block_elems, random), DENSE)
+    kind = TYPES["float32"]
+    vectors.encoded("dense_trimmed", "float32", trimmed(kind, ordinary(kind, 2048, random), 16), DENSE)
+    zeros = values_of(kind, [random.below(2) * (120 + random.bell()) for _ in range(kind.block_elems)], random)
+    vectors.encoded("dense_zeros", "float32", zeros, DENSE)
+
+    # Valid, but not written by our encoder.
+    for name, number, options in (
+        ("bfloat16", 0, {}),
+        ("float8_e4m3", 7, {"zero_first": True}),
+        ("float64", 5, {"zero_first": True}),
+        ("float16", 2, {"trim": 4}),
+    ):
+        kind = TYPES[name]
+        top = 1 << (kind.exponent_bits - 1)
+        exponents = [max(top - random.bell(), 0) * (random.below(20) > 0) for _ in range(kind.block_elems)]
+        values = trimmed(kind, values_of(kind, exponents, random), options.get("trim", 0))
+        payload = dense_payload(
+            kind, values, number, 8 + number, top, is_far=lambda i: i % 97 == 0, noise=random, **options
+        )
+        vectors.decodes(f"dense_foreign_{name}", dense_frame(kind, [payload], kind.block_elems), values)
+
+    # Five values in a hundred are escapes, and one of them is far.
+    kind = TYPES["bfloat16"]
+    values = values_of(kind, [127 + (i % 20 == 0) * (1 + i % 3) for i in range(kind.block_elems)], random)
+    payload = dense_payload(kind, values, 3, 29, 127, is_far=lambda i: i == 100)
+    vectors.decodes("dense_before_damage", dense_frame(kind, [payload], kind.block_elems), values)
+
+    def block(name: str, damaged: bytes) -> None:
+        vectors.invalid(f"dense_{name}", dense_frame(kind, [damaged], kind.block_elems).build())
+
+    block("trim_beyond_the_mantissa", payload[:-1] + bytes([8]))
+    block("reserved_bit_of_the_last_byte", payload[:-1] + bytes([0x80]))
+    block("longer_than_its_sections", payload[:-16] + bytes(16) + payload[-16:])
+    block("shorter_than_its_sections", payload[:2560] + payload[-16:])
+    block("too_many_ones", dense_payload(kind, values, 3, 29, 127, is_far=lambda i: i == 0, ones_more=1))
+    many = values_of(kind, [127 + 3 * (i < 513) for i in range(kind.block_elems)], random)
+    block("too_many_escapes", dense_payload(kind, many, 3, 29, 127))
+    block("stream_without_end", payload[:2560] + b"\xff" * (len(payload) - 2565) + payload[-5:])
+    small = TYPES["float8_e4m3"]
+    values = values_of(small, [8] * small.block_elems, random)
+    damaged = dense_payload(small, values, 3, 0, 8)
+    damaged = damaged[:-2] + bytes([16]) + damaged[-1:]
+    vectors.invalid("dense_base_too_high", dense_frame(small, [damaged], small.block_elems).build())
+
+
 def far_overflow(kind: ValueType) -> bytes:
     """24 tokens and the header word fill 16 bytes. One token is changed to need a far exponent, which has no room."""
     random = Random(3)
@@ -355,6 +417,8 @@ def write_corpus(vectors: Vectors, folder: Path) -> None:
         for _, kept in (one for one in TRIMMED if one[0] == name):
             trimmed = window_payload(kind, without_low_bits(kind, values, kept), width, max(base, 0), kept=kept)
             seeds["block"][f"{name}_keeps_{kept}"] = bytes([number, 0]) + trimmed
+        shape = (number, 3 * number, max(base, 0))
+        seeds["block"][f"dense_{name}"] = bytes([len(TYPES) + number, 0]) + dense_payload(kind, values, *shape)
         few = ordinary(kind, 96, random)
         seeds["round_trip"][name] = bytes([kind.dtype, WINDOW | (number % 4) << 1 | 6 << 3]) + few
     seeds["round_trip"]["raw"] = bytes([2, RAW]) + bytes(range(9))
@@ -368,6 +432,7 @@ def main() -> None:
     vectors = Vectors(Encoder(parser.parse_args().library))
     add_valid(vectors)
     add_invalid(vectors)
+    add_dense(vectors)
     write_corpus(vectors, ROOT / "tests/fuzz/corpus")
     manifest = "# Made by tools/make_golden.py. encoded NAME dtype codec flags | decodes NAME | invalid NAME\n"
     vectors.files["manifest.txt"] = (manifest + "\n".join(vectors.lines) + "\n").encode()

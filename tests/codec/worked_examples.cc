@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/dense/block.h"
 #include "codec/window/vectorized.h"
 #include "doctest/doctest.h"
 #include "narrowcast/codec.h"
@@ -60,6 +61,28 @@ TEST_CASE("the window payload of the specification decodes to its values") {
   };
   CHECK(decodes(codec::window::reference));
   for (const auto& path : codec::window::vector_paths()) CHECK(decodes(path.coder));
+}
+
+TEST_CASE("the dense payload of the specification is what its values encode to") {
+  std::vector<uint16_t> values(2048, 0x3f80);
+  constexpr int indices[] = {1, 2, 3, 4, 5, 6, 1030};
+  constexpr uint16_t bits[] = {0x4000, 0xbf00, 0x3e80, 0x3d80, 0x7f80, 0x3f00, 0xc000};
+  for (size_t i = 0; i < std::size(bits); ++i) values[static_cast<size_t>(indices[i])] = bits[i];
+  Bytes expected(784);
+  for (const Line& line : hexdump("dense.md", "dense_payload")) {
+    REQUIRE(line.offset + line.bytes.size() <= expected.size());
+    std::copy(line.bytes.begin(), line.bytes.end(), expected.begin() + static_cast<std::ptrdiff_t>(line.offset));
+  }
+  for (const codec::dense::BlockCoder* coder : {&codec::dense::reference, &codec::dense::fast}) {
+    Bytes payload(4096);
+    payload.resize(
+        coder->encode(codec::dense::bfloat16, reinterpret_cast<const uint8_t*>(values.data()), payload.data()));
+    CHECK(payload == expected);
+    std::vector<uint16_t> decoded(2048);
+    CHECK(coder->decode(codec::dense::bfloat16, expected.data(), expected.size(),
+                        reinterpret_cast<uint8_t*>(decoded.data())));
+    CHECK(decoded == values);
+  }
 }
 
 }  // namespace narrowcast::tests

@@ -1,6 +1,9 @@
-// Decodes arbitrary bytes as one block of `window` and checks that all decoders agree. Without a frame, because its
-// checks would reject most inputs.
-//   byte 0: value type; byte 1: if odd, the escape count in the header word is corrected; then the payload
+// Decodes arbitrary bytes as one block of `window` or `dense` and checks that all decoders agree. Without a frame,
+// because its checks would reject most inputs.
+//   byte 0: value type and codec; byte 1: if odd, the escape count in the header word of `window` is corrected;
+//   then the payload
+#include "codec/dense/block.h"
+
 #include <cstring>
 #include <vector>
 
@@ -40,11 +43,39 @@ void correct_escape_count(const ValueType& type, std::vector<uint8_t>& payload) 
   std::memcpy(payload.data() + payload.size() - 4, &word, 4);
 }
 
+void check_dense(const codec::dense::ValueType& type, std::vector<uint8_t> payload) {
+  namespace dense = codec::dense;
+  const auto block_bytes = static_cast<size_t>(type.block_bytes());
+  if (payload.size() > block_bytes) payload.resize(block_bytes);
+  payload.shrink_to_fit();
+  std::vector<uint8_t> expected(block_bytes), values(block_bytes);
+  const bool ok = dense::reference.decode(type, payload.data(), payload.size(), expected.data());
+  FUZZ_CHECK(dense::fast.decode(type, payload.data(), payload.size(), values.data()) == ok);
+  FUZZ_CHECK(!ok || values == expected);
+  if (!ok) return;
+
+  std::vector<uint8_t> again(block_bytes), by_reference(block_bytes);
+  again.resize(dense::fast.encode(type, expected.data(), again.data()));
+  by_reference.resize(dense::reference.encode(type, expected.data(), by_reference.data()));
+  FUZZ_CHECK(again == by_reference);
+  FUZZ_CHECK(dense::fast.decode(type, again.data(), again.size(), values.data()));
+  FUZZ_CHECK(values == expected);
+}
+
+constexpr codec::dense::ValueType dense_types[] = {codec::dense::bfloat16,    codec::dense::float16,
+                                                   codec::dense::float32,     codec::dense::float64,
+                                                   codec::dense::float8_e4m3, codec::dense::float8_e5m2};
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes < 2) return 0;
-  const ValueType& type = types[data[0] % std::size(types)];
+  const size_t number = data[0] % (2 * std::size(types));
+  if (number >= std::size(types)) {
+    check_dense(dense_types[number - std::size(types)], std::vector<uint8_t>(data + 2, data + bytes));
+    return 0;
+  }
+  const ValueType& type = types[number];
   const auto block_bytes = static_cast<size_t>(type.block_bytes());
   std::vector<uint8_t> payload(data + 2, data + bytes);
   if (payload.size() > block_bytes) payload.resize(block_bytes);

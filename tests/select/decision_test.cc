@@ -56,6 +56,25 @@ TEST_CASE("a named codec is taken only where it is predicted to be fastest, unle
   CHECK(decide(integers, {model}).codec_reason == std::string("no allowed codec encodes this type"));
 }
 
+TEST_CASE("auto chooses a codec only if it was measured, since another's times say nothing about its speed") {
+  const uint64_t bytes = 1000000;
+  // By the ratios alone, dense would take less time than window.
+  const CostModel without_dense = model_of(
+      "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:70\n"
+      "all_gather 2 nvlink blocks:window/incompressible 1000000:102\n");
+  CHECK(decide(gather_of(bytes, NCAST_CODEC_DENSE), {without_dense}).predicted.typical < 70);
+  CHECK(decide(gather_of(bytes, NCAST_CODEC_DENSE), {without_dense}).codec == NCAST_CODEC_DENSE);
+  CHECK(decide(gather_of(bytes), {without_dense}).codec == NCAST_CODEC_WINDOW);
+  const auto measured = [](const char* dense) {
+    return model_of(
+        "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:70\n"
+        "all_gather 2 nvlink blocks:dense 1000000:" +
+        std::string(dense) + "\n");
+  };
+  CHECK(decide(gather_of(bytes), {measured("65")}).codec == NCAST_CODEC_DENSE);
+  CHECK(decide(gather_of(bytes), {measured("75")}).codec == NCAST_CODEC_WINDOW);
+}
+
 TEST_CASE("forced packets carry raw values, unless a codec is forced") {
   const CostModel model = model_of(gathers);
   for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_AUTO}, ncast_codec{NCAST_CODEC_WINDOW}}) {
@@ -68,7 +87,7 @@ TEST_CASE("forced packets carry raw values, unless a codec is forced") {
 
 TEST_CASE("a call allows no codec, the one that it names, or every exact one") {
   CHECK(allowed_codecs(NCAST_CODEC_RAW).codecs.empty());
-  CHECK(allowed_codecs(NCAST_CODEC_AUTO).codecs == std::vector<ncast_codec>{NCAST_CODEC_WINDOW});
+  CHECK(allowed_codecs(NCAST_CODEC_AUTO).codecs == std::vector<ncast_codec>{NCAST_CODEC_WINDOW, NCAST_CODEC_DENSE});
   CHECK(allowed_codecs(uniform()).codecs == std::vector{uniform()});
   CHECK_FALSE(allowed_codecs(uniform()).forced);
   const AllowedCodecs forced = allowed_codecs(uniform() | NCAST_CODEC_FORCED);

@@ -155,6 +155,12 @@ T atomicCAS(T* to, std::type_identity_t<T> expected, std::type_identity_t<T> val
   if (before == expected) *to = value;
   return before;
 }
+template <typename T>
+T atomicOr(T* to, std::type_identity_t<T> value) {
+  const T old = *to;
+  *to = old | value;
+  return old;
+}
 inline uint32_t atomicSub(uint32_t* to, uint32_t value) { return atomicAdd(to, 0 - value); }
 template <typename T>
 void __stcs(T* to, std::type_identity_t<T> value) {
