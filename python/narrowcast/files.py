@@ -26,7 +26,7 @@ from ._files.segment import Segment, StatedTypeError, UnknownValuesError
 from ._files.tensor_file import Tensor, TensorFile
 from ._files.tensor_names import TensorNames
 from ._files.tensor_source import TensorSource
-from ._native.codecs import codec_number
+from ._native.codecs import file_codecs
 from ._native.frames import FRAME_HEADER_BYTES, BlockStats, FrameInfo, inspect_blocks_memory
 from .errors import CorruptError
 
@@ -95,7 +95,8 @@ def encode_file(
 
     source: a path, or a binary file object. If it cannot seek, it is first copied to a temporary file.
     target: a path, which is replaced only after everything has been written, or a binary file object.
-    codec: for tensors; headers are stored raw. Small tensors share frames with their neighbours.
+    codec: for tensors; headers are stored raw. Small tensors share frames with their neighbours. "auto" tries every
+        exact codec on each frame and keeps the shortest.
     dtype: the value type of a plain file, such as bfloat16, or uint8 for plain bytes; also of an npy file whose header
         does not state it, because NumPy stores bfloat16 as void or uint16.
     checksum: put a checksum into every frame.
@@ -106,7 +107,7 @@ def encode_file(
     Raises UnknownValuesError for a plain file without dtype, StatedTypeError if dtype contradicts the header,
     CorruptError for a malformed header, and OSError.
     """
-    codec_number(codec)
+    file_codecs(codec)
     with opened_source(source) as read, created(target, read.file, replace) as (out, out_name):
         parts = segments(read.file, read.name, dtype)
         totals = _encode(read, parts, out, out_name, codec, checksum, threads, progress)
@@ -247,7 +248,7 @@ def save_file(
 
     Raises TypeError for names and types that safetensors does not have, and OSError.
     """
-    codec_number(codec)
+    file_codecs(codec)
     source = TensorSource(tensors, metadata)
     parts = segments_of(source.header, source.size_bytes)
     with created(target, None) as (out, out_name):

@@ -18,7 +18,7 @@ inline constexpr uint32_t least_shared_bytes = 64 * 1024;
 inline constexpr uint32_t most_warps_with_buffers = 16;
 // Upper bounds of the sizes in the kernels, which assert them: scratch of a codec, ends of a reducing warp, what warps
 // share.
-inline constexpr uint32_t most_scratch_bytes = 512;
+inline constexpr uint32_t most_scratch_bytes = 800;
 inline constexpr uint32_t reducing_state_bytes = 800;
 inline constexpr uint32_t common_memory_bytes = 2304;
 // Shared memory of such a warp. state_bytes: what it has besides buffers, scratch and a barrier.

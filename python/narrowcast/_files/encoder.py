@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .. import codec as _codec
 from .._arrays.view import View
-from .._native.codecs import codec_number
+from .._native.codecs import codec_number, file_codecs
 from .._native.frames import FRAME_HEADER_BYTES
 from .._native.structures import CHECKSUM, MORE, NO_CHECKSUM
 from ..types import ValueType
@@ -42,9 +42,10 @@ class Encoder:
     """Encodes batches of a source. Several threads may use it."""
 
     def __init__(self, source: Readable, codec: str, checksum: bool) -> None:
-        self._source, self._codec = source, codec
+        self._source, self._codecs = source, file_codecs(codec)
         self._flags = CHECKSUM if checksum else NO_CHECKSUM
-        self._number, self._plain_number = codec_number(codec), codec_number(_PLAIN_CODEC)
+        self._numbers = [codec_number(one) for one in self._codecs]
+        self._plain_number = codec_number(_PLAIN_CODEC)
 
     def __call__(self, batch: Batch, buffers: Buffers) -> Encoded:
         """Reads a batch and encodes it. Small runs that do not shrink are stored with the plain bytes around them."""
@@ -73,7 +74,7 @@ class Encoder:
                 begin = written + (_plain_bytes(plain) if plain else 0)
                 values = raw[done : done + run.raw_bytes]
                 flags = self._flags | MORE * (not is_end)
-                length = _encode(values, run.dtype, self._number, flags, frames[begin:])
+                length = self._encode_shortest(values, run.dtype, flags, frames[begin:])
                 if run.raw_bytes >= SMALL_BYTES or length + _COST_BYTES <= run.raw_bytes:
                     if plain:
                         write_plain(self._flags | MORE)
@@ -87,11 +88,22 @@ class Encoder:
             write_plain(self._flags | MORE * (not batch.is_last))
         return Encoded(frames[:written], count, batch.raw_bytes)
 
+    def _encode_shortest(
+        self, values: npt.NDArray[np.uint8], dtype: ValueType, flags: int, frame: npt.NDArray[np.uint8]
+    ) -> int:
+        """Encodes with each codec, and leaves the shortest frame. Returns its length."""
+        lengths = [_encode(values, dtype, number, flags, frame) for number in self._numbers]
+        shortest = min(lengths)
+        if lengths[-1] != shortest:
+            _encode(values, dtype, self._numbers[lengths.index(shortest)], flags, frame)
+        return shortest
+
     def _bound(self, run: Run) -> int:
         if run.is_plain:
             return _plain_bytes(run.raw_bytes)
-        bound = _codec.bound(run.dtype.name, run.raw_bytes // run.dtype.bytes, codec=self._codec)
-        return max(bound, _plain_bytes(run.raw_bytes))
+        elems = run.raw_bytes // run.dtype.bytes
+        bounds = [_codec.bound(run.dtype.name, elems, codec=codec) for codec in self._codecs]
+        return max(*bounds, _plain_bytes(run.raw_bytes))
 
 
 def encode_values(

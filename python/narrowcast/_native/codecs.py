@@ -94,6 +94,17 @@ def codec_number(codec: str) -> int:
     return number
 
 
+def file_codecs(codec: str) -> tuple[str, ...]:
+    """The codecs that a file encoder tries on each frame for `codec`: for "auto", every one that restores all bits.
+
+    Raises ValueError as `codec_number`.
+    """
+    if codec == "auto":
+        return tuple(one.name for one in codecs() if one.exact and not one.fixed_payload)
+    codec_number(codec)
+    return (codec,)
+
+
 def forced(codec: str) -> str:
     """The codec of a call that uses this codec even if that is slower. "auto" chooses in any case."""
     return codec if codec == "auto" or codec.endswith("!") else f"{codec}!"

@@ -17,7 +17,7 @@ from .._files.atomic import write_file
 from .._files.display import printable
 from .._files.opening import FileArgument
 from .._files.segment import StatedTypeError, UnknownValuesError
-from .._native.codecs import codec_number, comm_codec_number
+from .._native.codecs import codec_number, comm_codec_number, file_codecs
 from .._native.structures import BACKENDS
 from ..errors import NarrowcastError
 from ..types import REDUCTIONS, reduction_number, value_type
@@ -43,6 +43,12 @@ def dtype_name(name: str | None) -> str | None:
 def codec_name(name: str) -> str:
     """Checks the text of a codec."""
     _checked(name, codec_number)
+    return name
+
+
+def file_codec_name(name: str) -> str:
+    """As codec_name, for encoded files, which accept "auto" too."""
+    _checked(name, file_codecs)
     return name
 
 

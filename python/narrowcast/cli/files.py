@@ -22,10 +22,10 @@ from ._common import (
     ForceOption,
     ReaderThreadsOption,
     WriterThreadsOption,
-    codec_name,
     dtype_errors_as_bad_use,
     error_text,
     file_bytes,
+    file_codec_name,
     input_file,
     output_file,
     print_error,
@@ -55,7 +55,9 @@ def encode(
     force: ForceOption = False,
     quiet: _QuietOption = False,
     dtype: DtypeOption = None,
-    codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
+    codec: Annotated[
+        str, typer.Option(callback=file_codec_name, help="A codec, or auto: the shortest for each tensor.")
+    ] = "window",
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
     threads: WriterThreadsOption = None,
 ) -> None:

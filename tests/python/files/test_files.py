@@ -43,6 +43,21 @@ def test_a_safetensors_file_round_trips(slices, tmp_path, codec, checksum):
         assert sum(f.info.wire_bytes for f in frames) < 0.8 * sum(f.info.raw_bytes for f in frames)
 
 
+def test_auto_keeps_the_shortest_encoding_of_each_tensor(tmp_path):
+    random = np.random.default_rng(3)
+    # 31 exponents, all as frequent, and more of them than the codes of dense are made for.
+    uniform = (random.integers(100, 131, 1 << 16) << 7 | random.integers(0, 128, 1 << 16)).astype(np.uint16)
+    path = tmp_path / "values"
+    kept = {}
+    for name, values in {"window": uniform, "dense": normal("bfloat16", 1 << 16)}.items():
+        path.write_bytes(values.tobytes())
+        (frame,) = round_trip(path, tmp_path, dtype="bfloat16", codec="auto")
+        kept[name] = frame.info.codec
+        each = [round_trip(path, tmp_path, dtype="bfloat16", codec=codec)[0].info for codec in ("window", "dense")]
+        assert frame.info.wire_bytes == min(info.wire_bytes for info in each)
+    assert kept == {"window": "window", "dense": "dense"}
+
+
 def test_long_tensors_take_several_frames(slices, tmp_path, small_frames):
     frames = round_trip(slices, tmp_path)
     assert len(frames) > 2000
