@@ -225,7 +225,12 @@ class _Slots(_Buffers):
 
     def decode(self, i: int, stream: Stream) -> None:
         cuda.decode_slots(
-            self.slots[i], self.lengths[i], out=self.results[i], status=self.status, **self.options(stream)
+            self.slots[i],
+            self.lengths[i],
+            out=self.results[i],
+            status=self.status,
+            codec=self.codec,
+            **self.options(stream),
         )
 
     def wire_bytes(self) -> int:
