@@ -1,6 +1,6 @@
 // The kernels of the codec `dense`.
-#include "codec/frame/cuda/instantiate.cuh"
 #include "codec/dense/kernel.cuh"
+#include "codec/frame/cuda/instantiate.cuh"
 #include "executor/cuda/blocks/instantiate.cuh"
 
 namespace narrowcast {

@@ -1,6 +1,6 @@
 // The batch kernels of the codec `dense`, in a file of their own because they take long to compile.
-#include "codec/frame/cuda/batch/instantiate.cuh"
 #include "codec/dense/kernel.cuh"
+#include "codec/frame/cuda/batch/instantiate.cuh"
 
 namespace narrowcast {
 namespace {
