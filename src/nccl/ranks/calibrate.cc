@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -230,7 +231,12 @@ class Calibration {
     return make(call, series);
   }
   bool make(const Call& call, const Series& series) {
-    return series.by_nccl ? forward(call) == success : run_on_engine(call, series.codec, created_, stream_) == NCAST_OK;
+    if (series.by_nccl) {
+      // An abort waits for this lock before NCCL frees the handle.
+      const std::lock_guard lock(comm_.exchanging);
+      return !comm_.aborted.load() && forward(call) == success;
+    }
+    return run_on_engine(call, series.codec, created_, stream_) == NCAST_OK;
   }
 
   // Negative if a call failed. The other ranks then wait for this one in calls of the engine, which are ended.
