@@ -7,6 +7,7 @@
 // Payload: the largest finite magnitude of the block as a float, 12 bytes of zero, then the codes, `bits` bits each
 // from the lowest bit of the first byte. Codes are two's complement. With top = 2^(bits-1): -top is NaN, top - 1 is
 // infinity, 1 - top is -infinity, and any other code is a multiple of largest / (top - 2).
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -68,7 +69,9 @@ size_t payload_bytes_of(const BlockType& type) {
 int code_of(const Codes& codes, float value, double step, double random) {
   if (std::isnan(value)) return codes.nan();
   if (std::isinf(value)) return value > 0 ? codes.infinity() : -codes.infinity();
-  return step == 0 ? 0 : static_cast<int>(std::nearbyint(value / step + random));
+  if (step == 0) return 0;
+  // Without the limit, a random number could make the largest value infinite.
+  return std::clamp(static_cast<int>(std::nearbyint(value / step + random)), 2 - codes.top, codes.top - 2);
 }
 
 size_t encode(const BlockType& type, const BlockContext& context, const uint8_t* values, uint8_t* payload) {

@@ -121,7 +121,9 @@ struct Codec {
   __device__ static int code_of(const Parameters& parameters, float value, double step, double random) {
     if (isnan(value)) return parameters.nan();
     if (isinf(value)) return value > 0 ? parameters.infinity() : -parameters.infinity();
-    return step == 0 ? 0 : static_cast<int>(nearbyint(value / step + random));
+    if (step == 0) return 0;
+    const int most = parameters.top - 2;
+    return min(max(static_cast<int>(nearbyint(value / step + random)), -most), most);
   }
 };
 
