@@ -74,7 +74,7 @@ def test_nothing_is_measured_unless_it_is_wanted(cache, run, monkeypatch, tmp_pa
 @pytest.mark.parametrize("after_seconds", [0.02, 0.1, 0.2])
 def test_an_abort_ends_the_measurement(cache, preloaded, after_seconds):
     on_ranks = Ranks(preloaded, "nccl_calibration_jobs")
-    assert max(on_ranks("aborted", 2, after_seconds=after_seconds)) < 5
+    assert max(on_ranks("aborted", 2, after_seconds=after_seconds)) < 20
     # The measurement takes longer on any machine.
     if after_seconds == 0.02:
         assert not list(cache.glob("*.costs"))
