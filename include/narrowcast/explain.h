@@ -37,7 +37,6 @@ typedef struct {
   const char* plan;           // the plan that runs, "all_pairs", "relay", ... (ncast_plan_build), or the name of one
                               // that was added (ncast_comm_add_plan); NULL if no plan describes the call
   const char* allowed;        // the codecs that the call allows, "window, ..." or "window!"; "": only raw
-  int is_measured;            // 1: the cost model was measured over this link; 0: its times are those of another link
 } ncast_decision;
 
 // The prediction for one candidate. Set struct_bytes to sizeof(ncast_candidate) before the call; later versions append

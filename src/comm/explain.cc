@@ -26,7 +26,6 @@ struct ncast_explanation {
   std::vector<size_t> built_in;  // the candidates of the link, by index in the table
   std::vector<narrowcast::select::Alternative> alternatives;
   std::string costs_warning, sentence;
-  bool is_measured = false;
 };
 
 namespace {
@@ -113,7 +112,6 @@ ncast_status explain(const char* function, const comm::Question& question, const
   made->allowed = select::allowed_codecs(shape.codec).text();
   const std::shared_ptr<const select::CostModel> model = decider->costs();
   made->costs = costs_of(shape, *model);
-  made->is_measured = model->is_measured(shape.link);
   made->built_in = select::candidates_of(shape.link);
   made->alternatives = decider->alternatives_of(shape, decision);
   if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(*model, shape.link);
@@ -164,7 +162,6 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.sentence = explanation.sentence.c_str();
   made.plan = decision.plan;
   made.allowed = explanation.allowed.c_str();
-  made.is_measured = explanation.is_measured ? 1 : 0;
   return made;
 }
 

@@ -89,7 +89,6 @@ class Explanation:
     #: other plans for the operation, by the names of their costs, such as "plan:ring"
     plans: dict[str, PlanAlternative]
     allowed: str  #: the codecs that the call allows: "window, ...", "window!" if it is forced, "" if only raw
-    is_measured: bool  #: the cost model was measured over this link; otherwise its times are those of another link
 
 
 class Predictor:
@@ -239,7 +238,6 @@ def explanation_of(made: c_void_p) -> Explanation:
             plan=decision.plan.decode() if decision.plan else None,
             plans=plans,
             allowed=decision.allowed.decode(),
-            is_measured=bool(decision.is_measured),
         )
     finally:
         library().ncast_explanation_destroy(made)

@@ -155,7 +155,6 @@ class DecisionC(Structure):
         ("sentence", c_char_p),
         ("plan", c_char_p),
         ("allowed", c_char_p),
-        ("is_measured", c_int),
     ]
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "nccl/libraries/engine.h"
 #include "nccl/libraries/forward.h"
 #include "nccl/libraries/real_nccl.h"
+#include "nccl/ranks/agreement.h"
 #include "nccl/ranks/exchange.h"
 #include "nccl/report/log.h"
 #include "nccl/settings/settings.h"
@@ -101,30 +103,27 @@ CostsKey key_of(const Communicator& comm, const std::string& link) {
           .max_ctas = comm.max_ctas.load()};
 }
 
+// Multipliers as in Knuth's MMIX.
+uint32_t next_random(uint64_t* state) {
+  *state = *state * 6364136223846793005 + 1442695040888963407;
+  return static_cast<uint32_t>(*state >> 32);
+}
+
 // bfloat16 values that codecs shrink as they do weights: sums of uniform numbers are nearly normally distributed.
 std::vector<uint16_t> typical_values() {
   std::vector<uint16_t> values(sample_bytes / dtype_bytes);
-  uint64_t state = 0x9e3779b97f4a7c15;
+  uint64_t state = 0;
   for (uint16_t& value : values) {
     float sum = 0;
-    for (int i = 0; i < 4; ++i) {
-      state = state * 6364136223846793005 + 1442695040888963407;
-      sum += static_cast<float>(static_cast<int32_t>(state >> 32));
-    }
-    sum *= 1e-11f;
-    uint32_t bits;
-    std::memcpy(&bits, &sum, sizeof bits);
-    value = static_cast<uint16_t>(bits >> 16);
+    for (int i = 0; i < 4; ++i) sum += static_cast<float>(static_cast<int32_t>(next_random(&state)));
+    value = static_cast<uint16_t>(std::bit_cast<uint32_t>(sum * 1e-11f) >> 16);
   }
   return values;
 }
 std::vector<uint16_t> incompressible_values() {
   std::vector<uint16_t> values(sample_bytes / dtype_bytes);
-  uint64_t state = 0x9e3779b97f4a7c15;
-  for (uint16_t& value : values) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    value = static_cast<uint16_t>(state >> 48);
-  }
+  uint64_t state = 0;
+  for (uint16_t& value : values) value = static_cast<uint16_t>(next_random(&state) >> 16);
   return values;
 }
 
@@ -348,10 +347,7 @@ bool measure(Communicator& comm, ncast_comm* created, const CostsCache& cache, c
   const Clock::time_point begin = Clock::now();
   Calibration calibration(comm, created);
   CostsText costs;
-  char ready = calibration.is_ready() ? 1 : 0;
-  std::vector<char> all(static_cast<size_t>(comm.ranks));
-  if (exchange_bytes(&comm, &ready, sizeof ready, all.data()) != success) return false;
-  if (std::ranges::find(all, '\0') != all.end()) {
+  if (!all_ranks(comm, calibration.is_ready())) {
     log(Level::info, "a rank has no memory to measure costs: predictions use the built-in model");
     return true;
   }

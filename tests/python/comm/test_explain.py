@@ -104,13 +104,12 @@ def test_communicators_of_the_host_backend_explain_their_calls():
         )
         assert explanation.codec_why == "copying in memory is faster than coding on a CPU"
         assert explanation.predicted.chosen is None
-        assert (explanation.costs_warning, explanation.is_measured) == (None, False)
+        assert explanation.costs_warning is None
         for codec, candidate in (("window", "frames:raw"), ("window!", "frames:window")):
             explanation = comm.explain("all_reduce", 1, dtype="bfloat16", codec=codec)
             assert (explanation.allowed, explanation.candidate) == (codec, candidate)
         assert comm.explain("all_reduce", 0, dtype="bfloat16").candidate == "none"
         comm.use_costs("narrowcast-costs 2 a machine\nall_gather 2 shm frames:raw 1:9\n")
-        assert comm.explain("all_gather", 1, dtype="bfloat16").is_measured
         with pytest.raises(narrowcast.InvalidArgumentError, match="ncast_comm_set_costs, line 1: expected"):
             comm.use_costs("costs")
 
