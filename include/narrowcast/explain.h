@@ -27,7 +27,7 @@ typedef struct {
   uint32_t warps;            // of a CTA
   uint32_t rings;            // by blocks: those that carry the largest piece from one rank to another; otherwise 0
   uint32_t block_bytes;      // by blocks: bytes of the values in a block; otherwise 0
-  uint32_t packet_bytes;     // by packets: 16, or 128 on links that deliver a line at once, flag included; otherwise 0
+  uint32_t packet_bytes;     // by packets, with flag: 8 (host), 16, or 128 (long, nvlink); otherwise 0
   const char* path_reason;   // constant: why this candidate
   const char* shots_reason;  // constant: why one shot or two; NULL if the operation has no choice
   const char* codec_reason;  // constant: why this codec

@@ -36,7 +36,7 @@ struct Traffic {
   double steps, share;
 };
 
-Traffic traffic_of(Operation operation, bool packets, uint64_t bytes, int ranks) {
+Traffic traffic_of(Operation operation, bool packets, uint64_t bytes, int ranks, Link link) {
   const double others = ranks - 1;
   switch (operation) {
     case Operation::send: return {1, 1};
@@ -44,7 +44,7 @@ Traffic traffic_of(Operation operation, bool packets, uint64_t bytes, int ranks)
     case Operation::reduce: return {1, packets ? others : 1};
     case Operation::all_reduce:
       if (!packets) return {1, 2 * others / ranks};
-      if (bytes > most_one_shot_bytes(ranks)) return {2, others / ranks};
+      if (bytes > most_one_shot_bytes(ranks, link)) return {2, others / ranks};
       return {1, others};
     default: return {1, others};
   }
@@ -122,14 +122,14 @@ std::optional<double> CostModel::predict(Operation operation, size_t candidate, 
   if (candidates()[candidate].transport == Transport::nccl && link == Link::nvlink) return std::nullopt;
   const bool packets = candidates()[candidate].transport == Transport::packets;
   const auto scaled = [&](uint64_t of_bytes) {
-    const Traffic here = traffic_of(asked, packets, of_bytes, ranks),
-                  there = traffic_of(source, packets, of_bytes, nearest.ranks);
+    const Traffic here = traffic_of(asked, packets, of_bytes, ranks, link),
+                  there = traffic_of(source, packets, of_bytes, nearest.ranks, link);
     return here.steps / there.steps * curve->at(static_cast<double>(of_bytes) * here.share / there.share);
   };
   double predicted = scaled(bytes);
   if (asked == Operation::all_reduce && packets) {
     // The sizes at which two shots begin differ. A longer call must not appear faster than a shorter one.
-    for (const uint64_t one_shot : {most_one_shot_bytes(ranks), most_one_shot_bytes(nearest.ranks)})
+    for (const uint64_t one_shot : {most_one_shot_bytes(ranks, link), most_one_shot_bytes(nearest.ranks, link)})
       if (one_shot < bytes) predicted = std::max(predicted, scaled(one_shot));
   }
   return predicted;

@@ -52,11 +52,11 @@ bool can_code(ncast_codec codec, ncast_dtype dtype) { return codec::effective_co
 double slowdown_of_packets(const CallShape& shape) {
   if (!can_use_packets(shape.operation)) return 1;
   const auto warps = [&](uint32_t max_ctas) {
-    const PacketShape chosen =
-        choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, max_ctas);
+    const PacketShape chosen = choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link, max_ctas);
     return static_cast<double>(chosen.ctas * chosen.warps);
   };
-  return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));
+  const uint32_t measured = shape.link == Link::host ? most_ctas_over_host(shape.shared_bytes) : most_block_ctas;
+  return std::max(1.0, warps(measured) / warps(shape.max_ctas));
 }
 
 // The factor by which a limit of CTAs slows the call down. Other links than NVLink are so slow that few CTAs suffice.
@@ -94,9 +94,7 @@ struct TransportChoice {
 // Why packets cannot carry the call, or NULL.
 const char* why_no_packets(const CallShape& shape) {
   if (!can_use_packets(shape.operation)) return "the operation has no packet kernels";
-  if (shape.link == Link::host)
-    return "packets need a link that delivers each store at once, which the host link does not guarantee";
-  if (shape.bytes > most_packet_bytes(shape.operation, shape.ranks, shape.link == Link::nvlink))
+  if (shape.bytes > most_packet_bytes(shape.operation, shape.ranks, shape.link))
     return "the values do not fit the packet buffers";
   return nullptr;
 }
@@ -182,10 +180,10 @@ const char* shots_reason(const PacketShape& chosen, Shots shots, int ranks) {
 void decide_packets(const CallShape& shape, ForcedTransport forced, const Costs& costs, Decision* decision) {
   const Shots shots = shots_of(forced);
   const PacketShape chosen =
-      choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas, shots);
+      choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link, shape.max_ctas, shots);
   decision->candidate = candidates()[packets()].name;
   decision->packets = chosen;
-  decision->packet_bytes = channel::with_packet(chosen.lines, []<typename Packet>() { return Packet::bytes; });
+  decision->packet_bytes = channel::with_packet(chosen.form, []<typename Packet>() { return Packet::bytes; });
   if (shape.operation == Operation::all_reduce) decision->shots_reason = shots_reason(chosen, shots, shape.ranks);
   decision->plan = plan_of_packets(shape.operation, chosen.two_shot);
   decision->predicted = costs[packets()];

@@ -12,7 +12,7 @@ bool equal(const Decision& a, const Decision& b) {
   const auto shape_of = [](const Decision& one) {
     const BlockShape blocks = one.blocks.value_or(BlockShape{});
     const PacketShape packets = one.packets.value_or(PacketShape{});
-    return std::tuple(blocks.rings, blocks.ctas, blocks.warps, packets.two_shot, packets.ctas, packets.lines);
+    return std::tuple(blocks.rings, blocks.ctas, blocks.warps, packets.two_shot, packets.ctas, packets.form);
   };
   return a.candidate == b.candidate && a.codec == b.codec && a.codec_reason == b.codec_reason &&
          a.transport_reason == b.transport_reason && a.predicted.typical == b.predicted.typical &&

@@ -199,7 +199,7 @@ TEST_CASE("packets are used only if they are possible, even if they are cheaper 
       "all_gather 2 nvlink packets 1:1 2:1\nall_gather 2 nvlink blocks:raw 1:9 2:9\nall_gather 2 nvlink blocks:window "
       "1:9 2:9\n"
       "send 2 nvlink packets 1:1 2:1\nsend 2 nvlink blocks:raw 1:9 2:9\nsend 2 nvlink blocks:window 1:9 2:9\n");
-  const uint64_t most = most_packet_bytes(Operation::all_gather, 2, true);
+  const uint64_t most = most_packet_bytes(Operation::all_gather, 2, Link::nvlink);
   for (const ForcedTransport wanted : {ForcedTransport::none, ForcedTransport::packets}) {
     CHECK(decide(gather_of(most), {model, wanted}).runs_by_packets());
     CHECK_FALSE(decide(gather_of(most + 1), {model, wanted}).runs_by_packets());
@@ -210,8 +210,10 @@ TEST_CASE("packets are used only if they are possible, even if they are cheaper 
     CallShape by_pcie = gather_of(most);
     by_pcie.link = Link::pcie;
     CHECK_FALSE(decide(by_pcie, {model, wanted}).runs_by_packets());
-    CallShape over_host = gather_of(100);
+    CallShape over_host = gather_of(most_packet_bytes(Operation::all_gather, 2, Link::host));
     over_host.link = Link::host;
+    CHECK(decide(over_host, {model, wanted}).runs_by_packets() == (wanted == ForcedTransport::packets));
+    over_host.bytes += 2;
     CHECK_FALSE(decide(over_host, {model, wanted}).runs_by_packets());
   }
   CHECK_FALSE(decide(gather_of(100), {model, ForcedTransport::blocks}).runs_by_packets());

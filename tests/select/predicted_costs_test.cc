@@ -88,8 +88,8 @@ TEST_CASE("two shots that are derived from one shot take two messages, which are
   const auto predict = [&](uint64_t bytes) {
     return model.predict(Operation::all_reduce, packets, bytes, 4, Link::nvlink).value_or(0) * 1000;
   };
-  const uint64_t one_shot = most_one_shot_bytes(4);
-  REQUIRE(3 * one_shot <= most_one_shot_bytes(2));
+  const uint64_t one_shot = most_one_shot_bytes(4, Link::nvlink);
+  REQUIRE(3 * one_shot <= most_one_shot_bytes(2, Link::nvlink));
   CHECK(predict(one_shot) == doctest::Approx(3 * one_shot));
   CHECK(predict(one_shot + 1) == doctest::Approx(3 * one_shot));  // not less than a shorter call
   CHECK(predict(3 * one_shot) == doctest::Approx(2 * 3 * one_shot * 3 / 4));

@@ -1,7 +1,7 @@
 // Layout of packets in each rank's scratch, the same on all ranks: a PacketState, then two buffers, which calls use
-// alternately. A buffer is an array of rows, first the rows of short packets, then those of lines. Each row has a slot
-// for every other rank, and only that rank writes to it. A row never changes its kind, so a flag is never read from
-// memory that previously held data.
+// alternately. A buffer is an array of rows: in GPU memory first the rows of short packets, then those of lines, and in
+// host memory rows of words. Each row has a slot for every other rank, and only that rank writes to it. A row never
+// changes its form, so a flag is never read from memory that previously held data.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,26 @@ namespace narrowcast::channel {
 inline constexpr uint32_t row_lanes = 32;
 inline constexpr uint32_t store_bytes = row_lanes * 16;  // of one store by a warp
 
+// The forms of packets. max_buffer_bytes: the most bytes that one call may send to a rank, from all sources together.
+enum class PacketForm : uint8_t { words, short_packets, lines };
+
+// 4 bytes of data and a flag of 4 bytes: 8 bytes are written and read at once in host memory, too, over any link. Each
+// store of a lane contains two.
+struct WordPacket {
+  static constexpr uint32_t bytes = 8, max_buffer_bytes = 2 << 20;
+  static constexpr bool is_word = true, is_line = false;
+  static constexpr int stores = 2, unit_words = 2;
+  static constexpr uint32_t row_bytes = row_lanes * unit_words * 8;  // of data
+  static constexpr int word_columns = 1;
+  static constexpr uint32_t word_stride = row_lanes * 8;
+  static constexpr bool has_column(int, uint32_t) { return true; }
+  static constexpr uint32_t column_offset(int, uint32_t lane) { return lane * 8; }
+};
+
 // 12 bytes of data and a flag of 4 bytes. Each packet is received independently of the others.
 struct ShortPacket {
-  static constexpr uint32_t bytes = 16;
-  static constexpr bool is_line = false;
+  static constexpr uint32_t bytes = 16, max_buffer_bytes = 2 << 20;
+  static constexpr bool is_word = false, is_line = false;
   static constexpr int stores = 2, unit_words = 3;
   static constexpr uint32_t row_bytes = row_lanes * unit_words * 8;  // of data
   // A lane's word i is i / word_columns times word_stride bytes after its word i % word_columns.
@@ -34,8 +50,8 @@ struct ShortPacket {
 // 120 bytes of data and 8 bytes with the flag, stored by 8 lanes together, 16 bytes each. Sends a fifth less over the
 // link than short packets.
 struct LinePacket {
-  static constexpr uint32_t bytes = 128;
-  static constexpr bool is_line = true;
+  static constexpr uint32_t bytes = 128, max_buffer_bytes = 14 << 20;
+  static constexpr bool is_word = false, is_line = true;
   static constexpr uint32_t lanes = bytes / 16;
   static constexpr int stores = 2, unit_words = 2 * stores;
   static constexpr uint32_t row_bytes = stores * (store_bytes / bytes) * (bytes - 8);
@@ -49,15 +65,17 @@ struct LinePacket {
   }
 };
 
-// Calls body.operator()<Packet>() for one of the two kinds.
+// Calls body.operator()<Packet>() for the packets of a form.
 template <typename Body>
-constexpr auto with_packet(bool lines, Body body) {
-  return lines ? body.template operator()<LinePacket>() : body.template operator()<ShortPacket>();
+constexpr auto with_packet(PacketForm form, Body body) {
+  switch (form) {
+    case PacketForm::words: return body.template operator()<WordPacket>();
+    case PacketForm::short_packets: return body.template operator()<ShortPacket>();
+    default: return body.template operator()<LinePacket>();
+  }
 }
 
 inline constexpr uint32_t max_packet_ctas = cta_states;
-// The most bytes that one call may send to a rank, from all sources together, for each kind of packet.
-inline constexpr uint32_t max_short_bytes = 2 << 20, max_line_bytes = 14 << 20;
 
 // State that a rank keeps from call to call; initially zero.
 struct PacketState {
@@ -68,22 +86,29 @@ struct PacketState {
 };
 static_assert(sizeof(PacketState) == 1792);
 
-// Number of rows of a kind, which limits what a rank may send to another in one call. A multiple of 8, so that for
+// Number of rows of a form, which limits what a rank may send to another in one call. A multiple of 8, so that for
 // calls that use half of the rows, half of them hold a multiple of 128 bytes.
 template <typename Packet>
 constexpr uint32_t packet_rows(int ranks) {
   if (ranks < 2) return 0;
-  const uint32_t limit = Packet::is_line ? max_line_bytes : max_short_bytes;
-  return limit / (Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1)) / 8 * 8;
+  return Packet::max_buffer_bytes / (Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1)) / 8 * 8;
 }
-// Size of all rows of a kind.
+// Size of all rows of a form.
 template <typename Packet>
 constexpr uint32_t packet_rows_bytes(int ranks) {
   return packet_rows<Packet>(ranks) * Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1);
 }
-constexpr uint32_t packet_buffer_bytes(int ranks) {
+// in_host: the areas are in host memory.
+constexpr uint32_t packet_buffer_bytes(int ranks, bool in_host) {
+  if (in_host) return packet_rows_bytes<WordPacket>(ranks);
   return packet_rows_bytes<ShortPacket>(ranks) + packet_rows_bytes<LinePacket>(ranks);
 }
-constexpr size_t packet_area_bytes(int ranks) { return sizeof(PacketState) + size_t{2} * packet_buffer_bytes(ranks); }
+// Where the rows of a form begin in a buffer.
+constexpr uint32_t packet_rows_begin(PacketForm form, int ranks) {
+  return form == PacketForm::lines ? packet_rows_bytes<ShortPacket>(ranks) : 0;
+}
+constexpr size_t packet_area_bytes(int ranks, bool in_host) {
+  return sizeof(PacketState) + size_t{2} * packet_buffer_bytes(ranks, in_host);
+}
 
 }  // namespace narrowcast::channel

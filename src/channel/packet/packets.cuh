@@ -1,7 +1,9 @@
 // Messages by packets, in which data and a flag arrive together. They need no fence, so the latency of a message is
-// that of one store. There are two kinds, as in NCCL's protocols LL and LL128 (nccl/src/device/prims_ll.h,
-// prims_ll128.h):
-// - Short packets are written by one 16-byte store, which is atomic.
+// that of one store. There are three forms; NCCL's protocols LL and LL128 use the first and the last
+// (nccl/src/device/prims_ll.h, prims_ll128.h):
+// - Words are 8 bytes, of which 4 are data. They are for host memory, where nothing longer is certain to be written and
+//   read at once.
+// - Short packets are written by one 16-byte store, which is atomic in GPU memory.
 // - Lines are 128 bytes that a warp stores by one instruction, 16 bytes per lane. NVLink transfers such a store as one
 //   write, whose last bytes do not become visible before the others. The memory model does not guarantee this, so lines
 //   are used on GPUs with NVLink only. A load may still return an older part of a line together with its flag, so the
@@ -69,7 +71,7 @@ class Packets {
   using Unit = channel::Unit<Packet>;
   using Place = UnitPlace<Packet>;
 
-  // rows: byte offset in a buffer of the rows of this kind. mark: the call's mark.
+  // rows: byte offset in a buffer of the rows of this form. mark: the call's mark.
   __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows, uint32_t mark)
       : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows), mark_(mark) {}
 
@@ -103,8 +105,12 @@ class Packets {
   // Sends a unit. The receiver finds it at the same place.
   __device__ __forceinline__ void send(int peer, Place place, const Unit& unit) const {
     char* to = packets(peer, place) + slot(peer, peers_.rank) * slot_bytes;
-    const uint64_t (&words)[Packet::unit_words] = unit.words;
-    if constexpr (!Packet::is_line) {
+    const uint64_t(&words)[Packet::unit_words] = unit.words;
+    if constexpr (Packet::is_word) {
+#pragma unroll
+      for (int store = 0; store < Packet::stores; ++store)
+        device::store_16_bytes_relaxed(to + store * store_bytes, {low(words[store]), flag_, high(words[store]), flag_});
+    } else if constexpr (!Packet::is_line) {
       device::store_16_bytes_relaxed(to, {low(words[0]), high(words[0]), low(words[1]), flag_});
       device::store_16_bytes_relaxed(to + store_bytes, {high(words[1]), low(words[2]), high(words[2]), flag_});
     } else {
@@ -215,43 +221,53 @@ class Packets {
     if constexpr (Packet::is_line) {
       return receive_lines(from, first_slot, wanted, units);
     } else {
-      return receive_short(from, first_slot, wanted, units);
+      return receive_each(from, first_slot, wanted, units);
     }
+  }
+
+  // Whether a lane's 16 bytes have arrived.
+  __device__ bool has_arrived(const uint4& loaded) const {
+    return loaded.w == flag_ && (!Packet::is_word || loaded.y == flag_);
   }
 
   // Loads the packets of all sources together, then repeats the loads of those that have not arrived.
   template <int Slots>
-  __device__ __forceinline__ bool receive_short(const char* from, int first_slot, uint32_t wanted,
-                                                Unit (&units)[Slots]) const {
+  __device__ __forceinline__ bool receive_each(const char* from, int first_slot, uint32_t wanted,
+                                               Unit (&units)[Slots]) const {
     from = kept(from);
     uint4 first[Slots], second[Slots];
 #pragma unroll
     for (int i = 0; i < Slots; ++i)  // unwanted packets count as arrived
-      first[i].w = second[i].w = (wanted >> i & 1) != 0 ? ~flag_ : flag_;
+      first[i].y = second[i].y = first[i].w = second[i].w = (wanted >> i & 1) != 0 ? ~flag_ : flag_;
     int missing_peer = 0;
     const bool arrived = wait_until(
         peers_, missing_peer,
         [&] {
 #pragma unroll
           for (int i = 0; i < Slots; ++i) {
-            if (first[i].w != flag_) first[i] = device::load_16_bytes_relaxed(from + i * slot_bytes);
-            if (second[i].w != flag_) second[i] = device::load_16_bytes_relaxed(from + i * slot_bytes + store_bytes);
+            if (!has_arrived(first[i])) first[i] = device::load_16_bytes_relaxed(from + i * slot_bytes);
+            if (!has_arrived(second[i])) second[i] = device::load_16_bytes_relaxed(from + i * slot_bytes + store_bytes);
           }
           bool all = true;
 #pragma unroll
           for (int i = 0; i < Slots; ++i) {
-            const bool has_arrived = first[i].w == flag_ && second[i].w == flag_;
-            if (!has_arrived) missing_peer = source_of(first_slot + i);
-            all = all && has_arrived;
+            const bool both = has_arrived(first[i]) && has_arrived(second[i]);
+            if (!both) missing_peer = source_of(first_slot + i);
+            all = all && both;
           }
           return all;
         },
         wait_timed_out, [&] { return finds_mismatch(missing_peer); });
 #pragma unroll
     for (int i = 0; i < Slots; ++i) {
-      units[i].words[0] = word(first[i].x, first[i].y);
-      units[i].words[1] = word(first[i].z, second[i].x);
-      units[i].words[2] = word(second[i].y, second[i].z);
+      if constexpr (Packet::is_word) {
+        units[i].words[0] = word(first[i].x, first[i].z);
+        units[i].words[1] = word(second[i].x, second[i].z);
+      } else {
+        units[i].words[0] = word(first[i].x, first[i].y);
+        units[i].words[1] = word(first[i].z, second[i].x);
+        units[i].words[2] = word(second[i].y, second[i].z);
+      }
     }
     return arrived;
   }

@@ -81,8 +81,7 @@ ncast_status Communicator::registered_address(uint32_t region, int peer, char** 
 ncast_status Communicator::create_channels(uint32_t rings, uint32_t slot_bytes, ncast_channels* channels) {
   channel::KernelChannels kernel_channels;
   kernel_channels.layout = channel::ChannelLayout(0, ranks(), rings, SIZE_MAX);
-  const bool over_host = topology_.place == channel::PeerMemory::Place::host;
-  kernel_channels.packet_bytes = (over_host ? channel::narrow_packets : channel::wide_packets).bytes;
+  kernel_channels.packet_bytes = (over_host() ? channel::narrow_packets : channel::wide_packets).bytes;
   char* own = nullptr;
   if (ncast_status status = allocate_shared(channel::PacketRings(kernel_channels.layout, ranks()).bytes(), &own))
     return status;

@@ -63,11 +63,10 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
     return status;
   if (ncast_status status = channel::PeerMemory::find_topology(*rendezvous_, options.over_host, &topology_))
     return status;
-  const bool over_host = topology_.place == channel::PeerMemory::Place::host;
-  const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
+  const size_t own_default = over_host() ? default_host_scratch_bytes : default_scratch_bytes;
   if (ncast_status status = agree_on_settings(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
-  if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host(agreement_.shared_bytes));
+  if (over_host()) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host(agreement_.shared_bytes));
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
   set_decider(
@@ -168,8 +167,7 @@ ncast_status Communicator::set_up() {
   if (error == cudaSuccess) error = create_side_streams();
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stop_stream_, cudaStreamNonBlocking);
   if (error != cudaSuccess) return failed("setting up the communicator", error);
-  // Packets do not go through host memory.
-  const size_t packet_bytes = packet_scratch_bytes(topology_.place == channel::PeerMemory::Place::host ? 1 : ranks());
+  const size_t packet_bytes = packet_scratch_bytes(ranks(), over_host());
   const size_t layout_begin = (packet_bytes + 4095) / 4096 * 4096;
   const size_t max_bytes = agreement_.scratch_bytes;
   if (max_bytes > layout_begin)
@@ -228,9 +226,7 @@ Communicator::~Communicator() {
 
 // In the packet area of the scratch, unless the scratch is in host memory, which kernels read too slowly.
 channel::CtaState* Communicator::cta_states() const {
-  return topology_.place == channel::PeerMemory::Place::host
-             ? state_->ctas
-             : reinterpret_cast<channel::PacketState*>(scratch_->of(rank()))->ctas;
+  return over_host() ? state_->ctas : reinterpret_cast<channel::PacketState*>(scratch_->of(rank()))->ctas;
 }
 
 // Copies the stop flag to the words that kernels read when they start.

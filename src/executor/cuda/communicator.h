@@ -111,8 +111,9 @@ class Communicator final : public ncast_comm {
   ncast_status find_clusters(uint32_t shared_bytes, bool* fit) const;
   ncast_status agree_on_settings(const Options& options, size_t scratch_bytes);
   ncast_status agree_on_costs(const Options& options, CostModel* costs);
+  bool over_host() const { return topology_.place == channel::PeerMemory::Place::host; }
   Link link() const {
-    if (topology_.place == channel::PeerMemory::Place::host) return Link::host;
+    if (over_host()) return Link::host;
     return topology_.nvlink ? Link::nvlink : Link::pcie;
   }
   ncast_status set_up();

@@ -148,7 +148,7 @@ void Communicator::count(const DecidedCall& decided) {
   const PacketShape& shape = *decision.packets;
   const uint64_t bytes = sent_by_packets(call.operation, shape, bytes_of(call), rank(), ranks(), call.peer);
   counters.raw_bytes += bytes;
-  counters.wire_bytes += packet_bytes_of(bytes, shape.lines);
+  counters.wire_bytes += packet_bytes_of(bytes, shape.form);
 }
 
 cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cudaStream_t stream) {

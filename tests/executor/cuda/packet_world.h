@@ -50,20 +50,24 @@ class TestWorld {
   static constexpr size_t arena_bytes = 80 << 20;
   static constexpr unsigned char guard = 0xcd;
 
-  explicit TestWorld(int ranks, double timeout_seconds = 30) : ranks_(static_cast<size_t>(ranks)) {
+  // link: nvlink, or host, with the scratch in host memory.
+  explicit TestWorld(int ranks, double timeout_seconds = 30, select::Link link = select::Link::nvlink)
+      : ranks_(static_cast<size_t>(ranks)), link_(link) {
     int devices = 0;
     REQUIRE_CUDA(cudaGetDeviceCount(&devices));
     devices = std::min(devices, ranks);
     if (!enable_peer_access(devices)) devices = 1;
     timeout_ns_ = static_cast<uint64_t>(timeout_seconds * 1e9);
-    const size_t area = executor::cuda::packet_scratch_bytes(ranks);
+    const size_t area = area_bytes();
     for (int rank = 0; rank < ranks; ++rank) {
       TestRank& one = ranks_[static_cast<size_t>(rank)];
       one.device = rank % devices;
       REQUIRE_CUDA(cudaSetDevice(one.device));
       REQUIRE_CUDA(cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking));
-      REQUIRE_CUDA(cudaMalloc(&one.scratch, scratch_offset + area + guard_bytes));
-      REQUIRE_CUDA(cudaMemset(one.scratch, guard, scratch_offset + area + guard_bytes));
+      const size_t scratch_bytes = scratch_offset + area + guard_bytes;
+      REQUIRE_CUDA(in_host() ? cudaHostAlloc(&one.scratch, scratch_bytes, cudaHostAllocPortable | cudaHostAllocMapped)
+                             : cudaMalloc(&one.scratch, scratch_bytes));
+      REQUIRE_CUDA(cudaMemset(one.scratch, guard, scratch_bytes));
       REQUIRE_CUDA(cudaMemset(one.scratch + scratch_offset, 0, area));
       REQUIRE_CUDA(cudaMalloc(&one.arena, arena_bytes));
       REQUIRE_CUDA(cudaMalloc(&one.counters, 2 * sizeof(uint32_t)));
@@ -79,7 +83,7 @@ class TestWorld {
       cudaSetDevice(one.device);
       cudaStreamSynchronize(one.stream);
       cudaStreamDestroy(one.stream);
-      cudaFree(one.scratch);
+      in_host() ? cudaFreeHost(one.scratch) : cudaFree(one.scratch);
       cudaFree(one.arena);
       cudaFree(one.counters);
       cudaFreeHost(one.control);
@@ -88,6 +92,9 @@ class TestWorld {
   TestWorld(const TestWorld&) = delete;
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
+  select::Link link() const { return link_; }
+  bool in_host() const { return link_ == select::Link::host; }
+  size_t area_bytes() const { return executor::cuda::packet_scratch_bytes(ranks(), in_host()); }
   const TestRank& rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
   channel::PacketState* state(int rank) const {
     return reinterpret_cast<channel::PacketState*>(this->rank(rank).scratch + scratch_offset);
@@ -111,7 +118,7 @@ class TestWorld {
   void launch(int rank, const executor::cuda::PacketCall& call, uint32_t max_ctas) const {
     use(rank);
     const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
-    launch(rank, call, executor::cuda::choose_packet_shape(call.operation, bytes, ranks(), true, max_ctas));
+    launch(rank, call, executor::cuda::choose_packet_shape(call.operation, bytes, ranks(), link_, max_ctas));
   }
   void use(int rank) const { REQUIRE_CUDA(cudaSetDevice(this->rank(rank).device)); }
 
@@ -132,7 +139,7 @@ class TestWorld {
 
   // Checks that nothing was written outside the packet area, and that all CTAs have counted the same number of calls.
   void check_scratch() const {
-    const size_t area = executor::cuda::packet_scratch_bytes(ranks());
+    const size_t area = area_bytes();
     for (const TestRank& one : ranks_) {
       std::vector<unsigned char> guards(scratch_offset + guard_bytes);
       REQUIRE_CUDA(cudaMemcpy(guards.data(), one.scratch, scratch_offset, cudaMemcpyDefault));
@@ -167,6 +174,7 @@ class TestWorld {
   }
 
   std::vector<TestRank> ranks_;
+  select::Link link_;
   uint64_t timeout_ns_ = 0;
 };
 

@@ -11,6 +11,8 @@ namespace {
 using executor::cuda::PacketCall;
 using executor::cuda::PacketShape;
 using operation::Operation;
+using select::Link;
+using select::PacketForm;
 
 constexpr ncast_redop all_redops[] = {NCAST_SUM, NCAST_PROD, NCAST_MAX, NCAST_MIN, NCAST_AVG};
 constexpr unsigned char poison = 0xa5;
@@ -93,8 +95,26 @@ Bytes expected(const Case& c, const std::vector<Bytes>& sent, int rank, size_t r
   }
 }
 
-PacketShape shape_of(const Case& c, int ranks, uint32_t max_ctas) {
-  return select::choose_packet_shape(c.operation, c.count * ncast_dtype_bytes(c.dtype), ranks, true, max_ctas);
+PacketShape shape_of(const Case& c, const TestWorld& world, uint32_t max_ctas) {
+  return select::choose_packet_shape(c.operation, c.count * ncast_dtype_bytes(c.dtype), world.ranks(), world.link(),
+                                     max_ctas);
+}
+
+// Calls body(world) for worlds of 2 to most_ranks ranks, with packets in GPU memory and in host memory.
+template <typename Body>
+void for_each_world(int most_ranks, Body body) {
+  for (const Link link : {Link::nvlink, Link::host}) {
+    for (int ranks = 2; ranks <= most_ranks; ++ranks) {
+      CAPTURE(name_of(link));
+      body(TestWorld(ranks, 30, link));
+    }
+  }
+}
+
+// Of any size of pieces.
+PacketForm any_form(Link link, std::mt19937_64& random) {
+  if (link == Link::host) return PacketForm::words;
+  return random() % 2 == 0 ? PacketForm::lines : PacketForm::short_packets;
 }
 
 // fewer_warps: how many warps a rank has less than the rank before.
@@ -112,7 +132,7 @@ void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, u
   CAPTURE(c.root);
   CAPTURE(shape.ctas);
   CAPTURE(shape.warps);
-  CAPTURE(shape.lines);
+  CAPTURE(static_cast<int>(shape.form));
   const size_t value_bytes = ncast_dtype_bytes(c.dtype);
   std::vector<Bytes> sent, images;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -186,60 +206,60 @@ TEST_CASE("packets: every operation, type and reduction has the same bits as the
   constexpr uint32_t ctas[] = {1, 2, 3, 8};
   std::mt19937_64 random(1);
   uint64_t number = 0;
-  for (int ranks = 2; ranks <= max_ranks(); ++ranks) {
-    const TestWorld world(ranks);
+  for_each_world(max_ranks(), [&](const TestWorld& world) {
+    const int ranks = world.ranks(), all = world.in_host() ? 4 : 8;
     for (const Operation operation : packet_operations()) {
       for (const ncast_dtype dtype : all_dtypes) {
         for (const ncast_redop redop : all_redops) {
           if (!reduces(operation) && redop != NCAST_SUM) continue;
-          for (int i = 0; i < (is_reduced_run() ? 1 : reduces(operation) ? 3 : 8); ++i, ++number) {
+          for (int i = 0; i < (is_reduced_run() ? 1 : reduces(operation) ? all / 2 - 1 : all); ++i, ++number) {
             // 7 and 20 are coprime, so every count is used.
             const Case c = random_case(operation, dtype, redop, counts[number * 7 % std::size(counts)], ranks, random);
-            PacketShape shape = shape_of(c, ranks, ctas[random() % std::size(ctas)]);
-            shape.lines = random() % 2 == 0;
+            PacketShape shape = shape_of(c, world, ctas[random() % std::size(ctas)]);
+            shape.form = any_form(world.link(), random);
             run_case(world, c, shape, number);
           }
         }
       }
     }
     world.check_scratch();
-  }
+  });
 }
 
 TEST_CASE("packets: two-shot all-reduces have the same bits as the oracle") {
   const TimeLimit limit(240);
   std::mt19937_64 random(2);
   uint64_t number = 0;
-  for (int ranks = 2; ranks <= max_ranks(); ++ranks) {
-    const TestWorld world(ranks);
+  for_each_world(max_ranks(), [&](const TestWorld& world) {
+    const int ranks = world.ranks();
     for (const ncast_dtype dtype : all_dtypes) {
       for (const ncast_redop redop : all_redops) {
         const uint64_t count = (uint64_t{16} << 10) / ncast_dtype_bytes(dtype) + random() % 3000;
         const PacketShape shape{true, 1 + static_cast<uint32_t>(random() % 8), 1 + static_cast<uint32_t>(random() % 16),
-                                random() % 2 == 0};
+                                any_form(world.link(), random)};
         const Case c = random_case(Operation::all_reduce, dtype, redop, count, ranks, random);
         run_case(world, c, shape, number++);
         if (is_reduced_run()) break;
       }
     }
     world.check_scratch();
-  }
+  });
 }
 
 TEST_CASE("packets: warps that take several turns, more of them on some ranks than on others, move the right bits") {
   const TimeLimit limit(240);
   std::mt19937_64 random(4);
   uint64_t number = 0;
-  for (int ranks = 2; ranks <= max_ranks(); ++ranks) {
-    const TestWorld world(ranks);
+  for_each_world(max_ranks(), [&](const TestWorld& world) {
     for (const Operation operation : packet_operations()) {
       for (const ncast_dtype dtype : {NCAST_FLOAT16, NCAST_FLOAT32, NCAST_BFLOAT16, NCAST_UINT8}) {
-        for (const bool lines : {false, true}) {
+        for (const PacketForm form : {PacketForm::words, PacketForm::short_packets, PacketForm::lines}) {
+          if (world.in_host() != (form == PacketForm::words)) continue;
           for (const uint64_t odd : {0, 1}) {  // aligned whole words, or not
             const bool two_shot = operation == Operation::all_reduce && random() % 2 == 0;
             const uint64_t bytes = (20 << 10) + random() % 2000 * 8;
             const Case c{operation, dtype, NCAST_SUM, bytes / ncast_dtype_bytes(dtype) + odd, 0, false, odd, 0};
-            const PacketShape shape{two_shot, 1 + static_cast<uint32_t>(random() % 3), 4, lines};
+            const PacketShape shape{two_shot, 1 + static_cast<uint32_t>(random() % 3), 4, form};
             run_case(world, c, shape, number++, random() % 2);
           }
         }
@@ -247,36 +267,37 @@ TEST_CASE("packets: warps that take several turns, more of them on some ranks th
       }
     }
     world.check_scratch();
-  }
+  });
 }
 
 TEST_CASE("packets: messages around the threshold of two shots, and of maximum size") {
   const TimeLimit limit(240);
   std::mt19937_64 random(3);
   uint64_t number = 0;
-  for (int ranks = 2; ranks <= (is_reduced_run() ? 2 : channel::max_gpu_ranks); ++ranks) {
-    const TestWorld world(ranks);
+  for_each_world(is_reduced_run() ? 2 : channel::max_gpu_ranks, [&](const TestWorld& world) {
+    const int ranks = world.ranks();
+    const Link link = world.link();
     for (const ncast_dtype dtype : {NCAST_FLOAT32, NCAST_BFLOAT16}) {
-      const uint64_t one_shot = executor::cuda::most_one_shot_bytes(ranks) / ncast_dtype_bytes(dtype);
+      const uint64_t one_shot = executor::cuda::most_one_shot_bytes(ranks, link) / ncast_dtype_bytes(dtype);
       for (const uint64_t count : {one_shot - 1, one_shot, one_shot + 1}) {
-        if (count * ncast_dtype_bytes(dtype) > executor::cuda::most_packet_bytes(Operation::all_reduce, ranks, true))
+        if (count * ncast_dtype_bytes(dtype) > executor::cuda::most_packet_bytes(Operation::all_reduce, ranks, link))
           continue;
         const Case c = random_case(Operation::all_reduce, dtype, NCAST_SUM, count, ranks, random);
-        run_case(world, c, shape_of(c, ranks, 8), number++);
+        run_case(world, c, shape_of(c, world, 8), number++);
       }
     }
     for (const Operation operation : packet_operations()) {
-      const uint64_t most = executor::cuda::most_packet_bytes(operation, ranks, true);
+      const uint64_t most = executor::cuda::most_packet_bytes(operation, ranks, link);
       const ncast_dtype dtype = reduces(operation) ? NCAST_INT64 : NCAST_UINT32;
       const uint64_t count = most / ncast_dtype_bytes(dtype);
       const Case c = random_case(operation, dtype, NCAST_SUM, count, ranks, random);
-      run_case(world, c, shape_of(c, ranks, 8), number++);
+      run_case(world, c, shape_of(c, world, 8), number++);
       const PacketCall too_long{operation, world.rank(0).arena, world.rank(0).arena, count + 1, dtype, NCAST_SUM, 0};
-      CHECK(executor::cuda::launch_packets(world.peers(0), TestWorld::scratch_offset, too_long, shape_of(c, ranks, 8),
+      CHECK(executor::cuda::launch_packets(world.peers(0), TestWorld::scratch_offset, too_long, shape_of(c, world, 8),
                                            world.rank(0).stream) == cudaErrorInvalidValue);
     }
     world.check_scratch();
-  }
+  });
 }
 
 TEST_CASE("packets: a single rank copies its data") {

@@ -223,7 +223,7 @@ TEST_CASE("packets: call numbers wrap after 2^19 calls without matching old flag
     const TestWorld world(ranks);
     // As earlier calls may have left the memory: packets and tokens with the flags that will be used after the wrap.
     constexpr uint32_t numbers = 1u << 19, mark = 1, before = numbers - 7;
-    const size_t area = executor::cuda::packet_scratch_bytes(ranks);
+    const size_t area = world.area_bytes();
     std::vector<uint32_t> words(area / sizeof(uint32_t), 0xdeadbeef);
     for (size_t i = 0; i < words.size(); i += 4) words[i + 3] = mark * numbers + static_cast<uint32_t>(i / 4 % 16);
     channel::PacketState state{};

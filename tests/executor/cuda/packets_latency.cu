@@ -93,8 +93,8 @@ TEST_CASE("packets: latency of calls" * doctest::skip()) {
     std::printf("%s, default shape:", name);
     for (uint64_t total = 1 << 10; total <= 2 << 20; total *= 2) {
       const uint64_t bytes = operation == Operation::all_reduce ? total : total / n / 2 * 2;
-      if (bytes > executor::cuda::most_packet_bytes(operation, world.ranks(), true)) break;
-      const PacketShape shape = select::choose_packet_shape(operation, bytes, world.ranks(), true, most_ctas);
+      if (bytes > executor::cuda::most_packet_bytes(operation, world.ranks(), world.link())) break;
+      const PacketShape shape = select::choose_packet_shape(operation, bytes, world.ranks(), world.link(), most_ctas);
       std::printf("  %lu KB %.2f", static_cast<unsigned long>(total >> 10), measure(world, operation, bytes, shape));
       std::fflush(stdout);
     }
@@ -111,10 +111,11 @@ TEST_CASE("packets: latency of calls" * doctest::skip()) {
                        all = uint64_t{ctas} * warps;
         if ((all > rows && all > 2) || all * 8 < rows / (bytes >= 128 << 10 ? n : 1)) continue;
         std::printf("  %ux%u", ctas, warps);
-        const uint64_t one_shot = executor::cuda::most_packet_bytes(Operation::all_gather, world.ranks(), false);
+        const uint64_t one_shot =
+            executor::cuda::most_packet_bytes(Operation::all_gather, world.ranks(), select::Link::pcie);
         if (bytes <= one_shot) std::printf(" %.2f", measure(world, Operation::all_reduce, bytes, {false, ctas, warps}));
         if (bytes >= 16 << 10 &&
-            bytes <= executor::cuda::most_packet_bytes(Operation::all_reduce, world.ranks(), false))
+            bytes <= executor::cuda::most_packet_bytes(Operation::all_reduce, world.ranks(), select::Link::pcie))
           std::printf(" / %.2f", measure(world, Operation::all_reduce, bytes, {true, ctas, warps}));
         std::fflush(stdout);
       }

@@ -98,9 +98,9 @@ class ChunkBlocks(Blocks):
 
 @dataclass(frozen=True)
 class Packets:
-    """Packets of kernels: 12 of 16 bytes are values, or 15 of 16 in lines of 128 bytes."""
+    """Packets of kernels, of 8, 16 or 128 bytes, flags included."""
 
-    lines: bool
+    bytes: int
 
     def first(self, chunk: int, chunks: int, piece_bytes: int) -> int:
         return min(piece_bytes, chunk * _aligned(-(-piece_bytes // chunks), 128))
@@ -109,7 +109,8 @@ class Packets:
         return values.nbytes
 
     def total(self, wire_bytes: int) -> int:
-        return wire_bytes // 15 * 16 if self.lines else wire_bytes // 3 * 4
+        values, of = {8: (1, 2), 16: (3, 4), 128: (15, 16)}[self.bytes]
+        return wire_bytes // values * of
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def _medium(world: World, choice: Choice, codec: str) -> tuple[str, Medium]:
     said = world.comm.explain(choice.operation, choice.count, dtype=choice.kind, codec=forced(codec), root=root)
     assert said.plan is not None
     if said.packet_bytes is not None:
-        return said.plan, Packets(lines=said.packet_bytes > 16)
+        return said.plan, Packets(said.packet_bytes)
     if said.block_bytes is not None:
         return said.plan, Blocks(codec, said.block_bytes)
     accumulates = describe(choice.operation).reduces

@@ -47,7 +47,7 @@ def test_the_recorded_calls_of_hand_written_kernels_sent_what_their_plans_say(ra
     many = ranks if describe(operation).send.parted else 1
     for case, call in cases.items():
         _, kind, codec, count = case.split()
-        media: list[Any] = [Packets(lines=False), Packets(lines=True)]
+        media: list[Any] = [Packets(16), Packets(128)]
         if call["candidate"] == f"blocks:{codec}":
             media = [Blocks(codec, block_bytes=4096)]
         plan = build(call["plan"], operation, ranks, codec=codec).model

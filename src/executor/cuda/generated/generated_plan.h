@@ -39,9 +39,9 @@ class GeneratedPlan final : public LoadedPlan {
   uint64_t bytes_to_peers(uint64_t piece_bytes, uint64_t chunk_bytes) const;
   ncast_status check_buffers(const Call& call, uint64_t piece_bytes) const;
   uint32_t mark_of(uint32_t mark) const;
-  PlanPacketShape packet_shape(const Call& call, uint64_t chunk_bytes, bool* lines) const;
-  cudaError_t launch_packets(const Call& call, const PlanPacketShape& shape, bool lines, uint64_t piece_bytes,
-                             uint64_t chunk_bytes) const;
+  PlanPacketShape packet_shape(const Call& call, uint64_t chunk_bytes, select::PacketForm* form) const;
+  cudaError_t launch_packets(const Call& call, const PlanPacketShape& shape, select::PacketForm form,
+                             uint64_t piece_bytes, uint64_t chunk_bytes) const;
   cudaError_t launch_blocks(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes);
   cudaError_t launch_pieces(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes);
   void set_marks(const Call& call, channel::AnnouncedCall* announced) const;

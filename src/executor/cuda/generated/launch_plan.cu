@@ -72,9 +72,9 @@ cudaError_t GeneratedPlan::launch(const Call& call) {
   const uint64_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t piece_bytes = call.count * value_bytes;
   const uint64_t chunk_bytes = chunk_bytes_of(compiled_, call.count);
-  bool lines = false;
-  const PlanPacketShape packets = packet_shape(call, chunk_bytes, &lines);
-  const cudaError_t error = packets.ctas != 0         ? launch_packets(call, packets, lines, piece_bytes, chunk_bytes)
+  PacketForm form = PacketForm::short_packets;
+  const PlanPacketShape packets = packet_shape(call, chunk_bytes, &form);
+  const cudaError_t error = packets.ctas != 0         ? launch_packets(call, packets, form, piece_bytes, chunk_bytes)
                             : compiled_.blocks.pieces ? launch_pieces(call, piece_bytes, chunk_bytes)
                                                       : launch_blocks(call, piece_bytes, chunk_bytes);
   const bool captured = comm_.current_last_call_ == &comm_.last_captured_call_;
@@ -84,7 +84,7 @@ cudaError_t GeneratedPlan::launch(const Call& call) {
   if (packets.ctas != 0 && !captured) {
     const uint64_t bytes = bytes_to_peers(piece_bytes, chunk_bytes);
     counters.raw_bytes += bytes;
-    counters.wire_bytes += packet_bytes_of(bytes, lines);
+    counters.wire_bytes += packet_bytes_of(bytes, form);
   }
   return error;
 }
@@ -103,25 +103,24 @@ uint32_t GeneratedPlan::mark_of(uint32_t mark) const {
 // Packets are used if the plan asks for them, and where the operation itself would use them. Lines are used for chunks
 // as large as the pieces for which it uses them, or if there is no room for the other packets. Decided only from what
 // all ranks know.
-PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_bytes, bool* lines) const {
-  if (in_phases_.packets == nullptr || comm_.topology_.place == channel::PeerMemory::Place::host) return {};
+PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_bytes, PacketForm* form) const {
+  if (in_phases_.packets == nullptr || comm_.over_host()) return {};
   Decider& decider = *comm_.decider();
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const CallShape shape = decider.shape_of(call.operation, call.dtype, NCAST_CODEC_RAW, bytes);
   const bool asks = program().asks_for_packets && decider.traits().transport != select::ForcedTransport::blocks;
   if (!asks && !decider.decide(shape).runs_by_packets()) return {};
   const uint32_t max_ctas = comm_.agreement_.max_ctas;
-  const bool may_be_lines = shape.link == Link::nvlink;
-  *lines = false;
-  if (!may_be_lines || !uses_lines(std::min(chunk_bytes, bytes))) {
+  *form = select::packet_form(std::min(chunk_bytes, bytes), shape.link);
+  if (*form == PacketForm::short_packets) {
     const PlanPacketShape packets = packet_shape_of<channel::ShortPacket>(compiled_, chunk_bytes, max_ctas);
-    if (packets.ctas != 0 || !may_be_lines) return packets;
+    if (packets.ctas != 0 || shape.link != Link::nvlink) return packets;
   }
-  *lines = true;
+  *form = PacketForm::lines;
   return packet_shape_of<channel::LinePacket>(compiled_, chunk_bytes, max_ctas);
 }
 
-cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShape& shape, bool lines,
+cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShape& shape, PacketForm form,
                                           uint64_t piece_bytes, uint64_t chunk_bytes) const {
   PlanPacketCallOf<max_packet_words> params = {};
   params.peers = comm_.peers_;
@@ -130,8 +129,8 @@ cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShap
   params.chunk_bytes = static_cast<uint32_t>(std::min(chunk_bytes, piece_bytes));
   params.rows = shape.rows;
   params.delay = shape.delay;
-  params.buffer_bytes = channel::packet_buffer_bytes(comm_.ranks());
-  params.rows_begin = lines ? channel::packet_rows_bytes<channel::ShortPacket>(comm_.ranks()) : 0;
+  params.buffer_bytes = channel::packet_buffer_bytes(comm_.ranks(), false);
+  params.rows_begin = channel::packet_rows_begin(form, comm_.ranks());
   params.mark = mark_of(call_mark(make_tag(call, 0)));
   set_tokens(program(), comm_.rank(), &params);
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(call.send) | reinterpret_cast<uintptr_t>(call.recv);
@@ -141,7 +140,7 @@ cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShap
   std::ranges::transform(kernels.tables[static_cast<size_t>(comm_.rank())], params.table,
                          [&](PacketWord word) { return value_of(word, piece_bytes, chunk_bytes); });
   const PacketFunctions& functions = is_straight ? straight_ : in_phases_;
-  return device::launch(lines ? functions.lines : functions.packets, shape.ctas, shape.warps, 0,
+  return device::launch(form == PacketForm::lines ? functions.lines : functions.packets, shape.ctas, shape.warps, 0,
                         static_cast<cudaStream_t>(call.stream), true, params);
 }
 

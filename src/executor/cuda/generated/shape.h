@@ -81,7 +81,7 @@ template <typename Packet>
 PlanPacketShape packet_shape_of(const CompiledPlan& plan, uint64_t chunk_bytes, uint32_t max_ctas) {
   const PacketSource& source = plan.packets;
   const int ranks = plan.program.rank_count();
-  if (chunk_bytes > channel::max_line_bytes) return {};
+  if (chunk_bytes > channel::LinePacket::max_buffer_bytes) return {};
   const auto rows = static_cast<uint32_t>((chunk_bytes + Packet::row_bytes - 1) / Packet::row_bytes);
   if (rows * source.messages > channel::packet_rows<Packet>(ranks)) return {};
   // As in choose_packet_shape(): the fewest turns, equally many jobs in each, and few warps in a CTA.

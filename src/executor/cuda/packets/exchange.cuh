@@ -23,7 +23,7 @@ struct Exchange {
   uint32_t send_stride, recv_stride;
   uint32_t piece_bytes, last_bytes;  // the last rank's piece may be shorter, but not empty
   uint32_t rows;                     // rows of a piece
-  uint32_t buffer_rows;              // rows of a buffer for this kind of packet
+  uint32_t buffer_rows;              // rows of a buffer for this form of packets
   uint32_t buffer_begin;             // offset of these rows in bytes
   uint32_t buffer_bytes;             // size of a buffer
   uint32_t mark;                     // hash of the call (channel/peer/call_word.h)
@@ -107,7 +107,7 @@ cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange&
 
 // Whether all pieces are aligned and consist of whole words of 8 bytes.
 bool has_whole_words(const Exchange& exchange);
-// Faster kernels for short exchanges. is_short(): the data are aligned whole words and a warp has at most one row.
+// Faster kernels for short exchanges in other packets than words. is_short(): the data are aligned whole words and a warp has at most one row.
 // Another rank's part of the same call may not be short.
 bool is_short(const Exchange& exchange);
 constexpr bool has_short_sum(ncast_dtype dtype) {

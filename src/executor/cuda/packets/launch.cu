@@ -18,14 +18,14 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   exchange.send = static_cast<const char*>(call.send);
   exchange.recv = static_cast<char*>(call.recv);
   exchange.inverse_ranks = static_cast<uint32_t>((uint64_t{1} << 32) / static_cast<uint32_t>(ranks)) + 1;
-  exchange.rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
+  exchange.rows = packet_rows_of(shape.two_shot, shape.form, bytes, ranks);
   exchange.buffer_rows =
-      channel::with_packet(shape.lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); });
-  exchange.buffer_begin = shape.lines ? channel::packet_rows_bytes<channel::ShortPacket>(ranks) : 0;
+      channel::with_packet(shape.form, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); });
+  exchange.buffer_begin = channel::packet_rows_begin(shape.form, ranks);
   // The number of warps, if a warp has more than one job.
   const uint32_t turn = shape.ctas * shape.warps;
   exchange.recv_delay = jobs_of(call.operation, exchange.rows, ranks) <= turn ? 0 : turn;
-  exchange.buffer_bytes = channel::packet_buffer_bytes(ranks);
+  exchange.buffer_bytes = channel::packet_buffer_bytes(ranks, shape.form == PacketForm::words);
   exchange.mark = call.mark;
   exchange.piece_bytes = exchange.last_bytes = static_cast<uint32_t>(bytes);
   exchange.to = exchange.from = others;
@@ -89,7 +89,7 @@ cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, c
   channel::Peers areas = peers;
   for (int rank = 0; rank < peers.ranks; ++rank) areas.scratch[rank] += scratch_offset;
   const Exchange exchange = make_exchange(call, shape, peers.rank, peers.ranks);
-  const bool fits_short = is_short(exchange);
+  const bool fits_short = is_short(exchange) && shape.form != PacketForm::words;
   if (!reduces(call.operation)) {
     return fits_short ? launch_short_move(areas, exchange, shape, stream)
                       : launch_packet_move(areas, exchange, value_bytes, shape, stream);

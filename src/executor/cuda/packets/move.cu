@@ -92,10 +92,10 @@ bool is_pair_gather(const channel::Peers& peers, const Exchange& exchange) {
   return peers.ranks == 2 && exchange.to == exchange.from && exchange.send_stride == 0 && has_whole_words(exchange);
 }
 
-// Calls body(kernel) with the kernel for this kind of packet and size of a value, or for whole words.
+// Calls body(kernel) with the kernel for this form of packets and size of a value, or for whole words.
 template <typename Body>
-cudaError_t with_kernel_of(bool lines, bool whole_words, size_t value_bytes, Body body) {
-  return channel::with_packet(lines, [&]<typename Packet>() {
+cudaError_t with_kernel_of(PacketForm form, bool whole_words, size_t value_bytes, Body body) {
+  return channel::with_packet(form, [&]<typename Packet>() {
     if (whole_words) return body(move_kernel<Packet, WholeWord>);
     switch (value_bytes) {
       case 1: return body(move_kernel<Packet, uint8_t>);
@@ -111,17 +111,17 @@ cudaError_t with_kernel_of(bool lines, bool whole_words, size_t value_bytes, Bod
 
 cudaError_t load_packet_moves() {
   const auto load = [](auto kernel) { return load_kernel(kernel); };
-  for (const bool lines : {false, true}) {
-    if (const cudaError_t error = with_kernel_of(lines, true, 0, load)) return error;
+  for (const PacketForm form : {PacketForm::words, PacketForm::short_packets, PacketForm::lines}) {
+    if (const cudaError_t error = with_kernel_of(form, true, 0, load)) return error;
     for (const size_t value_bytes : {1, 2, 4, 8})
-      if (const cudaError_t error = with_kernel_of(lines, false, value_bytes, load)) return error;
+      if (const cudaError_t error = with_kernel_of(form, false, value_bytes, load)) return error;
   }
   return cudaSuccess;
 }
 
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,
                                const PacketShape& shape, cudaStream_t stream) {
-  return with_kernel_of(shape.lines, is_pair_gather(peers, exchange), value_bytes, [&](auto kernel) {
+  return with_kernel_of(shape.form, is_pair_gather(peers, exchange), value_bytes, [&](auto kernel) {
     return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
   });
 }

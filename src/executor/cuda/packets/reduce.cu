@@ -135,15 +135,15 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   packets.finish();
 }
 
-// Calls body(kernel) with the kernel for this kind of packet, type and number of ranks. Kernels for few ranks are
+// Calls body(kernel) with the kernel for this form of packets, type and number of ranks. Kernels for few ranks are
 // shorter and use fewer registers, and those for sums of whole words, if the type has_short_sum(), are less than half
 // as long: a CTA has few warps, so the time of a turn depends on the instructions in it.
 template <typename Body>
-cudaError_t with_kernel_of(bool lines, ncast_dtype dtype, int ranks, bool sums_words, Body body) {
+cudaError_t with_kernel_of(PacketForm form, ncast_dtype dtype, int ranks, bool sums_words, Body body) {
   constexpr int most = channel::max_gpu_ranks - 1;
-  return channel::with_packet(lines, [&]<typename Packet>() {
+  return channel::with_packet(form, [&]<typename Packet>() {
     return codec::cuda::dispatch_number(dtype, [&]<ncast_dtype Dtype>() {
-      if constexpr (has_short_sum(Dtype)) {
+      if constexpr (has_short_sum(Dtype) && !Packet::is_word) {
         if (sums_words && ranks == 2) return body(reduce_kernel<Packet, Dtype, 1, true>);
         if (sums_words)
           return ranks <= 4 ? body(reduce_kernel<Packet, Dtype, 3, true>)
@@ -160,11 +160,10 @@ cudaError_t with_kernel_of(bool lines, ncast_dtype dtype, int ranks, bool sums_w
 cudaError_t load_packet_reductions() {
   const auto load = [](auto kernel) { return load_kernel(kernel); };
   for (int number = 0; ncast_dtype_bytes(static_cast<ncast_dtype>(number)) != 0; ++number) {
-    for (const bool lines : {false, true})
+    for (const PacketForm form : {PacketForm::words, PacketForm::short_packets, PacketForm::lines})
       for (const int ranks : {2, 4, channel::max_gpu_ranks})
         for (const bool sums_words : {false, true})
-          if (const cudaError_t error =
-                  with_kernel_of(lines, static_cast<ncast_dtype>(number), ranks, sums_words, load))
+          if (const cudaError_t error = with_kernel_of(form, static_cast<ncast_dtype>(number), ranks, sums_words, load))
             return error;
   }
   return cudaSuccess;
@@ -175,7 +174,7 @@ cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange&
   const auto launch = [&](auto kernel) {
     return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange, op);
   };
-  return with_kernel_of(shape.lines, dtype, peers.ranks, op == NCAST_SUM && has_whole_words(exchange), launch);
+  return with_kernel_of(shape.form, dtype, peers.ranks, op == NCAST_SUM && has_whole_words(exchange), launch);
 }
 
 }  // namespace narrowcast::executor::cuda

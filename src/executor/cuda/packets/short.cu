@@ -167,10 +167,18 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   packets.finish();
 }
 
-// Calls body(kernel) with the kernel for this kind of packet, type, number of ranks and sharing. Returns
+// Calls body.operator()<Packet>(). Words have no kernels here: they go through host memory, which takes so long that
+// fewer instructions would not be noticed.
+template <typename Body>
+cudaError_t with_packet_of_gpus(PacketForm form, Body body) {
+  return form == PacketForm::lines ? body.template operator()<channel::LinePacket>()
+                                   : body.template operator()<channel::ShortPacket>();
+}
+
+// Calls body(kernel) with the kernel for this form of packets, type, number of ranks and sharing. Returns
 // cudaErrorInvalidValue if the type has no kernel.
 template <typename Body>
-cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, int ranks, Sharing sharing, Body body) {
+cudaError_t with_sum_kernel(PacketForm form, ncast_dtype dtype, int ranks, Sharing sharing, Body body) {
   const auto with_ranks = [&]<typename Packet, ncast_dtype Dtype, int Others>() {
     switch (sharing) {
       case Sharing::whole: return body(sum_kernel<Packet, Dtype, Others, Sharing::whole>);
@@ -190,7 +198,7 @@ cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, int ranks, Sharing sh
     return ranks <= 4 ? with_ranks.template operator()<Packet, Dtype, 3>()
                       : with_ranks.template operator()<Packet, Dtype, channel::max_gpu_ranks - 1>();
   };
-  return channel::with_packet(lines, [&]<typename Packet>() {
+  return with_packet_of_gpus(form, [&]<typename Packet>() {
     switch (dtype) {
       case NCAST_FLOAT16: return with_dtype.template operator()<Packet, NCAST_FLOAT16>();
       case NCAST_BFLOAT16: return with_dtype.template operator()<Packet, NCAST_BFLOAT16>();
@@ -209,21 +217,21 @@ bool is_short(const Exchange& exchange) { return exchange.recv_delay == 0 && has
 
 cudaError_t load_short_packets() {
   const auto load = [](auto kernel) { return load_kernel(kernel); };
-  for (const bool lines : {false, true}) {
+  for (const PacketForm form : {PacketForm::short_packets, PacketForm::lines}) {
     const cudaError_t error =
-        channel::with_packet(lines, [&]<typename Packet>() { return load(short_move_kernel<Packet>); });
+        with_packet_of_gpus(form, [&]<typename Packet>() { return load(short_move_kernel<Packet>); });
     if (error != cudaSuccess) return error;
     for (const ncast_dtype dtype : {NCAST_FLOAT16, NCAST_BFLOAT16, NCAST_FLOAT32})
       for (const int ranks : {2, 4, channel::max_gpu_ranks})
         for (const Sharing sharing : {Sharing::whole, Sharing::pieces, Sharing::gathered})
-          if (const cudaError_t failed = with_sum_kernel(lines, dtype, ranks, sharing, load)) return failed;
+          if (const cudaError_t failed = with_sum_kernel(form, dtype, ranks, sharing, load)) return failed;
   }
   return cudaSuccess;
 }
 
 cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,
                               cudaStream_t stream) {
-  return channel::with_packet(shape.lines, [&]<typename Packet>() {
+  return with_packet_of_gpus(shape.form, [&]<typename Packet>() {
     return device::launch_early(short_move_kernel<Packet>, shape.ctas, shape.warps, 0, stream, peers, exchange);
   });
 }
@@ -233,7 +241,7 @@ cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchan
   const Sharing sharing = exchange.gathers            ? Sharing::gathered
                           : exchange.send_stride != 0 ? Sharing::pieces
                                                       : Sharing::whole;
-  return with_sum_kernel(shape.lines, dtype, peers.ranks, sharing, [&](auto kernel) {
+  return with_sum_kernel(shape.form, dtype, peers.ranks, sharing, [&](auto kernel) {
     return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
   });
 }
