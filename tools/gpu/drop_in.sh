@@ -53,7 +53,7 @@ program() {
   for variant in $variants; do
     status=0 start=$SECONDS take=${variant%_again}
     local before=()
-    [ "$variant" = nccl ] || before=(python3 -m narrowcast run -q --take "$take" --stats "$folder/$variant.stats.json" --)
+    [ "$take" = nccl ] || before=(python3 -m narrowcast run -q --take "$take" --stats "$folder/$variant.stats.json" --)
     port=$((port + 1))
     # Read by torchrun.
     PET_MASTER_PORT=$port timeout --kill-after=10 "$seconds" "${before[@]}" "$@" --json "$folder/$variant.json" \
