@@ -29,8 +29,12 @@ constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 constexpr uint64_t long_piece_bytes = 256 << 20;
 
 // Long calls by blocks are as fast as the model predicts with this many CTAs, and proportionally slower with fewer.
-// Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json).
-constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
+// Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json), and through host
+// memory with 4 and 16 (2026-11-29_collectives_host.json). PCIe is assumed to be as slow as host memory.
+double enough_ctas(const Candidate& candidate, const CallShape& shape) {
+  if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : 20;
+  return candidate.is_coded() && reduces(shape.operation) ? 7 : 5;
+}
 // The warps of a CTA that send or reduce, relative to those of the measured CTAs. This is an estimate: with fewer warps
 // each of them is faster.
 double share_of_warps(const CallShape& shape, uint32_t measured_bytes) {
@@ -59,12 +63,11 @@ double slowdown_of_packets(const CallShape& shape) {
   return std::max(1.0, warps(measured) / warps(shape.max_ctas));
 }
 
-// The factor by which a limit of CTAs slows the call down. Other links than NVLink are so slow that few CTAs suffice.
+// The factor by which a limit of CTAs slows the call down.
 double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape, const CostModel& model) {
-  if (shape.link != Link::nvlink || candidate.transport == Transport::nccl) return 1;
+  if (candidate.transport == Transport::nccl) return 1;
   if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
-  const double enough_ctas = candidate.is_coded() ? enough_ctas_coded : enough_ctas_raw;
-  return std::max(1.0, enough_ctas / (shape.max_ctas * share_of_warps(shape, model.shared_bytes())));
+  return std::max(1.0, enough_ctas(candidate, shape) / (shape.max_ctas * share_of_warps(shape, model.shared_bytes())));
 }
 
 // The bytes that the codec saves in this type, divided by those that the measured codec saves in bfloat16, the measured

@@ -270,6 +270,35 @@ TEST_CASE("few CTAs, or CTAs with few warps, slow encoded values down") {
   CHECK(costs_of(shape, model)[raw].typical == 0);
 }
 
+TEST_CASE("packets through host memory were measured with the CTAs that are used there") {
+  const CostModel model = model_of(
+      "all_reduce 2 host packets 1000:3 1000000:50\nall_reduce 2 host blocks:raw 1000:6\nall_reduce 2 host "
+      "blocks:window 1000:6\n");
+  CallShape shape = gather_of(1'000'000);
+  shape.operation = Operation::all_reduce;
+  shape.link = Link::host;
+  shape.max_ctas = most_ctas_over_host(shape.shared_bytes);
+  CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(50));
+  shape.max_ctas /= 2;
+  CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(100));
+}
+
+TEST_CASE("through host memory, four CTAs are enough to move encoded values, but not to reduce them") {
+  const std::string times = " 2 host blocks:raw 1000000:100\n", coded = " 2 host blocks:window 1000000:80\n";
+  const CostModel model =
+      model_of("all_gather" + times + "all_gather" + coded + "all_reduce" + times + "all_reduce" + coded);
+  const auto codec_of = [&](Operation operation, uint32_t max_ctas) {
+    CallShape shape = gather_of(1'000'000);
+    shape.operation = operation;
+    shape.link = Link::host;
+    shape.max_ctas = max_ctas;
+    return decide(shape, {model}).codec;
+  };
+  CHECK(codec_of(Operation::all_gather, 4) == NCAST_CODEC_WINDOW);
+  CHECK(codec_of(Operation::all_reduce, 4) == NCAST_CODEC_RAW);
+  CHECK(codec_of(Operation::all_reduce, 8) == NCAST_CODEC_WINDOW);
+}
+
 TEST_CASE("few CTAs send long messages by blocks") {
   const CostModel model = model_of(
       "all_gather 2 nvlink packets 1000:3 1000000:50\nall_gather 2 nvlink blocks:raw 1000:6 1000000:60\n"
