@@ -106,10 +106,11 @@ constexpr uint32_t rings_in_step(uint64_t bytes, uint32_t block_bytes, uint32_t 
 // slots it must be 0: a block sent ahead would wait for a slot that is freed only after it.
 constexpr uint32_t turns_ahead(uint32_t slots) { return slots >= 4 ? 1 : 0; }
 // How many of a ring's slots a piece uses. Payloads in few slots stay in the receiver's L2 cache; long pieces gain more
-// from a larger distance between sender and receiver. Measured between four H200.
-constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t rings, uint32_t slots) {
+// from a larger distance between sender and receiver. Measured between four H200. Through host memory, where credits
+// take longest, all slots are used: a call may then begin before the receiver has read the slots of the one before.
+constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t rings, uint32_t slots, bool over_host) {
   uint32_t used = slots;
-  while (used > 4 && bytes < uint64_t{2} * used * rings * block_bytes) used /= 2;
+  while (!over_host && used > 4 && bytes < uint64_t{2} * used * rings * block_bytes) used /= 2;
   return used;
 }
 // One CTA for each ring, up to the maximum: the blocks of short calls go to different SMs.

@@ -21,7 +21,7 @@ namespace narrowcast::executor::cuda {
 namespace {
 
 constexpr size_t default_scratch_bytes = size_t{176} << 20;
-constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
+constexpr size_t default_host_scratch_bytes = size_t{80} << 20;
 // How long calls in flight may take to complete after another rank has failed.
 constexpr auto peer_failure_grace = std::chrono::milliseconds(250);
 

@@ -219,7 +219,7 @@ cudaError_t Communicator::launch_concurrently(const Transfers& transfers, cudaSt
 // Launches one of `kernels` concurrent kernels. kernel: its index.
 cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
                                            cudaStream_t stream) {
-  const Rings rings(*transfers[0]->decision.blocks, layout_);  // transfers with one coding have one shape
+  const Rings rings(*transfers[0]->decision.blocks, layout_, over_host());  // transfers with one coding have one shape
   BlockCall call = block_call(Operation::send, coding.codec, kernel);
   call.is_point_to_point = true;
   for (const DecidedCall* decided : transfers) {
@@ -255,7 +255,7 @@ cudaError_t Communicator::launch_collective(const DecidedCall& decided, cudaStre
 cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream_t stream) {
   const Call& call = decided.call;
   const ncast_codec codec = decided.decision.blocks->codec;
-  const Rings rings(*decided.decision.blocks, layout_);
+  const Rings rings(*decided.decision.blocks, layout_, over_host());
   BlockCall moves = block_call(call.operation, codec, 0);
   cut_moves(call, rings, &moves);
   moves.encoded = encoded_pieces(call, moves);
@@ -278,7 +278,7 @@ cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream
 
 cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaStream_t stream) {
   const Call& call = decided.call;
-  const Rings rings(*decided.decision.blocks, layout_);
+  const Rings rings(*decided.decision.blocks, layout_, over_host());
   BlockCall reduction = block_call(call.operation, decided.decision.blocks->codec, 0);
   cut_reduction(call, rings, &reduction);
   set_call_marks(call, &reduction.announced);

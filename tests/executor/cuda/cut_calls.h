@@ -30,7 +30,7 @@ inline Rings rings_for(const Call& call, ncast_codec codec, int ranks, uint32_t 
                         .ranks = ranks,
                         .max_ctas = max_ctas,
                         .shared_bytes = shared_bytes};
-  return Rings(choose_block_shape(shape, codec), layout_for(ranks, max_ctas, shared_bytes));
+  return Rings(choose_block_shape(shape, codec), layout_for(ranks, max_ctas, shared_bytes), false);
 }
 
 // The parts of all ranks of a collective.

@@ -44,7 +44,7 @@ void cut_relayed_broadcast(const Call& call, const Rings& rings, BlockCall* move
 Piece Rings::piece(const void* values, uint64_t bytes) const {
   const uint32_t rings = rings_of(bytes, block_bytes(), most_rings());
   return {const_cast<char*>(static_cast<const char*>(values)), bytes, rings,
-          slots_of(bytes, block_bytes(), rings, slots_)};
+          slots_of(bytes, block_bytes(), rings, slots_, over_host_)};
 }
 
 Turns Rings::turns(uint64_t bytes, bool gathers) const {
@@ -52,7 +52,7 @@ Turns Rings::turns(uint64_t bytes, bool gathers) const {
   if (rings == 0) return {};
   const uint64_t turn_bytes = uint64_t{rings} * block_bytes();
   // Rings that also carry results use all slots: their ends wait for each other twice in a turn.
-  const uint32_t slots = gathers ? slots_ : slots_of(bytes, block_bytes(), rings, slots_);
+  const uint32_t slots = gathers ? slots_ : slots_of(bytes, block_bytes(), rings, slots_, over_host_);
   return {rings, slots, static_cast<uint32_t>((bytes + turn_bytes - 1) / turn_bytes)};
 }
 

@@ -17,9 +17,9 @@ struct Grid {
 // Divides the pieces of a call into rings, as decided.
 class Rings {
  public:
-  // layout: where the slots of the rings are.
-  Rings(const BlockShape& shape, const channel::ChannelLayout& layout)
-      : shape_(shape), slots_(layout.slots_of(shape.block_bytes)) {}
+  // layout: where the slots of the rings are. over_host: in host memory.
+  Rings(const BlockShape& shape, const channel::ChannelLayout& layout, bool over_host)
+      : shape_(shape), slots_(layout.slots_of(shape.block_bytes)), over_host_(over_host) {}
   Piece piece(const void* values, uint64_t bytes) const;
   // For a reduction whose largest piece has this size. gathers: the same rings carry the results.
   Turns turns(uint64_t bytes, bool gathers) const;
@@ -33,6 +33,7 @@ class Rings {
  private:
   BlockShape shape_;
   uint32_t slots_;
+  bool over_host_;
 };
 
 // Sets the pieces of a collective that only moves data, for moves->peers.rank and moves->codec. In a broadcast to

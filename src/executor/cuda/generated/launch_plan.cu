@@ -174,8 +174,9 @@ cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes,
   const uint64_t all_blocks = (chunk_bytes + program().block_bytes - 1) / program().block_bytes;
   for (uint64_t first = 0; first < all_blocks; first += blocks_of_launch_) {
     const auto blocks = static_cast<uint32_t>(std::min<uint64_t>(all_blocks - first, blocks_of_launch_));
-    const PlanShape shape = shape_of(program(), compiled_.blocks, blocks, comm_.agreement_.max_ctas,
-                                     comm_.layout_.rings(), comm_.layout_.slots_of(program().block_bytes));
+    const PlanShape shape =
+        shape_of(program(), compiled_.blocks, blocks, comm_.agreement_.max_ctas, comm_.layout_.rings(),
+                 comm_.layout_.slots_of(program().block_bytes), comm_.over_host());
     params.first_block = static_cast<uint32_t>(first);
     params.blocks = blocks;
     params.warps = shape.warps;
@@ -203,7 +204,7 @@ cudaError_t GeneratedPlan::launch_pieces(const Call& call, uint64_t piece_bytes,
   const PieceProgram& pieces = *compiled_.blocks.pieces;
   const BlockShape shape =
       piece_shape_of(program(), pieces, std::min(chunk_bytes, piece_bytes), comm_.decider()->traits());
-  const Rings rings(shape, comm_.layout_);
+  const Rings rings(shape, comm_.layout_, comm_.over_host());
   BlockCall params = comm_.block_call(call.operation, program().codec, 0);
   params.op = call.redop;
   set_marks(call, &params.announced);

@@ -61,7 +61,7 @@ struct PlanShape {
 };
 // blocks: of a chunk. max_slots: of a ring, for blocks of this size.
 inline PlanShape shape_of(const Program& program, const BlockSource& source, uint32_t blocks, uint32_t max_ctas,
-                          uint32_t rings, uint32_t max_slots) {
+                          uint32_t rings, uint32_t max_slots, bool over_host) {
   const uint32_t groups = program.groups();
   // Blocks of short calls go to different SMs. Groups have as few warps as need the same number of turns.
   const uint32_t ctas = static_cast<uint32_t>(std::min<uint64_t>(max_ctas, uint64_t{blocks} * groups));
@@ -70,7 +70,7 @@ inline PlanShape shape_of(const Program& program, const BlockSource& source, uin
   // Rings with several messages of a micro-batch use all slots: their ends wait for each other several times in a turn.
   const uint32_t slots = program.shares_rings ? max_slots
                                               : select::slots_of(uint64_t{blocks} * program.block_bytes,
-                                                                 program.block_bytes, warps, max_slots);
+                                                                 program.block_bytes, warps, max_slots, over_host);
   return {ctas, warps, std::max(slots, program.min_slots)};
 }
 

@@ -287,13 +287,14 @@ TEST_CASE("only short programs by packets keep all values in registers") {
   CHECK_FALSE(made.packets.in_phases.text.empty());
 }
 
-TEST_CASE("rings that carry data and results use all slots") {
-  const auto slots = [](const Plan& plan) {
+TEST_CASE("rings that carry data and results, and rings in host memory, use all slots") {
+  const auto slots = [](const Plan& plan, bool over_host) {
     const CompiledPlan made = generated(plan);
-    return shape_of(made.program, made.blocks, 64, 32, 512, 8).slots;
+    return shape_of(made.program, made.blocks, 64, 32, 512, 8, over_host).slots;
   };
-  CHECK(slots(test::all_reduce_plan(2, NCAST_CODEC_RAW)) == 8);
-  CHECK(slots(test::all_gather_plan(2, NCAST_CODEC_RAW)) == 4);
+  CHECK(slots(test::all_reduce_plan(2, NCAST_CODEC_RAW), false) == 8);
+  CHECK(slots(test::all_gather_plan(2, NCAST_CODEC_RAW), false) == 4);
+  CHECK(slots(test::all_gather_plan(2, NCAST_CODEC_RAW), true) == 8);
 }
 
 TEST_CASE("independent parts of a program by packets run on different warps") {
