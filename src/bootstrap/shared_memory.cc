@@ -24,6 +24,8 @@ namespace {
 constexpr char directory[] = "/dev/shm";
 constexpr char temporary_prefix[] = "narrowcast.tmp.";
 
+constexpr int populate_write = 23;  // MADV_POPULATE_WRITE of Linux 5.14, which older headers lack
+
 std::string path_of(const std::string& name) { return std::string(directory) + "/" + name; }
 
 // The name of a temporary segment identifies its creator, because the content may not have been written yet.
@@ -119,10 +121,14 @@ ncast_status SharedMemory::map(size_t bytes) {
     return fail(NCAST_SYSTEM_ERROR, "cannot map %zu bytes of shared memory: %s", bytes_, std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(data);
+  madvise(data, bytes_, MADV_HUGEPAGE);  // an error only means small pages
   return NCAST_OK;
 }
 
 ncast_status SharedMemory::allocate(size_t offset_bytes, size_t length_bytes) {
+  // Advice for huge pages belongs to the mapping, so only pages allocated through it follow the advice.
+  if (offset_bytes + length_bytes <= bytes_ && madvise(data_ + offset_bytes, length_bytes, populate_write) == 0)
+    return NCAST_OK;
   int error;
   do {
     error = posix_fallocate(file_, static_cast<off_t>(offset_bytes), static_cast<off_t>(length_bytes));

@@ -46,7 +46,8 @@ class SharedMemory {
   // SegmentOwners.
   ncast_status open(const std::string& name, bool* found);
 
-  // Allocates the pages of a range, so that a full file system is an error here and not a SIGBUS later.
+  // Allocates the pages of a range, so that a full file system is an error here and not a SIGBUS later. The pages are
+  // huge if /dev/shm is mounted with huge=advise, within_size or always.
   ncast_status allocate(size_t offset_bytes, size_t length_bytes);
 
   // Allocates and maps a range behind the end of the segment, which grows if necessary. The offset is a multiple of the

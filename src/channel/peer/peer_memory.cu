@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "bootstrap/numa.h"
 #include "bootstrap/outcome.h"
 #include "channel/peer/peer_memory.h"
 #include "channel/peer/zeroed_memory.h"
@@ -29,6 +30,18 @@ struct SegmentOffer {
 // The first page of a segment holds its owners; the ranks' memory follows.
 constexpr size_t segment_header_bytes = 4096;
 static_assert(sizeof(bootstrap::SegmentOwners) <= segment_header_bytes);
+
+// Has the pages of this rank's segment allocated on the NUMA node of its GPU, if possible. A GPU reads and polls its
+// own rank's segment and only writes to those of others: it waits for what it reads, but not for its writes.
+void place_near_gpu(bootstrap::SharedMemory& segment) {
+  int device = 0, node = -1;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, device) != cudaSuccess) {
+    cudaGetLastError();  // clear the error: the memory can be anywhere
+    return;
+  }
+  if (node >= 0) bootstrap::place_on_node(segment.data(), segment.bytes(), node, bootstrap::NodePolicy::preferred);
+}
 
 // Checks that every rank offers as many bytes as this one.
 template <typename Offer>
@@ -116,6 +129,7 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   std::snprintf(own.name, sizeof own.name, "%s%016" PRIx64 "%016" PRIx64, bootstrap::segment_prefix, number[0],
                 number[1]);
   if (ncast_status status = segment.create(segment_header_bytes + bytes)) return status;
+  place_near_gpu(segment);
   if (ncast_status status = segment.allocate(0, segment_header_bytes + bytes)) return status;
   // Record the owner, so that the segment can be found and removed if this process is killed before it unlinks the
   // name.

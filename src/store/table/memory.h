@@ -30,8 +30,4 @@ class Mapping {
   uint64_t bytes_ = 0;
 };
 
-// Has the pages of a range allocated on a NUMA node when they are first used. Errors: INVALID_ARGUMENT if there is no
-// such node; SYSTEM_ERROR.
-ncast_status place_on_node(uint8_t* data, uint64_t bytes, int node);
-
 }  // namespace narrowcast::store

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "bootstrap/numa.h"
 #include "status/error.h"
 #include "store/file/header.h"
 #include "store/rows/stride.h"
@@ -32,7 +33,9 @@ ncast_status open_pinned(const TableFile& file, const OpenOptions& options, Tabl
   if (ncast_status status = plan_places(table, options, &places)) return status;
   if (ncast_status status = table.mapping.allocate(places.bytes)) return status;
   if (options.numa_node >= 0) {
-    if (ncast_status status = place_on_node(table.mapping.data(), places.bytes, options.numa_node)) return status;
+    if (ncast_status status = bootstrap::place_on_node(table.mapping.data(), places.bytes, options.numa_node,
+                                                       bootstrap::NodePolicy::required))
+      return status;
   }
   set_view(table, places, table.mapping.data());
   if (ncast_status status = table.writer->initialise()) return status;

@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "bootstrap/numa.h"
 #include "digest/sha256.h"
 #include "status/error.h"
 #include "store/table/open/load.h"
@@ -79,7 +80,9 @@ ncast_status create_shared(const TableFile& file, const OpenOptions& options, Ta
   if (ncast_status status = table.shared.create(places.bytes)) return status;
   auto* const memory = reinterpret_cast<uint8_t*>(table.shared.data());
   if (options.numa_node >= 0) {
-    if (ncast_status status = place_on_node(memory, places.bytes, options.numa_node)) return status;
+    if (ncast_status status =
+            bootstrap::place_on_node(memory, places.bytes, options.numa_node, bootstrap::NodePolicy::required))
+      return status;
   }
   if (ncast_status status = allocate(table.shared, places.bytes, lock)) return status;
   set_view(table, places, memory);
