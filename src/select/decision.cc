@@ -30,7 +30,7 @@ constexpr uint64_t long_piece_bytes = 256 << 20;
 
 // Long calls by blocks are as fast as the model predicts with this many CTAs, and proportionally slower with fewer.
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json), and through host
-// memory with 4 and 16 (2026-11-29_collectives_host.json). PCIe is assumed to be as slow as host memory.
+// memory with 4 to 16 (2026-11-29_collectives_host_ctas.json). PCIe is assumed to be as slow as host memory.
 double enough_ctas(const Candidate& candidate, const CallShape& shape) {
   if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : 20;
   return candidate.is_coded() && reduces(shape.operation) ? 7 : 5;

@@ -107,8 +107,8 @@ cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange&
 
 // Whether all pieces are aligned and consist of whole words of 8 bytes.
 bool has_whole_words(const Exchange& exchange);
-// Faster kernels for short exchanges in other packets than words. is_short(): the data are aligned whole words and a warp has at most one row.
-// Another rank's part of the same call may not be short.
+// Faster kernels for short exchanges, but not in packets of words. is_short(): the data are aligned whole words and a
+// warp has at most one row. Another rank's part of the same call may not be short.
 bool is_short(const Exchange& exchange);
 constexpr bool has_short_sum(ncast_dtype dtype) {
   return dtype == NCAST_FLOAT16 || dtype == NCAST_BFLOAT16 || dtype == NCAST_FLOAT32;
