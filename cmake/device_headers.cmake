@@ -22,7 +22,9 @@ set(device_headers
   codec/window/placement.cuh
   device/block_codec.cuh
   device/block_context.h
+  device/coder_codec.cuh
   device/copy.cuh
+  device/lane_values.cuh
   device/ptx/system_memory.cuh
   device/reduce.cuh
   device/warp.cuh

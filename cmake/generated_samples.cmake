@@ -35,7 +35,7 @@ file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
 foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh codec/frame/layout.h codec/window/block.cuh
     codec/window/escapes.cuh codec/window/format.h codec/window/packing.cuh codec/window/parts.cuh codec/window/placement.cuh
     codec/dense/bit_moves.cuh codec/dense/block.cuh codec/dense/choice.cuh codec/dense/format.h codec/dense/kernel.cuh
-    codec/dense/parts.cuh device/copy.cuh store/rows/format.h
+    codec/dense/parts.cuh device/coder_codec.cuh device/copy.cuh device/lane_values.cuh store/rows/format.h
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
 endforeach()

@@ -1,19 +1,8 @@
 // Adds the block coders of `dense` to the codec table.
 #include "codec/dense/block.h"
-#include "codec/host_codec.h"
 
 namespace narrowcast::codec::dense {
 namespace {
-
-template <const BlockCoder& coder>
-size_t encode(const BlockType& type, const BlockContext&, const uint8_t* values, uint8_t* payload) {
-  return coder.encode(value_type(type.dtype), values, payload);
-}
-
-template <const BlockCoder& coder>
-bool decode(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
-  return coder.decode(value_type(type.dtype), payload, payload_bytes, values);
-}
 
 enum Counter { raw_blocks, trimmed_blocks, zero_first_blocks, paired_groups, groups };
 constexpr const char* counter_names[] = {"raw_blocks", "trimmed_blocks", "zero_first_blocks", "paired_groups",
@@ -36,8 +25,8 @@ bool count(const BlockType& block, const uint8_t* payload, size_t payload_bytes,
 
 extern const HostCodec host;
 const HostCodec host{
-    .reference = {encode<reference>, decode<reference>},
-    .fast = {encode<fast>, decode<fast>},
+    .reference = table_coder<reference, value_type>,
+    .fast = table_coder<fast, value_type>,
     .counter_names = counter_names,
     .count = count,
 };

@@ -330,7 +330,8 @@ class Block {
     uint32_t number = output.far + up_to - own;
     bool exists = true;
     for (; far != 0; far &= far - 1, ++number) {
-      const uint32_t exponent = exponent_of<Type>(in + value_offset<Type>(group, __ffs(far) - 1, lane));
+      const uint32_t exponent =
+          exponent_of<Type>(in + device::value_offset<Type.value_bytes>(group, __ffs(far) - 1, lane));
       uint32_t position = exponent - choice.base;
       if constexpr (is_wide) {
         exists = exists && (exponent == 0 || position + 127 < 255);
@@ -373,12 +374,12 @@ class Block {
   // The bytes of a lane's word in a column. A vector of float64 has only two values.
   static constexpr bool in_two_vectors = Type.vector_elems() < 4;
   __device__ static uint32_t load_bytes(const char* column, int group, int word, int lane) {
-    const char* at = column + value_offset<Type>(group, 4 * word, lane) / Type.value_bytes;
+    const char* at = column + device::value_offset<Type.value_bytes>(group, 4 * word, lane) / Type.value_bytes;
     if constexpr (!in_two_vectors) return load<uint32_t>(at);
     return load<uint16_t>(at) | load<uint16_t>(at + 2 * lanes) << 16;
   }
   __device__ static void store_bytes(char* column, uint32_t bytes, int group, int word, int lane) {
-    char* at = column + value_offset<Type>(group, 4 * word, lane) / Type.value_bytes;
+    char* at = column + device::value_offset<Type.value_bytes>(group, 4 * word, lane) / Type.value_bytes;
     if constexpr (!in_two_vectors) {
       store(at, bytes);
     } else {

@@ -42,7 +42,7 @@ __device__ Choice choose(const char* values, int group, bool zero_first, Histogr
   uint32_t least = ~0u;
 #pragma unroll
   for (int i = 0; i < anchor_samples; ++i) {
-    const uint32_t exponent = exponent_of<Type>(values + value_offset<Type>(group, 9 * i, lane));
+    const uint32_t exponent = exponent_of<Type>(values + device::value_offset<Type.value_bytes>(group, 9 * i, lane));
     least = min(least, exponent - 1);  // a zero becomes the largest
   }
   for (int i = lane; i < all_bins * counters; i += 32) histogram[i] = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "../../device/lane_values.cuh"
 #include "../../device/warp.cuh"
 #include "format.h"
 
@@ -16,14 +17,6 @@ __device__ __forceinline__ T load(const char* from) {
 template <typename T>
 __device__ __forceinline__ void store(char* to, const T& value) {
   *reinterpret_cast<T*>(to) = value;
-}
-
-// Byte offset in the block of value number `sequence` (0 to 31) of `lane` in `group`.
-template <ValueType Type>
-__device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequence, uint32_t lane) {
-  constexpr uint32_t in_vector = Type.vector_elems();
-  return group * (group_elems * Type.value_bytes) + (sequence / in_vector * lanes + lane) * vector_bytes +
-         sequence % in_vector * Type.value_bytes;
 }
 
 // A field of each of the values that a 32-bit word contains. For float64, that is the upper word.
@@ -53,7 +46,7 @@ struct FourValues {
 
   __device__ __forceinline__ static FourValues load_from(const char* values, int group, int word, int lane) {
     FourValues four;
-    const char* from = values + value_offset<Type>(group, 4 * word, lane);
+    const char* from = values + device::value_offset<Type.value_bytes>(group, 4 * word, lane);
     if constexpr (Type.value_bytes == 1) {
       four.of[0] = load<uint32_t>(from);
     } else if constexpr (Type.value_bytes == 2) {
@@ -62,7 +55,8 @@ struct FourValues {
     } else {
 #pragma unroll
       for (int i = 0; i < Type.value_bytes / 4; ++i) {
-        const uint4 vector = load<uint4>(values + value_offset<Type>(group, 4 * word + i * Type.vector_elems(), lane));
+        const uint4 vector = load<uint4>(
+            values + device::value_offset<Type.value_bytes>(group, 4 * word + i * Type.vector_elems(), lane));
         four.of[4 * i] = vector.x, four.of[4 * i + 1] = vector.y;
         four.of[4 * i + 2] = vector.z, four.of[4 * i + 3] = vector.w;
       }
@@ -70,7 +64,7 @@ struct FourValues {
     return four;
   }
   __device__ __forceinline__ void store_to(char* values, int group, int word, int lane) const {
-    char* to = values + value_offset<Type>(group, 4 * word, lane);
+    char* to = values + device::value_offset<Type.value_bytes>(group, 4 * word, lane);
     if constexpr (Type.value_bytes == 1) {
       store(to, of[0]);
     } else if constexpr (Type.value_bytes == 2) {
@@ -78,7 +72,7 @@ struct FourValues {
     } else {
 #pragma unroll
       for (int i = 0; i < Type.value_bytes / 4; ++i)
-        store(values + value_offset<Type>(group, 4 * word + i * Type.vector_elems(), lane),
+        store(values + device::value_offset<Type.value_bytes>(group, 4 * word + i * Type.vector_elems(), lane),
               uint4{of[4 * i], of[4 * i + 1], of[4 * i + 2], of[4 * i + 3]});
     }
   }

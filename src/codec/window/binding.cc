@@ -1,19 +1,8 @@
 // Adds the block coders of `window` to the codec table.
-#include "codec/host_codec.h"
 #include "codec/window/block.h"
 
 namespace narrowcast::codec::window {
 namespace {
-
-template <const BlockCoder& coder>
-size_t encode(const BlockType& type, const BlockContext&, const uint8_t* values, uint8_t* payload) {
-  return coder.encode(value_type(type.dtype), values, payload);
-}
-
-template <const BlockCoder& coder>
-bool decode(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
-  return coder.decode(value_type(type.dtype), payload, payload_bytes, values);
-}
 
 // The first counters are indexed by width: counter w counts the blocks with w-bit codes.
 enum Counter { raw_blocks, widest = 5, escapes, far_escapes, trimmed_blocks };
@@ -41,8 +30,8 @@ bool count(const BlockType& block, const uint8_t* payload, size_t payload_bytes,
 
 extern const HostCodec host;
 const HostCodec host{
-    .reference = {encode<reference>, decode<reference>},
-    .fast = {encode<vectorized>, decode<vectorized>},
+    .reference = table_coder<reference, value_type>,
+    .fast = table_coder<vectorized, value_type>,
     .counter_names = counter_names,
     .count = count,
 };

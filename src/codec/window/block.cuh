@@ -14,7 +14,9 @@
 
 namespace narrowcast::codec::window {
 
-template <ValueType Type>
+// `unrolled` repeats the code for every group, which is faster in a kernel that does nothing else. Without it the code
+// exists once, which is faster next to other code that competes for the instruction cache.
+template <ValueType Type, bool unrolled = true>
 class Block {
   static constexpr int words = group_words;
   static constexpr int groups = Type.groups();
@@ -28,13 +30,9 @@ class Block {
     EscapeList escapes;
   };
 
-  // `unrolled` repeats the code for every group, which is faster in a kernel that does nothing else. Without it the
-  // code exists once, which is faster next to other code that competes for the instruction cache.
-
   // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes long; the values must be visible to
   // the whole warp. Returns the payload's size in bytes to all lanes, a multiple of 16. A size of values_bytes means
   // that the block is stored raw: its payload is `values`, and the content of `payload` is undefined.
-  template <bool unrolled = true>
   __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(values);
     auto* out = static_cast<char*>(payload);
@@ -42,7 +40,7 @@ class Block {
     if (window.width == 0) return values_bytes;
 
     uint32_t escaped[groups];
-    code_groups<unrolled>(escaped, [&](int group) { return encode_group(in, out, window, group, lane); });
+    code_groups(escaped, [&](int group) { return encode_group(in, out, window, group, lane); });
     const Escapes<Type> escapes(escaped);
     if (payload_bytes(window, escapes.count(), 0) >= Type.block_bytes()) return values_bytes;
     return encode_escapes(in, out, window, escapes, scratch.escapes, lane);
@@ -52,7 +50,6 @@ class Block {
   // shared memory, 16-byte aligned; the warp must synchronize before it reads them. Returns the same result to all
   // lanes: false if the payload does not follow the format (the values are then unspecified). Do not call it for a raw
   // payload (payload_bytes == values_bytes), which is the values themselves.
-  template <bool unrolled = true>
   __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(payload);
     auto* out = static_cast<char*>(values);
@@ -71,7 +68,7 @@ class Block {
       return false;
 
     uint32_t escaped[groups];
-    code_groups<unrolled>(escaped, [&](int group) { return decode_group(in, out, window, group, lane); });
+    code_groups(escaped, [&](int group) { return decode_group(in, out, window, group, lane); });
     const Escapes<Type> escapes(escaped);
     if (escapes.count() != escape_count) return false;
     return decode_escapes(in, payload_bytes, out, window, escapes, scratch.escapes, lane);
@@ -106,7 +103,7 @@ class Block {
   }
 
   // Calls code_group(group) for all groups. It returns which of this lane's values are escapes, as bit 8 * byte + word.
-  template <bool unrolled, typename CodeGroup>
+  template <typename CodeGroup>
   __device__ static void code_groups(uint32_t (&escaped)[groups], CodeGroup code_group) {
     if constexpr (unrolled) {
 #pragma unroll
@@ -170,7 +167,8 @@ class Block {
       if (number % ahead == 0) {
 #pragma unroll
         for (int i = 0; i < ahead; ++i)
-          loaded[i] = load<uint4>(in + value_offset<Type>(group, (number + i) * Type.vector_elems(), lane));
+          loaded[i] =
+              load<uint4>(in + device::value_offset<Type.value_bytes>(group, (number + i) * Type.vector_elems(), lane));
       }
       return loaded[number % ahead];
     };
@@ -298,14 +296,14 @@ class Block {
       const int sequence = 4 * word;
       if constexpr (Type.value_bytes == 1) {
         (word % 4 == 0 ? vector.x : word % 4 == 1 ? vector.y : word % 4 == 2 ? vector.z : vector.w) = heads.pair[0];
-        if (word % 4 == 3) store(out + value_offset<Type>(group, sequence - 12, lane), vector);
+        if (word % 4 == 3) store(out + device::value_offset<Type.value_bytes>(group, sequence - 12, lane), vector);
       } else if constexpr (Type.value_bytes == 2) {
         (word % 2 == 0 ? vector.x : vector.z) = heads.pair[0];
         (word % 2 == 0 ? vector.y : vector.w) = heads.pair[1];
-        if (word % 2 == 1) store(out + value_offset<Type>(group, sequence - 4, lane), vector);
+        if (word % 2 == 1) store(out + device::value_offset<Type.value_bytes>(group, sequence - 4, lane), vector);
       } else if constexpr (Type.value_bytes == 4) {
         const uint2 two = rest.tails;
-        store(out + value_offset<Type>(group, sequence, lane),
+        store(out + device::value_offset<Type.value_bytes>(group, sequence, lane),
               uint4{__byte_perm(two.x, heads.pair[0], 0x5410), __byte_perm(two.x, heads.pair[0], 0x7632),
                     __byte_perm(two.y, heads.pair[1], 0x5410), __byte_perm(two.y, heads.pair[1], 0x7632)});
       } else {
@@ -322,7 +320,7 @@ class Block {
             two = {first, __byte_perm(second, heads.pair[half], 0x5410), __byte_perm(second, third, 0x5432),
                    __byte_perm(third, heads.pair[half], 0x7632)};
           }
-          store(out + value_offset<Type>(group, sequence + 2 * half, lane), two);
+          store(out + device::value_offset<Type.value_bytes>(group, sequence + 2 * half, lane), two);
         }
       }
     }
@@ -337,7 +335,7 @@ class Block {
   }
   template <ValueType Stored>
   __device__ static uint32_t rest_byte_offset(int group, int sequence, int lane) {
-    return Stored.rest_byte_offset() + value_offset<Type>(group, sequence, lane) / Type.value_bytes;
+    return Stored.rest_byte_offset() + device::value_offset<Type.value_bytes>(group, sequence, lane) / Type.value_bytes;
   }
 
   template <int Width>

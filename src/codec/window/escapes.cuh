@@ -61,7 +61,8 @@ class Escapes {
     // An entry of the list: the lane from bit 4 up (so that it is already a byte offset of a 16-byte vector), the bit
     // number of the value from bit 9 up, the group from bit 14 up.
     static_assert(groups <= 4 && vector_bytes == 1 << 4);
-    const uint32_t offset_of_bit = value_offset<Type>(0, lane % 8 * 4 + lane / 8, 0);  // for bit number `lane`
+    const uint32_t offset_of_bit =
+        device::value_offset<Type.value_bytes>(0, lane % 8 * 4 + lane / 8, 0);  // for bit number `lane`
     // The index in the block of each run's first escape.
     uint32_t first[runs];
     uint32_t longest = 0;

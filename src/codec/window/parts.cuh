@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "../../device/lane_values.cuh"
 #include "../../device/warp.cuh"
 #include "format.h"
 
@@ -145,14 +146,6 @@ __device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_
     if constexpr (Type.value_bytes == 1) return {{high, 0}};  // all four values are in one word
     return {{__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)}};
   }
-}
-
-// Byte offset in the block of value number `sequence` (0 to 31) of `lane` in `group`.
-template <ValueType Type>
-__device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequence, uint32_t lane) {
-  constexpr uint32_t in_vector = Type.vector_elems();
-  return group * (group_elems * Type.value_bytes) + (sequence / in_vector * lanes + lane) * vector_bytes +
-         sequence % in_vector * Type.value_bytes;
 }
 
 // Position of a value's exponent: the bits of `mask` from bit `shift` up in the unsigned Head that follows the tail.
