@@ -1,6 +1,7 @@
 #include "select/decision.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "channel/packet/packet_area.h"
 #include "codec/codec.h"
@@ -35,14 +36,17 @@ double enough_ctas(const Candidate& candidate, const CallShape& shape) {
   if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : 20;
   return candidate.is_coded() && reduces(shape.operation) ? 7 : 5;
 }
-// The warps of a CTA that send or reduce, relative to those of the measured CTAs. This is an estimate: with fewer warps
-// each of them is faster.
-double share_of_warps(const CallShape& shape, uint32_t measured_bytes) {
+// With fewer warps in a CTA each of them is faster: the speed of the CTA is a power of the number of those that send or
+// reduce. Fitted to CTAs of 99 KiB between two H200 (bench/results/2xh200/2026-11-29_shared_memory.json), within 2%.
+constexpr double power_of_warps = 0.8;
+
+// The speed of a CTA relative to that of the measured ones.
+double speed_of_ctas(const CallShape& shape, uint32_t measured_bytes) {
   const auto warps = [&](uint32_t shared_bytes) {
     const uint32_t rings = reduce_rings(reduce_warps(shared_bytes, 4096, ncast_dtype_bytes(shape.dtype)));
     return static_cast<double>(reduces(shape.operation) ? rings : move_warps(shared_bytes, 4096).senders);
   };
-  return warps(shape.shared_bytes) / warps(measured_bytes);
+  return std::pow(warps(shape.shared_bytes) / warps(measured_bytes), power_of_warps);
 }
 
 size_t packets() {
@@ -67,7 +71,7 @@ double slowdown_of_packets(const CallShape& shape) {
 double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape, const CostModel& model) {
   if (candidate.transport == Transport::nccl) return 1;
   if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
-  return std::max(1.0, enough_ctas(candidate, shape) / (shape.max_ctas * share_of_warps(shape, model.shared_bytes())));
+  return std::max(1.0, enough_ctas(candidate, shape) / (shape.max_ctas * speed_of_ctas(shape, model.shared_bytes())));
 }
 
 // The bytes that the codec saves in this type, divided by those that the measured codec saves in bfloat16, the measured

@@ -2,6 +2,7 @@
 #include "select/decision.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -245,16 +246,18 @@ TEST_CASE("without measurements, short messages are sent by packets, and long on
 TEST_CASE("few CTAs, or CTAs with few warps, slow encoded values down") {
   const CostModel model = model_of(
       "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:75\n"
-      "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n");
+      "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n"
+      "all_reduce 2 nvlink blocks:raw 1000000:100\nall_reduce 2 nvlink blocks:window 1000000:75\n");
   CallShape shape = gather_of(1'000'000);
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
-  const auto time_of = [&](uint32_t max_ctas, uint32_t shared_bytes) {
+  // As measured with 64 CTAs (bench/results/2xh200/2026-11-29_shared_memory.json).
+  for (const auto& [operation, slowdown] : {std::pair(Operation::all_gather, 1.342), {Operation::all_reduce, 1.461}}) {
     CallShape few = shape;
-    few.max_ctas = max_ctas;
-    few.shared_bytes = shared_bytes;
-    return costs_of(few, model)[window].typical;
-  };
-  CHECK(time_of(64, 99 << 10) == time_of(32, most_shared_bytes));  // half as many senders in a CTA
+    few.operation = operation;
+    const double most = costs_of(few, model)[window].typical;
+    few.shared_bytes = 99 << 10;
+    CHECK(costs_of(few, model)[window].typical / most == doctest::Approx(slowdown).epsilon(0.02));
+  }
   shape.shared_bytes = 99 << 10;
   CHECK(costs_of(shape, model_of("shared_kib 99\nall_gather 2 nvlink blocks:raw 1000000:100\n"
                                  "all_gather 2 nvlink blocks:window 1000000:75\n"))[window]
