@@ -7,7 +7,7 @@ import time
 import pytest
 from bench_on_the_host import ONE_SIZE, report_on_the_host
 from narrowcast import errors
-from narrowcast._bench import operations
+from narrowcast._bench import launch, operations
 from narrowcast.cli.bench import checks
 from narrowcast.cli.bench import collectives as bench_collectives
 from narrowcast.cli.bench import report as bench_report
@@ -53,6 +53,7 @@ def test_ranks_wait_for_a_missing_rank_until_the_timeout(rank_jobs, monkeypatch)
 
     real = bench_collectives.run_ranks
     monkeypatch.setattr(bench_collectives, "run_ranks", run)
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 1)
     begin = time.monotonic()
     with pytest.raises(errors.RemoteError, match="waited 1 s for ranks that have not joined: 1"):
         _measured_on_the_host(timeout_seconds=1)
