@@ -6,11 +6,6 @@ if(cuda_sources)
   add_library(narrowcast_cuda OBJECT ${cuda_sources})
   target_link_libraries(narrowcast_cuda PUBLIC narrowcast_flags)
   include_runtime(narrowcast_cuda)
-  if(NARROWCAST_UNOPTIMIZED_KERNELS)
-    # Without inlining, ptxas cannot determine the sizes of some stacks, and warns.
-    target_compile_options(narrowcast_cuda PRIVATE
-      "$<$<COMPILE_LANGUAGE:CUDA>:-Ofc=max;-Xptxas=-suppress-stack-size-warning>")
-  endif()
   list(APPEND objects $<TARGET_OBJECTS:narrowcast_cuda>)
 endif()
 

@@ -16,7 +16,7 @@ target_include_directories(narrowcast_nccl_test_codecs PRIVATE ${PROJECT_SOURCE_
 target_compile_definitions(narrowcast_nccl_test_codecs PRIVATE NARROWCAST_TEST_CODECS)
 add_library(narrowcast_nccl_objects OBJECT ${nccl_sources})
 target_link_libraries(narrowcast_nccl_objects PUBLIC narrowcast_flags)
-reuse_precompiled_headers(narrowcast_nccl_objects narrowcast_host)
+reuse_precompiled_headers(narrowcast_nccl_objects)
 compile_together(narrowcast_nccl_objects)
 # NVTX is header-only; a profiler loads the implementation.
 find_path(nvtx_include nvtx3/nvToolsExt.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} /usr/local/cuda/include)
