@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "support/sanitized.h"
+
 namespace narrowcast::tests {
 
 using Bytes = std::vector<uint8_t>;
@@ -66,17 +68,5 @@ class Random {
  private:
   std::mt19937_64 engine_;
 };
-
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-#else
-inline constexpr bool sanitized = false;
-#endif
 
 }  // namespace narrowcast::tests

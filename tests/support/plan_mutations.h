@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/ir.h"
+#include "support/sanitized.h"
 
 namespace narrowcast::plan::verify::testing {
 
@@ -19,11 +20,7 @@ struct Mutant {
 // of the scratch. Depths are not changed.
 std::vector<Mutant> mutants_of(const Plan& plan);
 
-// Tests take one of so many mutants: with sanitizers they are slow.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr size_t sample = 7;
-#else
-inline constexpr size_t sample = 1;
-#endif
+// Tests take one of so many mutants.
+inline constexpr size_t sample = tests::sanitized ? 7 : 1;
 
 }  // namespace narrowcast::plan::verify::testing

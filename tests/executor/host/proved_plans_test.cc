@@ -13,6 +13,7 @@
 #include "support/plan_mutations.h"
 #include "support/plans.h"
 #include "support/random_plans.h"
+#include "support/sanitized.h"
 
 namespace narrowcast::testing {
 namespace {
@@ -21,11 +22,7 @@ using namespace plan::verify::testing;
 using plan::Plan;
 using plan::verify::Verdict;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr uint32_t slower = 8;
-#else
-constexpr uint32_t slower = 1;
-#endif
+constexpr uint32_t slower = tests::sanitized ? 8 : 1;
 
 // Short, uneven, and several micro-batches.
 const std::vector<size_t> counts = {0, 1, 37, 1021};

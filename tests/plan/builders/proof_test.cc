@@ -9,6 +9,7 @@
 #include "plan/json/json.h"
 #include "plan/lower/lower.h"
 #include "plan/verify/verify.h"
+#include "support/sanitized.h"
 
 namespace narrowcast::testing {
 namespace {
@@ -26,11 +27,8 @@ ncast_codec bounded_codec() {
 std::vector<int> rank_counts(bool is_own) {
   std::vector<int> counts;
   for (int ranks = 1; ranks <= channel::max_ranks; ++ranks) {
-#if defined(__SANITIZE_ADDRESS__)
-    const bool is_tried = ranks <= 8 || ranks == channel::max_ranks;
-#else
-    const bool is_tried = is_own || ranks <= 8 || ranks % 16 == 0 || ranks == 31;
-#endif
+    const bool is_tried = tests::sanitized ? ranks <= 4 || ranks == 8 || (is_own && ranks == channel::max_ranks)
+                                           : is_own || ranks <= 8 || ranks % 16 == 0 || ranks == 31;
     if (is_tried) counts.push_back(ranks);
   }
   return counts;

@@ -68,6 +68,7 @@ TEST_CASE("encoders with emulated AVX-512 write the reference's bytes") {
     for (size_t kind = 0; kind < table_kinds.size(); ++kind)
       for (int round = 0; round < (sanitized ? 1 : 3); ++round) {
         const uint64_t elems = lengths[++seed * 7 % std::size(lengths)];
+        if (sanitized && seed % 3 != 0) continue;
         Table table = make_table(dtype, elems, 3, kind, seed);
         // Most of these rows do not follow the model.
         Table others = make_table(dtype, elems, 2, (kind + 1) % table_kinds.size(), seed + 1000);

@@ -92,6 +92,7 @@ TEST_CASE("every row codec restores rows of every type, kind and length, and wri
     for (size_t kind = 0; kind < table_kinds.size(); ++kind)
       for (int round = 0; round < (sanitized ? 1 : 2); ++round) {
         const uint64_t elems = lengths[++seed * 7 % std::size(lengths)];
+        if (sanitized && seed % 3 != 0) continue;
         Table table = make_table(dtype, elems, sanitized ? 3 : 6, kind, seed);
         for (const std::string& codec : codecs_of(table.shape)) {
           INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ", elems, " values, ", codec, ", seed ", seed);
@@ -114,10 +115,12 @@ TEST_CASE("rows of every length from 1 to 3000 values, and of the longest length
       require_round_trips(fit(table, codec).model, table, random);
     }
   };
-  for (uint64_t elems = 1; elems <= 3000; elems += sanitized ? 97 : 13)
+  for (uint64_t elems = 1; elems <= 3000; elems += sanitized ? 331 : 13)
     check(all_dtypes[elems % all_dtypes.size()], elems, elems / 12 % table_kinds.size());
-  for (const ncast_dtype dtype : {NCAST_FLOAT8_E5M2, NCAST_BFLOAT16, NCAST_FLOAT64})
+  for (const ncast_dtype dtype : {NCAST_FLOAT64, NCAST_BFLOAT16, NCAST_FLOAT8_E5M2}) {
     check(dtype, store::max_row_bytes / ncast_dtype_bytes(dtype), 0);
+    if (sanitized) break;
+  }
 }
 
 TEST_CASE("a redirect does not decode, nor does a raw row with other bits in its header") {
