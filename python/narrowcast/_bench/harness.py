@@ -110,9 +110,15 @@ class Harness:
     def _barrier_on_gpu(self) -> None:
         self._run_barrier(self._barrier_call, self._barrier_word, self._barrier_word, self._stream)
 
-    def measure(self, call: Call, only: list[Contender] | None = None) -> dict[str, Any]:
-        """For each contender: seconds per call of each batch, bytes, and the number of wrong values."""
+    def measure(
+        self, call: Call, only: list[Contender] | None = None, schedule: Schedule | None = None
+    ) -> dict[str, Any]:
+        """For each contender: seconds per call of each batch, bytes, and the number of wrong values.
+
+        schedule: from now on, instead of the one before. The same on all ranks.
+        """
         contenders = only or self._contenders
+        self._schedule = schedule or self._schedule
         sets = self._schedule.sets(call)
         for one in contenders:
             with _named(one, call):

@@ -18,11 +18,13 @@ from .contenders import Contender, Opponents, run_ours, run_plan, set_bytes
 from .cost_model import INCOMPRESSIBLE, coded
 from .harness import Harness, Schedule, set_environment, source_of
 from .launch import Emit
-from .operations import Call, barrier, call_of, count_of, describe
+from .operations import Call, barrier, call_of, count_of, describe, size_of
 from .tuned_plans import TunedPlan, loaded
 
 DTYPE = "bfloat16"
 _SHRINKING = "weights"
+# A batch has as many calls as fit these bytes, within limits: over slow links, long calls would take many minutes.
+_BATCH_BYTES, _FEWEST_CALLS = 1 << 30, 4
 # An operation for which NCCL has all variants (symmetric windows, copy engines).
 _ANY_VARIANT = "all_gather"
 
@@ -118,9 +120,10 @@ def tune(
                         suited = [(plan, one) for plan, one in planned if plan.suits(operation, call.count, kind)]
                         only += [one for plan, one in suited if not plan.in_place]
                         only_in_place = [one for plan, one in suited if plan.in_place]
-                    emit({"operation": operation, "data": data, **harness.measure(call, only)})
+                    measured = harness.measure(call, only, suited_schedule(schedule, call))
+                    emit({"operation": operation, "data": data, **measured})
                     if harness_in_place and only_in_place:
-                        measured = harness_in_place.measure(call, only_in_place)
+                        measured = harness_in_place.measure(call, only_in_place, suited_schedule(within, call))
                         emit({"operation": operation, "data": data, **measured})
             harness.close()
             if harness_in_place:
@@ -128,6 +131,13 @@ def tune(
         # No rank leaves while others may still use its memory.
         barrier(host)
         opponents.close()
+
+
+def suited_schedule(schedule: Schedule, call: Call) -> Schedule:
+    """The schedule with fewer calls in a batch and in a graph, if they are long."""
+    size = size_of(call.operation, call.count, call.kind, call.ranks)
+    calls = min(schedule.graph_calls, max(_FEWEST_CALLS, _BATCH_BYTES // max(1, size)))
+    return dataclasses.replace(schedule, iterations=calls, graph_calls=calls)
 
 
 @contextlib.contextmanager

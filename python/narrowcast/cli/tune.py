@@ -233,7 +233,7 @@ def measure(
     nccl_version = f"NCCL {versions['nccl']}" if versions["nccl"] else "without NCCL"
     return setup["link"], (
         f"{ranks} ranks: Narrowcast {versions['narrowcast']}, commit {_provenance.commit()}, {nccl_version}; "
-        f"graphs of {schedule.calls} calls, {schedule.batches} times, slowest rank, median"
+        f"graphs of {schedule.calls} calls, fewer if they are long, {schedule.batches} times, slowest rank, median"
     )
 
 

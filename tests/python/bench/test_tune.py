@@ -12,7 +12,9 @@ from cli_output import assert_one_line
 from narrowcast import errors
 from narrowcast._bench import cost_model
 from narrowcast._bench.cost_model import Curve, Times
-from narrowcast._bench.operations import bus_factor, call_of, names
+from narrowcast._bench.harness import Schedule
+from narrowcast._bench.operations import Call, bus_factor, call_of, names
+from narrowcast._bench.tune_ranks import suited_schedule
 from narrowcast._comm import explain
 from narrowcast._native.library import library
 from narrowcast.cli import _provenance
@@ -81,6 +83,15 @@ def test_all_candidates_of_all_operations_are_measured(on_fakes, tmp_path, monke
         predicted = narrowcast.explain(operation, 100, dtype="bfloat16", ranks=2).predicted
         assert predicted.candidates["blocks:raw"].typical > 0
         assert predicted.candidates["blocks:window"].incompressible > 0
+
+
+def test_long_calls_are_measured_in_shorter_batches():
+    thorough = Schedule(False, 20, 3, 10, 20, check=False, l2_bytes=1)
+    for size, calls in ((2, 20), (32 << 20, 20), (64 << 20, 16), (256 << 20, 4), (1 << 30, 4)):
+        call = Call("all_gather", value_type("bfloat16"), size // 2 // 2, 0, 2)
+        suited = suited_schedule(thorough, call)
+        assert (suited.iterations, suited.graph_calls, suited.batches) == (calls, calls, 10)
+    assert suited_schedule(dataclasses.replace(thorough, iterations=2, graph_calls=2), call).graph_calls == 2
 
 
 def test_packets_are_measured_up_to_their_largest_size(on_fakes):
