@@ -65,33 +65,32 @@ TEST_CASE("encoders with emulated AVX-512 write the reference's bytes") {
                                   255, 256, 500, 512, 1024, 1025, 1056, 1433, 3000};
   uint64_t seed = 0;
   for (const ncast_dtype dtype : all_dtypes)
-    for (size_t kind = 0; kind < table_kinds.size(); ++kind)
-      for (int round = 0; round < (sanitized ? 1 : 3); ++round) {
-        const uint64_t elems = lengths[++seed * 7 % std::size(lengths)];
-        if (sanitized && seed % 3 != 0) continue;
-        Table table = make_table(dtype, elems, 3, kind, seed);
-        // Most of these rows do not follow the model.
-        Table others = make_table(dtype, elems, 2, (kind + 1) % table_kinds.size(), seed + 1000);
-        for (const std::string& codec : codecs_of(table.shape)) {
-          INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ", elems, " values, ", codec, ", seed ", seed);
-          const store::RowModel model = fit(table, codec).model;
-          const Model& fitted = model.model();
-          const bool is_window = fitted.coder == store::Coder::WINDOW && !fitted.has_zeros &&
-                                 store::window::encoder_of(dtype, false) != nullptr;
-          for (const Table* each : std::initializer_list<const Table*>{&table, &others})
-            for (uint64_t row = 0; row < each->count; ++row) {
-              if (is_window) require_window(model, each->row(row));
-              if (fitted.coder == store::Coder::INVARIANT) require_invariant(model, each->row(row));
-            }
-        }
-        for (uint64_t row = 0; row < table.count; ++row) {
-          const size_t bytes = table.shape.row_bytes();
-          require_same_zeros<uint8_t>(table.row(row), bytes);
-          if (bytes >= 2) require_same_zeros<uint16_t>(table.row(row), bytes / 2);
-          if (bytes >= 4) require_same_zeros<uint32_t>(table.row(row), bytes / 4);
-          if (bytes >= 8) require_same_zeros<uint64_t>(table.row(row), bytes / 8);
-        }
+    for (size_t kind = 0; kind < table_kinds.size(); ++kind) {
+      const uint64_t elems = lengths[++seed * 7 % std::size(lengths)];
+      if (sanitized && seed % 5 != 0) continue;
+      Table table = make_table(dtype, elems, 3, kind, seed);
+      // Most of these rows do not follow the model.
+      Table others = make_table(dtype, elems, 2, (kind + 1) % table_kinds.size(), seed + 1000);
+      for (const std::string& codec : codecs_of(table.shape)) {
+        INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ", elems, " values, ", codec, ", seed ", seed);
+        const store::RowModel model = fit(table, codec).model;
+        const Model& fitted = model.model();
+        const bool is_window = fitted.coder == store::Coder::WINDOW && !fitted.has_zeros &&
+                               store::window::encoder_of(dtype, false) != nullptr;
+        for (const Table* each : std::initializer_list<const Table*>{&table, &others})
+          for (uint64_t row = 0; row < each->count; ++row) {
+            if (is_window) require_window(model, each->row(row));
+            if (fitted.coder == store::Coder::INVARIANT) require_invariant(model, each->row(row));
+          }
       }
+      for (uint64_t row = 0; row < table.count; ++row) {
+        const size_t bytes = table.shape.row_bytes();
+        require_same_zeros<uint8_t>(table.row(row), bytes);
+        if (bytes >= 2) require_same_zeros<uint16_t>(table.row(row), bytes / 2);
+        if (bytes >= 4) require_same_zeros<uint32_t>(table.row(row), bytes / 4);
+        if (bytes >= 8) require_same_zeros<uint64_t>(table.row(row), bytes / 8);
+      }
+    }
 }
 
 TEST_CASE("emulated AVX-512 chooses among clusters with and without whole masks") {

@@ -89,21 +89,20 @@ TEST_CASE("every row codec restores rows of every type, kind and length, and wri
   constexpr uint64_t lengths[] = {1, 2, 3, 7, 31, 32, 33, 64, 96, 100, 500, 1023, 1024, 1025, 1056, 1433, 2048, 3000};
   uint64_t seed = 0;
   for (const ncast_dtype dtype : all_dtypes)
-    for (size_t kind = 0; kind < table_kinds.size(); ++kind)
-      for (int round = 0; round < (sanitized ? 1 : 2); ++round) {
-        const uint64_t elems = lengths[++seed * 7 % std::size(lengths)];
-        if (sanitized && seed % 3 != 0) continue;
-        Table table = make_table(dtype, elems, sanitized ? 3 : 6, kind, seed);
-        for (const std::string& codec : codecs_of(table.shape)) {
-          INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ", elems, " values, ", codec, ", seed ", seed);
-          const RowModel model = reparsed(fit(table, codec).model);
-          // Most of these rows do not follow the model.
-          const Table others = make_table(dtype, elems, 2, (kind + 1) % table_kinds.size(), seed + 1000);
-          Random random(seed);
-          require_round_trips(model, table, random);
-          require_round_trips(model, others, random);
-        }
+    for (size_t kind = 0; kind < table_kinds.size(); ++kind) {
+      const uint64_t elems = lengths[++seed * 7 % std::size(lengths)];
+      if (sanitized && seed % 5 != 0) continue;
+      Table table = make_table(dtype, elems, sanitized ? 3 : 6, kind, seed);
+      for (const std::string& codec : codecs_of(table.shape)) {
+        INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ", elems, " values, ", codec, ", seed ", seed);
+        const RowModel model = reparsed(fit(table, codec).model);
+        // Most of these rows do not follow the model.
+        const Table others = make_table(dtype, elems, 2, (kind + 1) % table_kinds.size(), seed + 1000);
+        Random random(seed);
+        require_round_trips(model, table, random);
+        require_round_trips(model, others, random);
       }
+    }
 }
 
 TEST_CASE("rows of every length from 1 to 3000 values, and of the longest length, round-trip") {
