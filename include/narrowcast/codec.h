@@ -22,7 +22,8 @@ enum {
 typedef enum {
   NCAST_PARAMETER_INTEGER = 0,       // 16 bits: the number
   NCAST_PARAMETER_POWER_OF_TWO = 1,  // 8 bits: its exponent and 1
-  NCAST_PARAMETER_REAL = 2           // 32 bits: a float, above 0
+  NCAST_PARAMETER_REAL = 2,          // 32 bits: a float, above 0
+  NCAST_PARAMETER_CHOICE = 3         // 8 bits: the number of one of the names in `choices`, from 1
 } ncast_parameter_kind;
 
 // A parameter of a codec.
@@ -31,6 +32,7 @@ typedef struct {
   ncast_parameter_kind kind;
   double least, most;
   double default_value;
+  const char* choices;  // CHOICE: "nearest|stochastic"; otherwise NULL
 } ncast_codec_parameter;
 
 // A value type that a codec encodes.

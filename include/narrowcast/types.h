@@ -66,7 +66,7 @@ typedef uint64_t ncast_codec;
 // the calls of a communicator. AUTO cannot be forced, and a forced RAW is RAW.
 enum {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator
-#define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
+#define NCAST_CODEC_ROW(id, SYMBOL, name, code, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
 #include "narrowcast/codecs.def"
   NCAST_CODEC_AUTO = 255,
   NCAST_CODEC_FORCED = 256  // a flag, added to an id

@@ -24,7 +24,7 @@ ncast_status check_parameters(const char* function, const Row& row, ncast_codec 
     const uint32_t stored = get(codec, row.field(i));
     if (stored == 0 || is_valid(parameter, stored)) continue;
     return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s: %s is %s, not %s", function, row.name, parameter.name,
-                text::number(value_of(parameter.kind, stored)).c_str(), text::range(parameter).c_str());
+                text::value(parameter, stored).c_str(), text::range(parameter).c_str());
   }
   return NCAST_OK;
 }

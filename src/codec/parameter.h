@@ -17,6 +17,7 @@ constexpr unsigned bits_of(ncast_parameter_kind kind) {
   switch (kind) {
     case NCAST_PARAMETER_POWER_OF_TWO: return 8;  // the exponent and 1
     case NCAST_PARAMETER_REAL: return 32;         // a float
+    case NCAST_PARAMETER_CHOICE: return 8;        // the number of the choice, from 1
     default: return 16;                           // the number
   }
 }

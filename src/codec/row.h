@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "codec/parameter.h"
 
@@ -20,6 +21,7 @@ enum class Payload : uint8_t { fixed, variable };
 struct Row {
   uint8_t id;
   const char* name;
+  const char* code;  // the folder and namespace of its code
   Exactness exactness;
   Payload payload;
   ncast_codec_parameter parameter_slots[max_parameters];  // an entry without a name ends the list
@@ -62,6 +64,13 @@ constexpr bool is_forced(ncast_codec codec) { return (codec & NCAST_CODEC_FORCED
 constexpr ncast_codec without_flag(ncast_codec codec) { return codec & ~ncast_codec{NCAST_CODEC_FORCED}; }
 
 constexpr uint8_t id_of(ncast_codec codec) { return static_cast<uint8_t>(codec); }
+
+// Choices are separated by '|'; the value of the first is 1.
+constexpr double count_of_choices(std::string_view choices) {
+  double count = 1;
+  for (const char c : choices) count += c == '|' ? 1 : 0;
+  return count;
+}
 
 // The content of a parameter's field for a value, and the value of a field that is not 0.
 constexpr uint32_t stored(ncast_parameter_kind kind, double value) {

@@ -4,9 +4,9 @@
 
 namespace narrowcast::codec {
 
-#define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) \
-  namespace name {                                                               \
-  extern const HostCodec host;                                                   \
+#define NCAST_CODEC_ROW(id, SYMBOL, name, code, exactness, payload, parameters, types) \
+  namespace code {                                                                     \
+  extern const HostCodec host;                                                         \
   }
 #include "narrowcast/codecs.def"
 
@@ -17,7 +17,7 @@ constexpr Row table[] = {
 };
 
 constexpr const HostCodec* hosts[] = {
-#define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) &name::host,
+#define NCAST_CODEC_ROW(id, SYMBOL, name, code, exactness, payload, parameters, types) &code::host,
 #include "narrowcast/codecs.def"
 };
 

@@ -39,7 +39,22 @@ inline std::string number(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, static_cast<float>(value)).ptr};
 }
+// The text of choice number `number`, from 1.
+inline std::string_view choice(std::string_view choices, uint32_t number) {
+  for (; number > 1; --number) choices.remove_prefix(choices.find('|') + 1);
+  return choices.substr(0, choices.find('|'));
+}
+inline std::string value(const ncast_codec_parameter& parameter, uint32_t stored) {
+  if (parameter.kind == NCAST_PARAMETER_CHOICE && is_valid(parameter, stored))
+    return std::string(choice(parameter.choices, stored));
+  return number(value_of(parameter.kind, stored));
+}
 inline std::string range(const ncast_codec_parameter& parameter) {
+  if (parameter.kind == NCAST_PARAMETER_CHOICE) {
+    std::string list = "one of ";
+    for (const char* c = parameter.choices; *c != '\0'; ++c) list += *c == '|' ? ", " : std::string(1, *c);
+    return list;
+  }
   const bool is_power = parameter.kind == NCAST_PARAMETER_POWER_OF_TWO;
   return (is_power ? "a power of two from " : "a number from ") + number(parameter.least) + " to " +
          number(parameter.most);
@@ -47,6 +62,11 @@ inline std::string range(const ncast_codec_parameter& parameter) {
 
 // Converts the text of a parameter's value to the content of its field; 0 if it is not valid.
 inline uint32_t stored_value(const ncast_codec_parameter& parameter, std::string_view text) {
+  if (parameter.kind == NCAST_PARAMETER_CHOICE) {
+    for (uint32_t number = 1; number <= static_cast<uint32_t>(parameter.most); ++number)
+      if (choice(parameter.choices, number) == text) return number;
+    return 0;
+  }
   const bool is_real = parameter.kind == NCAST_PARAMETER_REAL;
   float real = 0;
   uint16_t integer = 0;
@@ -121,7 +141,7 @@ inline std::string format(std::span<const Row> rows, ncast_codec codec) {
     for (size_t i = 0; i < parameters.size(); ++i) {
       const uint32_t stored = get(codec, row.field(i));
       if (stored == 0) continue;
-      result += separator + std::string(parameters[i].name) + "=" + text::number(value_of(parameters[i].kind, stored));
+      result += separator + std::string(parameters[i].name) + "=" + text::value(parameters[i], stored);
       separator = ',';
     }
     if (is_forced(codec) && id_of(codec) != NCAST_CODEC_RAW) result += '!';

@@ -80,7 +80,7 @@ TEST_CASE("a frame whose header has other parameters than the codec allows is co
     for (uint32_t i = 0; i < info.parameter_count; ++i) {
       const codec::ParameterField field = row.field(i);
       wrong.push_back(codec::set(valid, field, 0));
-      if (info.parameters[i].kind != NCAST_PARAMETER_REAL)
+      if (info.parameters[i].kind != NCAST_PARAMETER_REAL && info.parameters[i].most != 65535)
         wrong.push_back(codec::set(valid, field, codec::get(codec::set(0, field, ~0u), field)));
     }
     for (ncast_codec bit = 1; bit != 0; bit <<= 1)
@@ -130,19 +130,21 @@ TEST_CASE("parameters of every kind are parsed, checked and written") {
   using codec::Row;
   static constexpr Row row{7,
                            "kinds",
+                           "kinds",
                            codec::Exactness::bounded,
                            codec::Payload::fixed,
-                           {{"count", NCAST_PARAMETER_INTEGER, 2, 40000, 3},
-                            {"group", NCAST_PARAMETER_POWER_OF_TWO, 1, 32768, 128},
-                            {"part", NCAST_PARAMETER_POWER_OF_TWO, 16, 64, 32}},
+                           {{"count", NCAST_PARAMETER_INTEGER, 2, 40000, 3, nullptr},
+                            {"group", NCAST_PARAMETER_POWER_OF_TWO, 1, 32768, 128, nullptr},
+                            {"part", NCAST_PARAMETER_POWER_OF_TWO, 16, 64, 32, nullptr}},
                            {}};
-  static constexpr Row real{
-      8,
-      "real",
-      codec::Exactness::bounded,
-      codec::Payload::fixed,
-      {{"bound", NCAST_PARAMETER_REAL, 1e-6, 1e6, 1e-3}, {"seed", NCAST_PARAMETER_INTEGER, 1, 65535, 1}},
-      {}};
+  static constexpr Row real{8,
+                            "real",
+                            "real",
+                            codec::Exactness::bounded,
+                            codec::Payload::fixed,
+                            {{"bound", NCAST_PARAMETER_REAL, 1e-6, 1e6, 1e-3, nullptr},
+                             {"way", NCAST_PARAMETER_CHOICE, 1, 3, 1, "near|up|far"}},
+                            {}};
   static constexpr Row rows[] = {row, real};
   const auto written = [](const char* text) {
     const codec::ParsedCodec parsed = codec::parse(rows, text);
@@ -150,10 +152,11 @@ TEST_CASE("parameters of every kind are parsed, checked and written") {
   };
   for (const char* text :
        {"kinds", "kinds:count=40000", "kinds:group=1", "kinds:group=32768,part=16", "kinds:count=2,group=64,part=64",
-        "real:bound=1e-06", "real:bound=0.3,seed=65535", "real:bound=1e+06"})
+        "real:bound=1e-06", "real:bound=0.3,way=far", "real:way=up", "real:bound=1e+06"})
     CHECK(written(text) == text);
   CHECK(written("kinds:part=32,count=3,group=128") == "kinds");
-  CHECK(written("real:bound=1e-3,seed=9") == "real:seed=9");
+  CHECK(written("real:bound=1e-3,way=up") == "real:way=up");
+  CHECK(written("real:way=near") == "real");
   CHECK(written("real:bound=.25") == "real:bound=0.25");
   CHECK(*codec::parse(rows, "kinds:count=40000,group=64,part=64").codec ==
         (7u | 40000u << 16 | 7ull << 32 | 7ull << 40));
@@ -170,6 +173,9 @@ TEST_CASE("parameters of every kind are parsed, checked and written") {
   refused("kinds:count=2.5", "not a number");
   refused("kinds:count=65538", "not a number");
   refused("kinds:count=5,count=6", "count is given twice");
+  for (const char* text : {"real:way=", "real:way=2", "real:way=near|up", "real:way=fa", "real:way=farther"})
+    refused(text, ", not one of near, up, far");
+  refused("real:way=up,way=up", "way is given twice");
   for (const char* text : {"real:bound=0", "real:bound=-1", "real:bound=nan", "real:bound=inf", "real:bound=1e9",
                            "real:bound=1e-7", "real:bound=", "real:bound=1x"})
     refused(text, "not a number from 1e-06 to 1e+06");

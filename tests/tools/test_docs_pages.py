@@ -35,8 +35,9 @@ NCAST_OPERATION(3, SEND, send, MOVE, PEER, PIECE, NONE, SEPARATE, TWICE_OTHERS, 
 
 CODECS = """\
 // What a row says.
-NCAST_CODEC_ROW(7, INT8, int8, bounded, fixed,
+NCAST_CODEC_ROW(7, INT8, int8, grouped, bounded, fixed,
                 NCAST_CODEC_PARAMETER(POWER_OF_TWO, group, 1, 1024, 32)
+                NCAST_CODEC_CHOICE(rounding, nearest|stochastic)
                 NCAST_CODEC_PARAMETER(INTEGER, rotate, 1, 64, 1),
                 NCAST_CODEC_TYPE(FLOAT32, 4096, 0.25)
                 NCAST_CODEC_TYPE(BFLOAT16, 4096, 0.5))
@@ -158,7 +159,13 @@ def test_every_row_of_a_table_is_on_its_page(tmp_path):
     assert "```text\nWhat the columns mean.\n  NAME(a, b)   more\n```" in page
     (tmp_path / "codecs.def").write_text(CODECS)
     page = tables.codecs_page(tmp_path / "codecs.def")
-    parameters = "`group`, power of two, 1 to 1024, default 32; `rotate`, integer, 1 to 64, default 1"
+    parameters = "; ".join(
+        (
+            "`group`, power of two, 1 to 1024, default 32",
+            "`rounding`, `nearest` or `stochastic`",
+            "`rotate`, integer, 1 to 64, default 1",
+        )
+    )
     assert f"| 7 | `int8` | bounded | fixed | {parameters} |\n" in page
     assert "| `int8` | float32 | 4096 | 0.25 |\n| `int8` | bfloat16 | 4096 | 0.5 |\n" in page
 

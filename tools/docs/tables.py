@@ -61,14 +61,20 @@ def operations_page(path: Path) -> str:
     return f"# Operations\n\n{table(OPERATION_COLUMNS, rows)}\n```text\n{legend(text)}\n```\n"
 
 
+def parameter_text(arguments: list[str]) -> str:
+    """A parameter of a codec: "`group`, power of two, 32 to 128, default 32", or "`rounding`, `nearest` or ..."."""
+    if len(arguments) == 2:
+        parameter, choices = arguments
+        return f"`{parameter}`, " + " or ".join(f"`{choice}`" for choice in choices.split("|"))
+    kind, parameter, least, most, default = arguments
+    return f"`{parameter}`, {kind.lower().replace('_', ' ')}, {least} to {most}, default {default}"
+
+
 def codecs_page(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     codecs, types = [], []
-    for number, _, name, exactness, payload, parameters, values in calls(code(text), "NCAST_CODEC_ROW"):
-        ranges = [
-            f"`{parameter}`, {kind.lower().replace('_', ' ')}, {least} to {most}, default {default}"
-            for kind, parameter, least, most, default in calls(parameters, "NCAST_CODEC_PARAMETER")
-        ]
+    for number, _, name, _, exactness, payload, parameters, values in calls(code(text), "NCAST_CODEC_ROW"):
+        ranges = [parameter_text(one) for one in calls(parameters, "NCAST_CODEC_(?:PARAMETER|CHOICE)")]
         codecs.append([number, f"`{name}`", exactness, payload, "; ".join(ranges) or "none"])
         for dtype, block_bytes, ratio in calls(values, "NCAST_CODEC_TYPE"):
             types.append([f"`{name}`", dtype.lower(), block_bytes, ratio])

@@ -12,7 +12,7 @@ from .operations import operations
 from .structures import CODEC_TEXT_BYTES, CodecInfoC
 
 AUTO = 255
-PARAMETER_KINDS = ("integer", "power of two", "real")  # by ncast_parameter_kind
+PARAMETER_KINDS = ("integer", "power of two", "real", "choice")  # by ncast_parameter_kind
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,15 @@ class CodecParameter:
     """A parameter of a codec."""
 
     name: str
-    kind: str  #: "integer", "power of two" or "real"
+    kind: str  #: "integer", "power of two", "real" or "choice"
     least: float
     most: float
     default: float
+    choices: tuple[str, ...] = ()  #: the names of the values 1, 2 and so on of a "choice"
+
+    def text(self, value: float) -> str:
+        """A value of the parameter as the text of a codec contains it."""
+        return self.choices[int(value) - 1] if self.choices else f"{value:g}"
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,14 @@ def codecs() -> tuple[Codec, ...]:
                 exact=bool(info.exact),
                 fixed_payload=bool(info.fixed_payload),
                 parameters=tuple(
-                    CodecParameter(one.name.decode(), PARAMETER_KINDS[one.kind], one.least, one.most, one.default_value)
+                    CodecParameter(
+                        one.name.decode(),
+                        PARAMETER_KINDS[one.kind],
+                        one.least,
+                        one.most,
+                        one.default_value,
+                        tuple(one.choices.decode().split("|")) if one.choices else (),
+                    )
                     for one in parameters
                 ),
                 types=tuple(CodecType(BY_NUMBER[one.dtype].name, one.block_bytes, one.prior_ratio) for one in types),

@@ -50,6 +50,7 @@ class CodecParameterC(Structure):
         ("least", c_double),
         ("most", c_double),
         ("default_value", c_double),
+        ("choices", c_char_p),
     ]
 
 

@@ -19,8 +19,8 @@ def codecs() -> tuple[str, ...]:
     found = []
     for codec in narrowcast.codecs():
         found.append(codec.name)
-        if codec.parameters:
-            least = ",".join(f"{one.name}={one.least:g}" for one in codec.parameters)
+        if any(one.least != one.default for one in codec.parameters):
+            least = ",".join(f"{one.name}={one.text(one.least)}" for one in codec.parameters)
             found.append(f"{codec.name}:{least}")
     return (*found, "auto")
 

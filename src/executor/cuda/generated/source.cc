@@ -27,10 +27,10 @@ constexpr const char* reduce_include = R"(
 )";
 
 std::string codec_include(const Program& program) {
-  return text("\n#include \"codec/%s/kernel.cuh\"\n", codec::find_row(program.codec)->name);
+  return text("\n#include \"codec/%s/kernel.cuh\"\n", codec::find_row(program.codec)->code);
 }
 std::string codec_type(const Program& program, ncast_dtype dtype) {
-  return text("codec::%s::SharedCodec<%s>", codec::find_row(program.codec)->name, name_of(dtype).c_str());
+  return text("codec::%s::SharedCodec<%s>", codec::find_row(program.codec)->code, name_of(dtype).c_str());
 }
 
 // Upper bound of the size of WarpEnds, which generated kernels assert.
