@@ -35,18 +35,20 @@ file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
 foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh codec/frame/layout.h codec/window/block.cuh
     codec/window/escapes.cuh codec/window/format.h codec/window/packing.cuh codec/window/parts.cuh codec/window/placement.cuh
     codec/dense/bit_moves.cuh codec/dense/block.cuh codec/dense/choice.cuh codec/dense/format.h codec/dense/kernel.cuh
-    codec/dense/parts.cuh device/coder_codec.cuh device/copy.cuh device/lane_values.cuh store/rows/format.h
+    codec/dense/parts.cuh codec/grouped/chunk.cuh codec/grouped/chunk_floats.cuh codec/grouped/decode.cuh
+    codec/grouped/encode.cuh codec/grouped/format.h codec/grouped/kernel.cuh codec/grouped/random.h codec/parameter.h
+    device/block_context.h device/copy.cuh store/rows/format.h device/coder_codec.cuh device/lane_values.cuh
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
 endforeach()
-foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cuh device/ptx/bulk_load.cuh device/ptx/named_barrier.cuh
-    device/ptx/stream_order.cuh device/ptx/system_memory.cuh)
+foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cuh device/ptx/bulk_load.cuh device/ptx/convert.cuh
+    device/ptx/named_barrier.cuh device/ptx/stream_order.cuh device/ptx/system_memory.cuh)
   file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
 endforeach()
 set(host_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
   ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc
   ${tests}/store/cuda/simt/frame_read_test.inc ${tests}/codec/simt/window_block_test.inc
-  ${tests}/codec/simt/dense_test.inc)
+  ${tests}/codec/simt/dense_test.inc ${tests}/codec/simt/grouped_test.inc)
 
 set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")

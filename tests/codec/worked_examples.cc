@@ -1,10 +1,12 @@
 // The worked bytes of docs/format/, read from the pages themselves.
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "codec/dense/block.h"
+#include "codec/grouped/blocks.h"
 #include "codec/window/vectorized.h"
 #include "doctest/doctest.h"
 #include "narrowcast/codec.h"
@@ -83,6 +85,24 @@ TEST_CASE("the dense payload of the specification is what its values encode to")
                         reinterpret_cast<uint8_t*>(decoded.data())));
     CHECK(decoded == values);
   }
+}
+
+TEST_CASE("the payloads of the specification of quantised groups are what its values encode to") {
+  GroupedBlock block(NCAST_BFLOAT16);
+  constexpr float values[] = {1.0f, -2.0f, 0.25f, 3.5f, NAN};
+  for (uint32_t i = 0; i < std::size(values); ++i) block.set(i, values[i]);
+  block.set(33, -0.875f);
+  const auto check = [&](const char* codec, const std::string& name, Bytes expected) {
+    for (const Line& line : hexdump("grouped.md", name)) {
+      REQUIRE(line.offset + line.bytes.size() <= expected.size());
+      std::copy(line.bytes.begin(), line.bytes.end(), expected.begin() + static_cast<std::ptrdiff_t>(line.offset));
+    }
+    CHECK(block.encoded(grouped_codec(codec)) == expected);
+  };
+  Bytes int4(1152);
+  for (size_t scale = 1024; scale < int4.size(); scale += 2) int4[scale] = 0x80;
+  check("int4", "int4_payload", int4);
+  check("nvfp4", "nvfp4_payload", Bytes(1168));
 }
 
 }  // namespace narrowcast::tests

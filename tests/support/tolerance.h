@@ -67,12 +67,28 @@ inline std::vector<double> floats_of(ncast_dtype dtype, const Bytes& bytes) {
   return values;
 }
 
+// Makes the tolerances of finite values infinite if a value of the same block is not finite: codecs may make all values
+// of a group NaN.
+inline void accept_any_near_non_finite(const ncast_codec_type& type, const std::vector<double>& values, Blocks blocks,
+                                       std::vector<double>* tolerances) {
+  std::vector<double> is_near(values.size());
+  for (size_t i = 0; i < values.size(); ++i) is_near[i] = std::isfinite(values[i]) ? 0 : 1;
+  const size_t block_elems = type.block_bytes / ncast_dtype_bytes(type.dtype);
+  is_near = blocks == Blocks::frame ? largest_of_block(std::move(is_near), block_elems)
+                                    : sliding_max(is_near, block_elems - 1);
+  for (size_t i = 0; i < values.size(); ++i)
+    if (is_near[i] != 0 && std::isfinite(values[i])) (*tolerances)[i] = std::numeric_limits<double>::infinity();
+}
+
 // The expected result of encoding and decoding once.
 inline Approximate moved_values(ncast_codec codec, const ncast_codec_type& type, const Bytes& sent,
                                 Blocks blocks = Blocks::call) {
-  std::vector<double> magnitudes = floats_of(type.dtype, sent);
+  const std::vector<double> values = floats_of(type.dtype, sent);
+  std::vector<double> magnitudes = values;
   for (double& one : magnitudes) one = std::abs(one);
-  return {sent, error_bounds(codec, type, magnitudes, blocks)};
+  Approximate result = {sent, error_bounds(codec, type, magnitudes, blocks)};
+  accept_any_near_non_finite(type, values, blocks, &result.tolerances);
+  return result;
 }
 
 // The expected result of a reduction: the inputs are encoded, reduced in rank order, and the result is encoded again.
@@ -124,18 +140,26 @@ inline Approximate reduced_values(ncast_codec codec, const ncast_codec_type& typ
     if (may_overflow[i] || (multiplies && !finite[i]) || with_errors[i] + result.tolerances[i] >= most)
       result.tolerances[i] = std::numeric_limits<double>::infinity();
   }
+  // Inputs near values that are not finite may be NaN, and so may results near these.
+  std::vector<double> certain = floats_of(type.dtype, result.exact);
+  for (size_t i = 0; i < elems; ++i)
+    if (std::isinf(errors[i])) certain[i] = std::numeric_limits<double>::infinity();
+  accept_any_near_non_finite(type, certain, Blocks::call, &result.tolerances);
+  // What is not finite must remain so.
+  if (!multiplies)
+    for (size_t i = 0; i < elems; ++i)
+      if (!std::isfinite(float_at(type.dtype, result.exact, i)) && !finite[i]) result.tolerances[i] = 0;
   return result;
 }
 
-// Whether results are within their tolerances. NaN and infinity must be preserved.
+// Whether results are within their tolerances. NaN and infinity must be preserved, except that infinities may become
+// NaN.
 inline bool is_near(ncast_dtype dtype, const Bytes& found, const Approximate& expected) {
   if (found.size() != expected.exact.size()) return false;
   for (size_t i = 0; i < expected.tolerances.size(); ++i) {
     const double own = float_at(dtype, found, i), right = float_at(dtype, expected.exact, i);
     if (std::isinf(expected.tolerances[i])) continue;
-    if (std::isnan(right)   ? !std::isnan(own)
-        : std::isinf(right) ? own != right
-                            : !(std::abs(own - right) <= expected.tolerances[i]))
+    if (std::isfinite(right) ? !(std::abs(own - right) <= expected.tolerances[i]) : own != right && !std::isnan(own))
       return false;
   }
   return true;

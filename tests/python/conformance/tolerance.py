@@ -24,7 +24,11 @@ def bounded_type(codec: str, kind: ValueType) -> narrowcast.CodecType | None:
 def moved(codec: str, kind: ValueType, sent: np.ndarray) -> np.ndarray | None:
     """Tolerances of values that are encoded once; None: every bit is restored."""
     entry = bounded_type(codec, kind)
-    return None if entry is None else _bounds(codec, entry, kind, np.abs(_values(sent, kind)))
+    if entry is None:
+        return None
+    values = _values(sent, kind)
+    bounds = _bounds(codec, entry, kind, np.abs(values))
+    return np.where(_near(~np.isfinite(values), entry, kind) & np.isfinite(values), np.inf, bounds)
 
 
 def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
@@ -38,6 +42,8 @@ def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) 
     magnitudes = [np.abs(_values(one, kind)) for one in inputs]
     bounds = [_bounds(codec, entry, kind, one) for one in magnitudes]
     is_finite = np.logical_and.reduce([np.isfinite(one) for one in magnitudes])
+    # Codecs may make all values of a group NaN. The results near such values may be NaN, too.
+    may_be_nan = _near(_near(~is_finite, entry, kind), entry, kind)
     # Replaces values that are not finite by the neutral element.
     neutral = 1.0 if op == "prod" else 0.0
     magnitudes = [np.where(np.isfinite(one), one, neutral) for one in magnitudes]
@@ -54,15 +60,15 @@ def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) 
         tolerances = _bounds(codec, entry, kind, decoded) + errors / divisor
         # 0 times infinity is NaN, but a value near 0 times infinity is not.
         unknown = may_overflow | ~(decoded + tolerances < most) | (~is_finite if op == "prod" else False)
-    return np.where(unknown, np.inf, tolerances)
+    return np.where(unknown | (may_be_nan & is_finite), np.inf, tolerances)
 
 
 def is_near(found: np.ndarray, right: np.ndarray, kind: ValueType, tolerances: np.ndarray) -> np.ndarray:
-    """Whether each value is within its tolerance. NaN and infinity must be preserved."""
+    """Whether each value is within its tolerance. NaN and infinity must be preserved; infinities may become NaN."""
     own, exact = _values(found, kind), _values(right, kind)
     with np.errstate(invalid="ignore"):
-        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, own == exact)
-    return near | (np.isnan(own) & np.isnan(exact)) | np.isinf(tolerances)
+        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, (own == exact) | np.isnan(own))
+    return near | np.isinf(tolerances)
 
 
 def _values(bits: np.ndarray, kind: ValueType) -> np.ndarray:
@@ -78,6 +84,11 @@ def _bounds(codec: str, entry: narrowcast.CodecType, kind: ValueType, magnitudes
     largest, places = np.unique(_sliding_max(finite, entry.block_bytes // kind.bytes - 1), return_inverse=True)
     bounds = np.array([narrowcast.error_bound(codec, kind.name, float(one)) for one in largest])
     return bounds[places] if bounds.size else finite
+
+
+def _near(marked: np.ndarray, entry: narrowcast.CodecType, kind: ValueType) -> np.ndarray:
+    """Whether a value may be in one block with a marked one."""
+    return _sliding_max(marked, entry.block_bytes // kind.bytes - 1) if marked.any() else marked
 
 
 def _sliding_max(values: np.ndarray, radius: int) -> np.ndarray:

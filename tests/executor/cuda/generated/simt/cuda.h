@@ -169,6 +169,11 @@ void __stcs(T* to, std::type_identity_t<T> value) {
 inline uint32_t __float_as_uint(float value) { return std::bit_cast<uint32_t>(value); }
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __frcp_rn(float a) { return 1 / a; }
 
 // Value types. Tests on the host use bf16, fp32, fp64 and integers.
 struct __nv_bfloat16 {
@@ -247,6 +252,32 @@ inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
   }
   return result;
 }
+
+// device/ptx/convert.cuh
+inline uint32_t bfloat16s_of(float first, float second) {
+  return bfloat16_of(first) | uint32_t{bfloat16_of(second)} << 16;
+}
+inline uint32_t half_of(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+  if (magnitude > 0x7f800000) return 0x7fff;
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;
+  // Subnormal halves are multiples of 2^-24.
+  if (magnitude < 0x38800000) return sign | static_cast<uint32_t>(std::nearbyint(std::ldexp(std::fabs(value), 24)));
+  return sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+}
+inline uint32_t halves_of(float first, float second) { return half_of(first) | half_of(second) << 16; }
+inline float float_of_half(uint32_t bits) {
+  const uint32_t exponent = bits >> 10 & 31, mantissa = bits & 0x3ff, sign = (bits & 0x8000) << 16;
+  if (exponent == 31) return std::bit_cast<float>(mantissa != 0 ? 0x7fffffff : sign | 0x7f800000);
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                        : std::bit_cast<float>((exponent + 112) << 23 | mantissa << 13);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+}
+inline float2 floats_of_halves(uint32_t pair) { return {float_of_half(pair & 0xffff), float_of_half(pair >> 16)}; }
+inline constexpr bool has_float8 = false;
+inline uint32_t e4m3s_of(float, float) { return 0; }
+inline uint32_t e5m2s_of(float, float) { return 0; }
 
 // device/ptx/named_barrier.cuh
 inline void sync_warps(uint32_t barrier, uint32_t warps) { simt::wait_for_warps(barrier, warps, true); }
