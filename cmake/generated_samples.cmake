@@ -35,13 +35,14 @@ file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
 foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh codec/frame/layout.h codec/window/block.cuh
     codec/window/escapes.cuh codec/window/format.h codec/window/packing.cuh codec/window/parts.cuh codec/window/placement.cuh
     codec/dense/bit_moves.cuh codec/dense/block.cuh codec/dense/choice.cuh codec/dense/format.h codec/dense/kernel.cuh
-    codec/dense/parts.cuh codec/grouped/chunk.cuh codec/grouped/chunk_floats.cuh codec/grouped/decode.cuh
-    codec/grouped/encode.cuh codec/grouped/format.h codec/grouped/kernel.cuh codec/grouped/random.h codec/parameter.h
-    device/block_context.h device/copy.cuh store/rows/format.h device/coder_codec.cuh device/lane_values.cuh
+    codec/dense/parts.cuh codec/grouped/codes.cuh codec/grouped/decode.cuh codec/grouped/elements.cuh
+    codec/grouped/encode.cuh codec/grouped/format.h codec/grouped/kernel.cuh codec/grouped/random.h
+    codec/grouped/run.cuh codec/parameter.h device/block_context.h device/copy.cuh store/rows/format.h
+    device/coder_codec.cuh device/lane_values.cuh
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
 endforeach()
-foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cuh device/ptx/bulk_load.cuh device/ptx/convert.cuh
+foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/bulk_copy.cuh device/ptx/bulk_load.cuh device/ptx/floats.cuh
     device/ptx/named_barrier.cuh device/ptx/stream_order.cuh device/ptx/system_memory.cuh)
   file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
 endforeach()

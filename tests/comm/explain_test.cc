@@ -148,7 +148,7 @@ TEST_CASE("invalid arguments of ncast_explain are rejected") {
   rejected(11, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is 11");
   rejected(-1, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is -1");
   rejected(NCAST_OP_SEND, 1, 12, NCAST_CODEC_RAW, 2, "dtype is 12");
-  rejected(NCAST_OP_SEND, 1, NCAST_INT8, 7, 2, "codec is 7");
+  rejected(NCAST_OP_SEND, 1, NCAST_INT8, 77, 2, "codec is 77");
   rejected(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 9, "ranks is 9, not 1 to 8");
   rejected(NCAST_OP_SEND, uint64_t{1} << 63, NCAST_INT8, NCAST_CODEC_RAW, 2, "count is");
   CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);

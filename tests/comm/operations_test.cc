@@ -262,9 +262,11 @@ void check_ranks(int ranks, const std::vector<size_t>& counts) {
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks, small_slots);
     for (const ncast_dtype dtype : all_dtypes) {
+      int turn = 0;
       for (const ncast_codec codec : tests::repeatable_variants()) {
-        // Without this type the parameters make no difference.
-        if (codec > 255 && tests::bounded_type_of(codec, dtype) == nullptr) continue;
+        // Bounded codecs take turns, so that each is tested with one number of ranks. Without this type they are raw.
+        const bool is_bounded = tests::info_of(codec).exact == 0;
+        if (is_bounded && (turn++ % 5 != ranks % 5 || tests::bounded_type_of(codec, dtype) == nullptr)) continue;
         for (const size_t count : counts) check_every_operation({dtype, codec, count, rank, ranks, comm});
       }
     }
@@ -282,8 +284,8 @@ TEST_CASE("large transfers go through default slots in many chunks") {
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
-    for (const ncast_codec_info& info : tests::all_codecs()) {
-      const Case c = {NCAST_BFLOAT16, info.codec, 400009, rank, ranks, comm};
+    for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_DENSE, NCAST_CODEC_INT6}) {
+      const Case c = {NCAST_BFLOAT16, codec, 400009, rank, ranks, comm};
       check_reduce(c, NCAST_SUM);
       check_gather(c);
       check_scatter(c);
@@ -299,8 +301,8 @@ TEST_CASE("every operation matches a serial computation on 16 ranks") {
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
-    for (const ncast_codec_info& info : tests::all_codecs())
-      check_every_operation({NCAST_BFLOAT16, info.codec, 2101, rank, ranks, comm});
+    for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_DENSE, NCAST_CODEC_E4M3})
+      check_every_operation({NCAST_BFLOAT16, codec, 2101, rank, ranks, comm});
   });
 }
 
@@ -309,9 +311,9 @@ TEST_CASE("ranks may be threads") {
   const ncast_unique_id id = new_id();
   run_threads(ranks, [&](int rank) {
     Comm comm(id, rank, ranks, small_slots);
-    std::vector<ncast_codec> codecs = tests::repeatable_variants();
-    codecs.push_back(NCAST_CODEC_AUTO);
-    for (const ncast_codec codec : codecs) check_every_operation({NCAST_BFLOAT16, codec, 4001, rank, ranks, comm});
+    for (const ncast_codec codec :
+         {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_DENSE, NCAST_CODEC_INT4, NCAST_CODEC_AUTO})
+      check_every_operation({NCAST_BFLOAT16, codec, 4001, rank, ranks, comm});
   });
 }
 

@@ -96,8 +96,10 @@ inline Approximate reduced_values(ncast_codec codec, const ncast_codec_type& typ
                                   const std::vector<Bytes>& inputs) {
   const bool narrow = type.dtype != NCAST_FLOAT32 && type.dtype != NCAST_FLOAT64;
   const int mantissa_bits = narrow ? format_of(type.dtype)->mantissa_bits : type.dtype == NCAST_FLOAT32 ? 23 : 52;
-  const double most =
-      type.dtype == NCAST_FLOAT64 ? std::numeric_limits<double>::max() : double{std::numeric_limits<float>::max()};
+  const double most = type.dtype == NCAST_FLOAT64    ? std::numeric_limits<double>::max()
+                      : type.dtype == NCAST_FLOAT16  ? 65504
+                      : type.dtype == NCAST_BFLOAT16 ? 0x1.fep127
+                                                     : double{std::numeric_limits<float>::max()};
   Approximate result = {reduced(type.dtype, op, inputs), {}};
   const auto ranks = static_cast<double>(inputs.size());
   const size_t elems = result.exact.size() / ncast_dtype_bytes(type.dtype);

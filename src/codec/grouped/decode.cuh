@@ -1,8 +1,9 @@
 // Decodes a block with a warp. The values are those of reference.cc, whatever the payload contains.
 #pragma once
 
-#include "chunk.cuh"
-#include "chunk_floats.cuh"
+#include "codes.cuh"
+#include "elements.cuh"
+#include "run.cuh"
 
 namespace narrowcast::codec::grouped {
 
@@ -15,6 +16,8 @@ class BlockDecoder {
         codes_(static_cast<const char*>(payload)),
         scales_(codes_ + coding.scales(elems)),
         second_scales_(codes_ + coding.second_scales(elems)),
+        group_shift_(device::highest_bit(coding.group / run_elems)),
+        swap_(Run<Dtype>::swap_of(lane, coding.rotate)),
         lane_(lane) {}
 
   // Returns false to all lanes if a scale is not valid.
@@ -36,8 +39,7 @@ class BlockDecoder {
   }
 
  private:
-  static constexpr uint32_t elems = block_bytes * 8 / (Dtype == NCAST_FLOAT32 ? 32 : 16);
-  static constexpr uint32_t chunks = elems / chunk_elems;
+  static constexpr uint32_t elems = Run<Dtype>::elems;
   static constexpr float largest_float = largest_of_type(Dtype);
 
   template <Element element>
@@ -47,29 +49,30 @@ class BlockDecoder {
     const float factor = rotation_factor(rotate);
     bool valid = true;
 #pragma unroll 1
-    for (uint32_t chunk = lane_; chunk < chunks; chunk += 32) {
-      const uint32_t bits = scale<uint16_t>(scales_, chunk);
+    for (uint32_t run = lane_; run < Run<Dtype>::count; run += 32) {
+      const uint32_t bits = scale<uint16_t>(scales_, run);
       const bool special = (bits & special_scale) != 0;
       valid = valid && is_normal(bits << 16);
       const float scale = __uint_as_float(special ? (bits & 0x7ffc) << 16 : bits << 16);
-      uint32_t codes[chunk_elems];
-      load_codes<bits_of(element), element == Element::int6>(chunk, codes);
-      Chunk<Dtype> x;
+      uint32_t codes[run_elems];
+      load_codes<elems, bits_of(element), element == Element::int6>(codes_, run, swap_, codes);
+      Run<Dtype> x{.swap = swap_};
 #pragma unroll
-      for (uint32_t i = 0; i < chunk_elems; ++i) x.value[i] = __fmul_rn(signed_number(codes[i], half), scale);
+      for (uint32_t i = 0; i < run_elems; ++i) x.value[i] = __fmul_rn(signed_number(codes[i], half), scale);
       float most = __fmul_rn(half, scale);
-      if (special) {
-        if (most > largest_float) x.limit();
-        set_special(x, bits, codes, half);
-      }
       if (rotate > 1) {
-        Chunk<Dtype> rotated = x;
-        rotated.rotate(rotate, factor, lane_);
-        if (!special) x = rotated;
-        most = __uint_as_float(most_of_lanes(__float_as_uint(most), rotate / chunk_elems));
+        x.rotate(rotate, factor, lane_);
+        most = __fmul_rn(__uint_as_float(most_of_lanes(__float_as_uint(most), rotate / run_elems)), rotate);
       }
-      if (!special && !(__fmul_rn(most, rotate) <= largest_float)) x.limit();
-      x.store(values_, chunk);
+      if (!(most <= largest_float)) x.limit();
+      x.store(values_, run);
+      if (special) {
+        for_each_value(run, [&](uint32_t index) {
+          const uint32_t code = load_code<elems, bits_of(element), element == Element::int6>(codes_, index);
+          return is_special_code(bits, code == half) ? special_value(bits)
+                                                     : Run<Dtype>::limited(__fmul_rn(signed_number(code, half), scale));
+        });
+      }
     }
     return valid;
   }
@@ -77,20 +80,26 @@ class BlockDecoder {
   __device__ __forceinline__ bool decode_ranges() {
     bool valid = true;
 #pragma unroll 1
-    for (uint32_t chunk = lane_; chunk < chunks; chunk += 32) {
-      const uint32_t bits = scale<uint16_t>(scales_, chunk);
+    for (uint32_t run = lane_; run < Run<Dtype>::count; run += 32) {
+      const uint32_t bits = scale<uint16_t>(scales_, run);
       const bool special = (bits & special_scale) != 0;
       const float scale = __uint_as_float(special ? (bits & 0x7ffc) << 16 : bits << 16);
-      const float zero = zero_of(chunk);
+      const float zero = zero_of(run);
       valid = valid && is_normal(bits << 16) && is_finite(zero);
-      uint32_t codes[chunk_elems];
-      load_codes<8, false>(chunk, codes);
-      Chunk<Dtype> x;
+      uint32_t codes[run_elems];
+      load_codes<elems, 8, false>(codes_, run, swap_, codes);
+      Run<Dtype> x{.swap = swap_};
 #pragma unroll
-      for (uint32_t i = 0; i < chunk_elems; ++i) x.value[i] = __fmaf_rn(number(codes[i]), scale, zero);
-      if (!(__fadd_rn(__fmul_rn(255, scale), fabsf(zero)) <= largest_float)) x.limit();
-      if (special) set_special(x, bits, codes, 255);
-      x.store(values_, chunk);
+      for (uint32_t i = 0; i < run_elems; ++i) x.value[i] = __fmaf_rn(number(codes[i]), scale, zero);
+      if (!(__fmaf_rn(255, scale, fabsf(zero)) <= largest_float)) x.limit();
+      x.store(values_, run);
+      if (special) {
+        for_each_value(run, [&](uint32_t index) {
+          const uint32_t code = load_code<elems, 8, false>(codes_, index);
+          return is_special_code(bits, code == 255) ? special_value(bits)
+                                                    : Run<Dtype>::limited(__fmaf_rn(number(code), scale, zero));
+        });
+      }
     }
     return valid;
   }
@@ -104,16 +113,16 @@ class BlockDecoder {
     const uint32_t block_scale = coding_.scale == Scale::e4m3 ? *reinterpret_cast<const uint32_t*>(second_scales_) : 0;
     bool valid = coding_.scale != Scale::e4m3 || (is_normal(block_scale) && block_scale <= infinity_bits);
 #pragma unroll 1
-    for (uint32_t chunk = lane_; chunk < chunks; chunk += 32) {
+    for (uint32_t run = lane_; run < Run<Dtype>::count; run += 32) {
       float scale;
       bool infinite = false;  // NaN elements mean infinity
       if (coding_.scale == Scale::float32) {
-        const uint32_t number = this->scale<uint32_t>(scales_, chunk);
+        const uint32_t number = this->scale<uint32_t>(scales_, run);
         infinite = (number & infinite_scale) != 0;
         valid = valid && is_normal(number) && !(infinite && is_e5m2);
         scale = __uint_as_float(number & magnitude_mask);
       } else {
-        const uint32_t byte = this->scale<uint8_t>(scales_, chunk);
+        const uint32_t byte = this->scale<uint8_t>(scales_, run);
         if (coding_.scale == Scale::e8m0) {
           scale = __uint_as_float(byte == e8m0_nan ? magnitude_mask : byte == 0 ? 0x00400000 : byte << 23);
         } else {
@@ -122,44 +131,41 @@ class BlockDecoder {
           scale = byte == e4m3_nan ? __uint_as_float(magnitude_mask) : __fmul_rn(e4m3, __uint_as_float(block_scale));
         }
       }
-      uint32_t codes[chunk_elems];
-      load_codes<bits, false>(chunk, codes);
-      constexpr uint32_t magnitude = (1u << (bits - 1)) - 1;
-      Chunk<Dtype> x;
+      uint32_t codes[run_elems];
+      load_codes<elems, bits, false>(codes_, run, swap_, codes);
       bool finite = true;
+      constexpr uint32_t magnitude = (1u << (bits - 1)) - 1;
+      Run<Dtype> x{.swap = swap_};
 #pragma unroll
-      for (uint32_t i = 0; i < chunk_elems; ++i) {
+      for (uint32_t i = 0; i < run_elems; ++i) {
         const uint32_t placed = (codes[i] & magnitude) << shift | codes[i] >> (bits - 1) << 31;
         x.value[i] = __fmul_rn(__fmul_rn(__uint_as_float(placed), bias), scale);
-        finite = finite && (codes[i] & magnitude) <= format.largest_code;
+        if (bits == 8) finite = finite && (codes[i] & magnitude) <= format.largest_code;
       }
       if (!(__fmul_rn(format.largest, scale) <= largest_float)) x.limit();
-      if (bits == 8 && !finite) {
-#pragma unroll
-        for (uint32_t i = 0; i < chunk_elems; ++i) {
-          const uint32_t code = codes[i] & magnitude;
-          if (code <= format.largest_code) continue;
-          const bool is_infinity = infinite || (is_e5m2 && code == 0x7c);
-          x.value[i] = __uint_as_float(is_infinity ? infinity_bits | codes[i] >> 7 << 31 : magnitude_mask);
-        }
+      x.store(values_, run);
+      if constexpr (bits == 8) {
+        if (finite) continue;
+        for_each_value(run, [&](uint32_t index) {
+          const uint32_t code = load_code<elems, 8, false>(codes_, index), sign = code >> 7 << 31;
+          if ((code & magnitude) <= format.largest_code)
+            return Run<Dtype>::limited(
+                __fmul_rn(__fmul_rn(__uint_as_float((code & magnitude) << shift | sign), bias), scale));
+          const bool is_infinity = infinite || (is_e5m2 && (code & magnitude) == 0x7c);
+          return __uint_as_float(is_infinity ? infinity_bits | sign : magnitude_mask);
+        });
       }
-      x.store(values_, chunk);
     }
     return valid;
   }
 
-  // Whether a float is neither 0, subnormal, infinite nor NaN.
-  __device__ __forceinline__ static bool is_normal(uint32_t bits) {
-    return (bits & infinity_bits) != 0 && (bits & infinity_bits) != infinity_bits;
-  }
-
   template <typename Number>
-  __device__ __forceinline__ uint32_t scale(const char* from, uint32_t chunk) const {
-    return reinterpret_cast<const Number*>(from)[chunk * chunk_elems / coding_.group];
+  __device__ __forceinline__ uint32_t scale(const char* from, uint32_t run) const {
+    return reinterpret_cast<const Number*>(from)[run >> group_shift_];
   }
-  __device__ __forceinline__ float zero_of(uint32_t chunk) const {
-    if constexpr (Dtype == NCAST_FLOAT32) return __uint_as_float(scale<uint32_t>(second_scales_, chunk));
-    const uint32_t bits = scale<uint16_t>(second_scales_, chunk);
+  __device__ __forceinline__ float zero_of(uint32_t run) const {
+    if constexpr (Dtype == NCAST_FLOAT32) return __uint_as_float(scale<uint32_t>(second_scales_, run));
+    const uint32_t bits = scale<uint16_t>(second_scales_, run);
     return Dtype == NCAST_BFLOAT16 ? __uint_as_float(bits << 16) : device::floats_of_halves(bits).x;
   }
 
@@ -171,41 +177,23 @@ class BlockDecoder {
     return __fadd_rn(__uint_as_float(0x4b000000 | (code ^ half)), -(0x1p23f + static_cast<float>(half)));
   }
 
-  // Values of a special group that are not finite.
-  __device__ __forceinline__ static void set_special(Chunk<Dtype>& x, uint32_t bits, const uint32_t* codes,
-                                                     uint32_t special_code) {
-    const uint32_t kind = bits & 3;
-    if (kind == special_is_unused) return;
-    const uint32_t value = kind == special_is_nan        ? magnitude_mask
-                           : kind == special_is_infinity ? infinity_bits
-                                                         : infinity_bits | 0x80000000;
-#pragma unroll
-    for (uint32_t i = 0; i < chunk_elems; ++i)
-      if (codes[i] == special_code) x.value[i] = __uint_as_float(value);
+  // Stores value_of(index in the block) for each value of a run.
+  template <typename ValueOf>
+  __device__ __forceinline__ void for_each_value(uint32_t run, ValueOf value_of) const {
+#pragma unroll 1
+    for (uint32_t index = run * run_elems; index < (run + 1) * run_elems; ++index)
+      Run<Dtype>::store_value(values_, index, value_of(index));
   }
 
-  template <uint32_t bits, bool in_planes>
-  __device__ __forceinline__ void load_codes(uint32_t chunk, uint32_t* codes) const {
-    if constexpr (bits == 8) {
-      const uint2 words = reinterpret_cast<const uint2*>(codes_)[chunk];
-#pragma unroll
-      for (uint32_t i = 0; i < chunk_elems; ++i) codes[i] = (i < 4 ? words.x : words.y) >> i % 4 * 8 & 0xff;
-    } else if constexpr (in_planes) {
-      const uint32_t low = reinterpret_cast<const uint32_t*>(codes_)[chunk];
-      const uint32_t high = reinterpret_cast<const uint16_t*>(codes_ + elems / 2)[chunk];
-#pragma unroll
-      for (uint32_t i = 0; i < chunk_elems; ++i) codes[i] = (low >> i * 4 & 15) | (high >> i * 2 & 3) << 4;
-    } else if constexpr (bits == 6) {
-      const auto* const from = reinterpret_cast<const uint16_t*>(codes_) + 3 * chunk;
-      const uint32_t middle = from[1], low = from[0] | middle << 16, high = middle >> 8 | uint32_t{from[2]} << 8;
-#pragma unroll
-      for (uint32_t i = 0; i < chunk_elems; ++i) codes[i] = (i < 4 ? low : high) >> i % 4 * 6 & 0x3f;
-    } else {
-      const uint32_t word = bits == 4 ? reinterpret_cast<const uint32_t*>(codes_)[chunk]
-                                      : reinterpret_cast<const uint16_t*>(codes_)[chunk];
-#pragma unroll
-      for (uint32_t i = 0; i < chunk_elems; ++i) codes[i] = word >> i * bits & ((1u << bits) - 1);
-    }
+  // bits: the scale of a special group.
+  __device__ __forceinline__ static bool is_special_code(uint32_t bits, bool is_code) {
+    return is_code && (bits & 3) != special_is_unused;
+  }
+  __device__ __forceinline__ static float special_value(uint32_t bits) {
+    const uint32_t kind = bits & 3;
+    return __uint_as_float(kind == special_is_nan        ? magnitude_mask
+                           : kind == special_is_infinity ? infinity_bits
+                                                         : infinity_bits | 0x80000000);
   }
 
   const Coding coding_;
@@ -213,6 +201,8 @@ class BlockDecoder {
   const char* const codes_;
   const char* const scales_;
   const char* const second_scales_;
+  const uint32_t group_shift_;
+  const uint32_t swap_;
   const int lane_;
 };
 

@@ -9,7 +9,7 @@
 namespace narrowcast::codec::grouped {
 
 inline constexpr uint32_t block_bytes = 4096;  // of values, of every type
-inline constexpr uint32_t chunk_elems = 8;     // adjacent values that share random numbers, and a lane of a GPU
+inline constexpr uint32_t chunk_elems = 8;     // adjacent values that share random numbers
 
 // Stochastic rounding counts 2^-random_bits of a step.
 inline constexpr uint32_t random_bits = 14;

@@ -19,7 +19,9 @@ struct Codec {
   static constexpr bool is_identity = false;
   static constexpr bool is_exact = false;
   static constexpr bool uses_context = true;
-  struct Scratch {};
+  struct Scratch {
+    device::BlockContext context;
+  };
 
   struct Parameters {
     __host__ __device__ explicit Parameters(ncast_codec codec) : codec(codec) {}
@@ -29,27 +31,42 @@ struct Codec {
     return coding_of(codec).payload_bytes(values_bytes / (Dtype == NCAST_FLOAT32 ? 4 : 2));
   }
 
-  __device__ static uint32_t encode(const void* values, void* payload, Scratch&, int lane, Parameters parameters,
-                                    const device::BlockContext& context) {
-    return encode_shared(values, payload, lane, parameters.codec, context.first_elem, context.call, context.rank,
-                         context.stage);
-  }
-  __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch&, int lane,
-                                Parameters parameters) {
-    return payload_bytes == Codec::payload_bytes(parameters.codec) &&
-           decode_shared(payload, values, lane, parameters.codec);
-  }
-
- private:
-  // Not inlined, so that the kernels of a type share one copy of the code, and only calls of it need its registers.
-  __device__ __noinline__ static uint32_t encode_shared(const void* values, void* payload, int lane, ncast_codec codec,
-                                                        uint64_t first_elem, uint32_t call, uint32_t rank,
-                                                        uint32_t stage) {
-    BlockEncoder<Dtype>(coding_of(codec), {first_elem, call, rank, stage}, values, payload, lane).encode();
+  __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane,
+                                    Parameters parameters, const device::BlockContext& context) {
+    if (lane == 0) scratch.context = context;
+    __syncwarp();
+    const ncast_codec codec = parameters.codec;
+    switch (coding_of(codec).element) {
+      case Element::int8: encode_as<Element::int8>(values, payload, scratch, lane, codec); break;
+      case Element::uint8: encode_as<Element::uint8>(values, payload, scratch, lane, codec); break;
+      case Element::int6: encode_as<Element::int6>(values, payload, scratch, lane, codec); break;
+      case Element::int4: encode_as<Element::int4>(values, payload, scratch, lane, codec); break;
+      case Element::int2: encode_as<Element::int2>(values, payload, scratch, lane, codec); break;
+      case Element::e4m3:
+      case Element::e5m2: encode_as<Element::e4m3>(values, payload, scratch, lane, codec); break;
+      case Element::e2m3:
+      case Element::e3m2: encode_as<Element::e2m3>(values, payload, scratch, lane, codec); break;
+      default: encode_as<Element::e2m1>(values, payload, scratch, lane, codec);
+    }
     __syncwarp();
     return payload_bytes(codec);
   }
+  __device__ static bool decode(const void* payload, uint32_t bytes, void* values, Scratch&, int lane,
+                                Parameters parameters) {
+    return bytes == payload_bytes(parameters.codec) && decode_shared(payload, values, lane, parameters.codec);
+  }
+
+ private:
+  // Not inlined, so that all calls in a kernel share one copy of the code, and only they need its registers. Elements
+  // whose codes have the same place in a payload share the function of the first one.
+  template <Element element>
+  __device__ __noinline__ static void encode_as(const void* values, void* payload, const Scratch& scratch, int lane,
+                                                ncast_codec codec) {
+    __builtin_assume(__isShared(values) && __isShared(payload) && __isShared(&scratch));
+    BlockEncoder<Dtype>(coding_of(codec), &scratch.context, values, payload, lane).template encode<element>();
+  }
   __device__ __noinline__ static bool decode_shared(const void* payload, void* values, int lane, ncast_codec codec) {
+    __builtin_assume(__isShared(values) && __isShared(payload));
     return BlockDecoder<Dtype>(coding_of(codec), payload, values, lane).decode();
   }
 };

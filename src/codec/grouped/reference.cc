@@ -86,6 +86,7 @@ struct Group {
     }
     if (least > most) least = most = 0;
     least += 0.0f;  // not -0
+    most += 0.0f;
   }
   bool is_finite() const { return !has_nan && !has_infinity && !has_minus_infinity; }
 };
@@ -267,7 +268,7 @@ class Decoder {
     for (uint32_t group = 0; group < elems_ / coding_.group; ++group)
       if (!decode_group(group)) return false;
     if (coding_.rotate > 1) {
-      Values rotated = values_;
+      Values rotated = plain_;
       for (uint32_t first = 0; first < elems_; first += coding_.unit())
         rotate_unit(coding_, {rotated.data() + first, coding_.unit()});
       for (uint32_t i = 0; i < elems_; ++i)
@@ -335,13 +336,13 @@ class Decoder {
     }
     const float what = std::array{NAN, INFINITY, -INFINITY, 0.0f}[bits & 3];
     const int largest = largest_code(coding_.element), special_code = has_zero ? largest : -largest - 1;
-    for_each_value(number, [&](uint32_t code) {
+    for_each_value(number, [&](uint32_t index, uint32_t code) {
       const int step = has_zero
                            ? static_cast<int>(code)
                            : static_cast<int>(code) - (code > static_cast<uint32_t>(largest) ? 2 * largest + 2 : 0);
-      if (special && step == special_code && (bits & 3) != special_is_unused) return what;
       const float value = std::fma(static_cast<float>(step), scale, zero);
-      return coding_.rotate > 1 && !special ? value : limited(value);
+      plain_[index] = value;
+      return special && step == special_code && (bits & 3) != special_is_unused ? what : limited(value);
     });
     return true;
   }
@@ -349,7 +350,7 @@ class Decoder {
   void decode_floats(uint32_t number, float scale, bool is_infinite) {
     const SmallFloat format = small_float(coding_.element);
     const uint32_t sign = 1u << (bits_of(coding_.element) - 1);
-    for_each_value(number, [&](uint32_t code) {
+    for_each_value(number, [&](uint32_t, uint32_t code) {
       const uint32_t magnitude = code & (sign - 1);
       float value = limited(small_float_value(format, magnitude) * scale);
       if (magnitude > format.largest_code)
@@ -361,7 +362,7 @@ class Decoder {
   template <typename ValueOf>
   void for_each_value(uint32_t number, ValueOf value_of_code) {
     for (uint32_t index = number * coding_.group; index < (number + 1) * coding_.group; ++index)
-      values_[index] = value_of_code(get_code(coding_, elems_, payload_, index));
+      values_[index] = value_of_code(index, get_code(coding_, elems_, payload_, index));
   }
 
   const BlockType& type_;
@@ -372,6 +373,7 @@ class Decoder {
   const uint8_t* const second_scales_;
   float block_scale_ = 0;
   Values values_;
+  Values plain_;  // what the integers are if no code is special and no value limited
 };
 
 }  // namespace

@@ -119,7 +119,7 @@ inline GroupedBlock grouped_block(ncast_dtype dtype, size_t pattern, Random& ran
     if (name == "all kinds" && random.chance(0.02))
       value = random.chance(0.4) ? NAN : random.chance(0.5) ? INFINITY : -INFINITY;
     if (name == "offset") value = constant * 1000 + bell() * scale;
-    if (name == "huge") value = bell() * most / 3;
+    if (name == "huge") value = bell() * (most / 3);
     block.set(i, value);
   }
   return block;

@@ -169,6 +169,7 @@ void __stcs(T* to, std::type_identity_t<T> value) {
 inline uint32_t __float_as_uint(float value) { return std::bit_cast<uint32_t>(value); }
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
+#define __builtin_assume(condition) static_cast<void>(0)
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
@@ -253,7 +254,7 @@ inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
   return result;
 }
 
-// device/ptx/convert.cuh
+// device/ptx/floats.cuh
 inline uint32_t bfloat16s_of(float first, float second) {
   return bfloat16_of(first) | uint32_t{bfloat16_of(second)} << 16;
 }
@@ -275,6 +276,10 @@ inline float float_of_half(uint32_t bits) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
 }
 inline float2 floats_of_halves(uint32_t pair) { return {float_of_half(pair & 0xffff), float_of_half(pair >> 16)}; }
+inline float larger_magnitude(float a, float b) {
+  return a != a || b != b ? std::bit_cast<float>(0x7fffffff) : std::max(std::fabs(a), std::fabs(b));
+}
+inline float approximate_reciprocal(float value) { return std::nextafter(1 / value, 0.0f); }
 inline constexpr bool has_float8 = false;
 inline uint32_t e4m3s_of(float, float) { return 0; }
 inline uint32_t e5m2s_of(float, float) { return 0; }

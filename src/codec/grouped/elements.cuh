@@ -1,7 +1,7 @@
-// Small floats of a runtime format, in the registers of a thread. The counterpart of small_floats.h.
+// Small floats of a runtime format, in the registers of a thread; small_floats.h is the counterpart for the host.
 #pragma once
 
-#include "chunk.cuh"
+#include "run.cuh"
 
 namespace narrowcast::codec::grouped {
 

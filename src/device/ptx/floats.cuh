@@ -1,5 +1,5 @@
-// Conversions between float32 and pairs of narrower floats (PTX ISA 9.7.9.22, cvt): to nearest, ties to even. The first
-// of a pair is in the low half. A NaN becomes a NaN with all bits set but the sign.
+// Instructions for floats that CUDA has no functions for. Conversions of pairs (PTX ISA 9.7.9.22, cvt) round to nearest,
+// ties to even. The first of a pair is in the low half. A NaN becomes a NaN with all bits set but the sign.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,19 @@ __device__ __forceinline__ float2 floats_of_halves(uint32_t pair) {
       : "=f"(floats.x), "=f"(floats.y)
       : "r"(pair));
   return floats;
+}
+
+// The larger magnitude, or NaN if one is NaN.
+__device__ __forceinline__ float larger_magnitude(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(fabsf(a)), "f"(fabsf(b)));
+  return larger;
+}
+// 1 / value with an error of one unit in the last place. value, and the result: normal numbers.
+__device__ __forceinline__ float approximate_reciprocal(float value) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
+  return result;
 }
 
 // Float8 of finite values; larger magnitudes become the largest. Only if has_float8.
