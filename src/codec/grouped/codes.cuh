@@ -100,7 +100,8 @@ __device__ __forceinline__ void load_codes(const char* payload, uint32_t run, ui
   }
 }
 
-// Single codes, for the few groups that need them. index: of the value in the block. A lane only stores codes of its run.
+// Single codes, for the few groups that need them. index: of the value in the block. A lane only stores codes of its
+// run.
 template <uint32_t elems, uint32_t bits, bool in_planes>
 __device__ __forceinline__ uint32_t load_code(const char* payload, uint32_t index) {
   const auto part = [payload, index](uint32_t first, uint32_t width) {

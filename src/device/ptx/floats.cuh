@@ -1,5 +1,5 @@
-// Instructions for floats that CUDA has no functions for. Conversions of pairs (PTX ISA 9.7.9.22, cvt) round to nearest,
-// ties to even. The first of a pair is in the low half. A NaN becomes a NaN with all bits set but the sign.
+// Instructions for floats that CUDA has no functions for. Conversions of pairs (PTX ISA 9.7.9.22, cvt) round to
+// nearest, ties to even. The first of a pair is in the low half. A NaN becomes a NaN with all bits set but the sign.
 #pragma once
 
 #include <cstdint>

@@ -66,7 +66,7 @@ def _rejected(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
         ("NULL to write", "recv is NULL", lambda: raw_call(at, None)),
         ("an unknown type", "dtype is 99", lambda: raw_call(at, at, dtype=99)),
         ("an unknown reduction", "op is 17", lambda: raw_call(at, at, op=17)),
-        ("an unknown codec id", "codec is 5", lambda: raw_call(at, at, codec=5)),
+        ("an unknown codec id", "codec is 77", lambda: raw_call(at, at, codec=77)),
         ("too many values", "exceeds the address space", lambda: raw_call(at, at, count=1 << 62)),
         ("no communicator", "comm is NULL", no_communicator),
         ("misaligned values", "aligned", lambda: comm.all_reduce(values(2, 12), values(out, 12), **options)),

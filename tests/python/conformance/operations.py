@@ -18,7 +18,7 @@ from narrowcast.types import VALUE_TYPES, ValueType, value_type
 from . import tolerance
 from .guarded import Guarded
 from .values import DATA, difference, poison, pool
-from .world import Case, Cases, Outcome, World, codecs
+from .world import Case, Cases, Outcome, World, codecs_of_case
 
 # A block has 4 KiB of values (float64: 8 KiB with window).
 SMALL_COUNTS = (0, 1, 2, 3, 7, 100, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 6001)
@@ -165,8 +165,9 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
     if max(call.send_elems, call.recv_elems) * choice.kind.bytes > _BOTH_WAYS_BYTES:
         ways = [rng.choice(ways)]
     first: np.ndarray | None = None
+    chosen = codecs_of_case(rng)
     for in_place in ways:
-        for codec in codecs():
+        for codec in chosen:
             bounded = tolerance.bounded_type(codec, choice.kind)
             if ":" in codec and bounded is None:
                 continue  # without this type, parameters make no difference

@@ -15,7 +15,7 @@ from .guarded import Guarded
 from .messages import Mailbox, Message, messages_of
 from .operations import Choice, expected
 from .values import difference, poison, pool
-from .world import Cases, Outcome, World, codecs
+from .world import Cases, Outcome, World, codecs, exact
 
 
 def orders(world: World) -> Cases:
@@ -27,7 +27,7 @@ def orders(world: World) -> Cases:
             yield f"only rank 0 groups {way}", functools.partial(_check_order, world, messages)
     yield "only rank 0 groups a collective and what it sends", functools.partial(_check_collective_grouped, world)
     if world.ranks > 2:
-        defaults = [codec for codec in codecs() if ":" not in codec and codec != "auto"]
+        defaults = [*(codec for codec in exact() if codec != "auto"), "int6"]
         for codec, waiting in itertools.product(defaults, (1, 2)):
             yield (
                 f"rank {waiting} waits for another receiver, {codec}",

@@ -36,9 +36,8 @@ def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) 
     entry = bounded_type(codec, kind)
     if entry is None:
         return None
-    most = {"float64": float(np.finfo(np.float64).max), "float16": 65504.0, "bfloat16": float.fromhex("0x1.fep127")}.get(
-        kind.name, float(np.finfo(np.float32).max)
-    )
+    largest = {"float16": 65504.0, "bfloat16": float.fromhex("0x1.fep127")}
+    most = largest.get(kind.name) or float(np.finfo("float64" if kind.name == "float64" else "float32").max)
     unit, ranks = 2.0**-kind.mantissa_bits, len(inputs)
     combine = {"prod": np.multiply, "max": np.maximum, "min": np.maximum}.get(op, np.add)
     magnitudes = [np.abs(_values(one, kind)) for one in inputs]
