@@ -19,7 +19,7 @@ using Floats = std::vector<float>;
 
 ncast_codec random_codec() {
   ncast_codec codec = 0;
-  EXPECT_OK(ncast_codec_parse("uniform:bits=6,dither=1", &codec));
+  EXPECT_OK(ncast_codec_parse("int6:rotate=32,rounding=stochastic,seed=7", &codec));
   return codec;
 }
 
