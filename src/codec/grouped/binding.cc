@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codec/grouped/fast.h"
 #include "codec/grouped/format.h"
 #include "codec/grouped/reference.h"
 #include "codec/grouped/small_floats.h"
@@ -55,7 +56,7 @@ double error_bound(const BlockType& type, double largest) {
 extern const HostCodec host;
 const HostCodec host{
     .reference = reference,
-    .fast = reference,
+    .fast = fast,
     .payload_bytes = [](const BlockType& type) -> size_t {
       return coding_of(type.codec).payload_bytes(type.block_elems());
     },
