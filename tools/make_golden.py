@@ -4,8 +4,9 @@ Run it after an intended change of the format or of the encoder's choices, and r
 
     python tools/make_golden.py build/libnarrowcast.so
 
-Frames of kind `encoded` come from the library's reference encoder. Frames of kind `decodes` and `invalid` are built
-here from docs/format/ alone, so they also check the library against the specification.
+Frames of kind `encoded` and `lossy` come from the library's reference encoder. Frames of kind `decodes` and `invalid`,
+and what `lossy` frames decode to, are made here from docs/format/ alone, so they also check the library against the
+specification.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import golden_grouped
 from golden_dense import dense_payload
 from golden_values import (
     ROOT,
@@ -166,9 +168,9 @@ class Encoder:
     def __init__(self, library: Path) -> None:
         self.library = ctypes.CDLL(str(library.resolve()))
         self.library.ncast_bound.restype = ctypes.c_size_t
-        self.library.ncast_bound.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_uint64]
+        self.library.ncast_bound.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
         self.library.ncast_encode.argtypes = [
-            *(ctypes.c_char_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32),
+            *(ctypes.c_char_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32),
             *(ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)),
         ]
 
@@ -205,6 +207,12 @@ class Vectors:
             f"{name}.frame": self.encode(values, dtype, value_bytes, codec, flags),
             f"{name}.values": values,
         }
+
+    def lossy(self, name: str, kind: str, values: bytes, codec: int, decoded: Callable[[bytes], bytes]) -> None:
+        """decoded: makes the decoded values from the frame."""
+        frame = self.encode(values, TYPES[kind].dtype, TYPES[kind].value_bytes, codec, 0)
+        self.lines.append(f"lossy {name} {TYPES[kind].dtype} {codec} 0")
+        self.files |= {f"{name}.frame": frame, f"{name}.values": values, f"{name}.decoded": decoded(frame)}
 
     def decodes(self, name: str, frame: Frame, values: bytes) -> None:
         self.lines.append(f"decodes {name}")
@@ -391,6 +399,35 @@ def add_dense(vectors: Vectors) -> None:
     vectors.invalid("dense_base_too_high", dense_frame(small, [damaged], small.block_elems).build())
 
 
+def add_grouped(vectors: Vectors) -> None:
+    random = Random(52)
+    kind = TYPES["bfloat16"]
+    special = b"".join(struct.pack("<H", bits) for bits in (0x7FC0, 0x7F80, 0xFF80, 0x8000))
+    values = bytearray(ordinary(kind, kind.block_elems, random))
+    values[:2], values[256:258], values[512:514], values[600:608] = special[:2], special[2:4], special[4:6], special
+    for codec in golden_grouped.variants():
+        name = f"{codec.name}_{codec.element}" if codec.element != codec.name and codec.element else codec.name
+        name += f"_rotate_{codec.rotate}" if codec.rotate > 1 else ""
+        vectors.lossy(
+            name,
+            "bfloat16",
+            bytes(values),
+            codec.number,
+            lambda frame, codec=codec: golden_grouped.decode(codec, frame[64:]),
+        )
+        # Any codes, and any scales that are valid.
+        payload = bytearray(random.below(256) for _ in range(codec.payload_bytes(kind.block_elems, 2)))
+        golden_grouped.make_valid(codec, payload)
+        frame = Frame(kind.dtype, codec.number % 256, kind.block_elems, [bytes(payload)])
+        frame.header["reserved"] = codec.parameters
+        vectors.decodes(f"foreign_{name}", frame, golden_grouped.decode(codec, bytes(payload)))
+        scales = kind.block_elems * codec.bits // 8
+        if codec.scale != "e8m0":
+            wrong = {"e4m3": b"\x80", "float32": bytes(4)}.get(codec.scale, b"\x80\x7f")
+            frame.payloads = [bytes(payload[:scales] + wrong + payload[scales + len(wrong) :])]
+            vectors.invalid(f"{name}_scale", frame.build())
+
+
 def far_overflow(kind: ValueType) -> bytes:
     """24 tokens and the header word fill 16 bytes. One token is changed to need a far exponent, which has no room."""
     random = Random(3)
@@ -404,7 +441,10 @@ def write_corpus(vectors: Vectors, folder: Path) -> None:
     random = Random(4)
     frames = ["raw_bfloat16", "raw_checksum", "window_short_block", "window_bfloat16", "before_damage", "end_zero"]
     seeds: dict[str, dict[str, bytes]] = {
-        "decode": {name: vectors.files[f"{name}.frame"] for name in [*frames, "foreign_all_far"]},
+        "decode": {
+            name: vectors.files[f"{name}.frame"]
+            for name in [*frames, "foreign_all_far", "int4_rotate_16", "foreign_int8a", "foreign_e4m3", "nvfp4_e2m1"]
+        },
         "inspect": {name: vectors.files[f"{name}.frame"] for name in frames},
         "block": {},
         "round_trip": {},
@@ -421,7 +461,12 @@ def write_corpus(vectors: Vectors, folder: Path) -> None:
         seeds["block"][f"dense_{name}"] = bytes([len(TYPES) + number, 0]) + dense_payload(kind, values, *shape)
         few = ordinary(kind, 96, random)
         seeds["round_trip"][name] = bytes([kind.dtype, WINDOW | (number % 4) << 1 | 6 << 3]) + few
-    # A codec that rounds at random made the largest value of a block infinite.
+    # Variants of lossy codecs, with values of any bits.
+    for number in range(1, 9):
+        noise = bytes(random.below(256) for _ in range(200))
+        seeds["round_trip"][f"lossy_{number}"] = (
+            bytes([12 * number + (6, 7, 9)[number % 3], number % 4 << 6 | 4 << 3]) + noise
+        )
     seeds["round_trip"]["equal_values"] = bytes([7, 0xFD]) + bytes([0xFD]) * 43
     seeds["round_trip"]["raw"] = bytes([2, RAW]) + bytes(range(9))
     for target, files in seeds.items():
@@ -435,8 +480,9 @@ def main() -> None:
     add_valid(vectors)
     add_invalid(vectors)
     add_dense(vectors)
+    add_grouped(vectors)
     write_corpus(vectors, ROOT / "tests/fuzz/corpus")
-    manifest = "# Made by tools/make_golden.py. encoded NAME dtype codec flags | decodes NAME | invalid NAME\n"
+    manifest = "# Made by tools/make_golden.py. [encoded, lossy] NAME dtype codec flags | decodes NAME | invalid NAME\n"
     vectors.files["manifest.txt"] = (manifest + "\n".join(vectors.lines) + "\n").encode()
     replace(ROOT / f"tests/golden/v{VERSION}", vectors.files)
     print(f"{len(vectors.lines)} vectors, {sum(map(len, vectors.files.values()))} bytes")

@@ -25,7 +25,8 @@ Bytes read(const std::string& name) {
 
 struct Vector {
   std::string kind, name;
-  int dtype, codec;
+  int dtype;
+  ncast_codec codec;
   uint32_t flags;
 };
 
@@ -37,7 +38,7 @@ std::vector<Vector> vectors_of(const std::string& kind) {
     std::istringstream fields(line);
     Vector vector{};
     fields >> vector.kind >> vector.name;
-    if (kind == "encoded") fields >> vector.dtype >> vector.codec >> vector.flags;
+    if (kind == "encoded" || kind == "lossy") fields >> vector.dtype >> vector.codec >> vector.flags;
     if (vector.kind == kind) found.push_back(vector);
   }
   REQUIRE(!found.empty());
@@ -46,8 +47,8 @@ std::vector<Vector> vectors_of(const std::string& kind) {
 
 constexpr uint32_t both_paths[] = {0, NCAST_REFERENCE};
 
-void require_decodes(const std::string& name) {
-  const Bytes frame = read(name + ".frame"), values = read(name + ".values");
+void require_decodes(const std::string& name, const char* decoded) {
+  const Bytes frame = read(name + ".frame"), values = read(name + decoded);
   for (const uint32_t path : both_paths) {
     const Exact from(frame);
     Guarded to(values.size());
@@ -61,18 +62,20 @@ void require_decodes(const std::string& name) {
 }  // namespace
 
 TEST_CASE("golden frames decode to their values") {
-  for (const char* kind : {"encoded", "decodes"})
+  for (const std::string kind : {"encoded", "decodes", "lossy"})
     for (const Vector& vector : vectors_of(kind)) {
       INFO("vector ", vector.name);
-      require_decodes(vector.name);
+      require_decodes(vector.name, kind == "lossy" ? ".decoded" : ".values");
     }
 }
 
 TEST_CASE("today's encoders write the golden frames, byte for byte") {
-  for (const Vector& vector : vectors_of("encoded")) {
+  std::vector<Vector> vectors = vectors_of("encoded"), lossy = vectors_of("lossy");
+  vectors.insert(vectors.end(), lossy.begin(), lossy.end());
+  for (const Vector& vector : vectors) {
     INFO("vector ", vector.name);
     const auto dtype = static_cast<ncast_dtype>(vector.dtype);
-    const auto codec = static_cast<ncast_codec>(vector.codec);
+    const ncast_codec codec = vector.codec;
     const Bytes frame = read(vector.name + ".frame"), values = read(vector.name + ".values");
     for (const uint32_t path : both_paths) {
       Guarded to(frame.size());

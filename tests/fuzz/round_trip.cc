@@ -1,7 +1,7 @@
 // Encodes arbitrary bytes as values. Both encoders must produce the same frame, which decodes to the values, within the
 // error bound of the codec.
-//   byte 0: value type
-//   byte 1: codec (bits 0, 6, 7), flags (1, 2), and how often the values are repeated (3 to 5)
+//   byte 0: value type (modulo 12) and codec (the quotient, times 8)
+//   byte 1: codec (bits 0, 6, 7 of the number of a variant), flags (1, 2), and how often the values are repeated (3 to 5)
 //   then the values
 #include <cstring>
 #include <vector>
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes < 2) return 0;
   const auto dtype = static_cast<ncast_dtype>(data[0] % 12);
   static const std::vector<ncast_codec> codecs = narrowcast::tests::all_variants();
-  const ncast_codec codec = codecs[((data[1] & 1u) | (data[1] >> 5 & 6u)) % codecs.size()];
+  const ncast_codec codec = codecs[((data[1] & 1u) | (data[1] >> 5 & 6u) | data[0] / 12u * 8) % codecs.size()];
   const ncast_codec_type* const bounded = narrowcast::tests::bounded_type_of(codec, dtype);
   const uint32_t given = data[1] >> 1 & 3u, flags = (given & NCAST_CHECKSUM) != 0 ? given : given | NCAST_NO_CHECKSUM;
   // Repeat small inputs, because only whole blocks are coded.
