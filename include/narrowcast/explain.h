@@ -59,9 +59,10 @@ typedef struct {
   double microseconds;       // 0: not known
   double nccl_microseconds;  // 0: not known
   const char* reason;        // constant: why the call is not faster; NULL if it is
-  const char* plan;  // the name of a plan that runs instead of the built-in way; NULL: none. Lives as long as the
-                     // predictor
-  int always;        // 1: the plan is used for all calls that it suits (ncast_plan_use), whatever NCCL's time
+  const char* plan;   // the name of a plan that runs instead of the built-in way; NULL: none. Lives as long as the
+                      // predictor
+  int always;         // 1: the plan is used for all calls that it suits (ncast_plan_use), whatever NCCL's time
+  ncast_codec codec;  // of the values on the link; never AUTO
 } ncast_comparison;
 
 // Counts are those of the functions in comm.h; for all_to_all_v it is the largest piece, on which no decision depends.

@@ -38,7 +38,8 @@ ncast_status compare(const char* function, const ncast_predictor* predictor, con
                                       .nccl_microseconds = found.nccl_microseconds,
                                       .reason = found.reason,
                                       .plan = decision.chosen == nullptr ? nullptr : decision.plan,
-                                      .always = decision.chosen != nullptr && decision.chosen->always ? 1 : 0},
+                                      .always = decision.chosen != nullptr && decision.chosen->always ? 1 : 0,
+                                      .codec = decision.codec},
                      comparison);
 }
 

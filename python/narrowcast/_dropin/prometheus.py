@@ -27,6 +27,12 @@ def text(report: Report) -> str:
         ("calls_total", "counter", "Calls, executed by Narrowcast or by NCCL.", _of_operations(_calls)),
         ("captured_calls_total", "counter", "Executed calls captured in CUDA graphs, counted once.", _of("captured")),
         ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by reason.", _of_operations(_reasons)),
+        (
+            "lossy_calls_total",
+            "counter",
+            "Executed calls with a codec that is not exact, by the rule that allows it.",
+            _of_operations(_lossy),
+        ),
         ("raw_bytes_total", "counter", "Bytes of values sent by executed calls.", _of_links("raw_bytes")),
         ("wire_bytes_total", "counter", "Bytes sent over links for these values.", _of_links("wire_bytes")),
         (
@@ -78,6 +84,11 @@ def _calls(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
 def _reasons(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
     for reason, count in traffic.reasons.items():
         yield {"reason": reason}, count
+
+
+def _lossy(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
+    for (rule, codec), count in traffic.lossy.items():
+        yield {"rule": rule, "codec": codec}, count
 
 
 def _of(name: str) -> Samples:

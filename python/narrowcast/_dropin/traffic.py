@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .._native.paths import read_regular
+
+K = TypeVar("K")
 
 # The placeholder for the process id in NARROWCAST_STATS.
 PID = "%p"
@@ -41,6 +43,11 @@ def _links_as_json(links: Links | None) -> dict[str, Any]:
     return {"raw_bytes": links.raw_bytes, "wire_bytes": links.wire_bytes, "ratio": links.ratio}
 
 
+def _totals(one: Mapping[K, int], other: Mapping[K, int]) -> dict[K, int]:
+    """The sums of two counts, in the order of the first."""
+    return {key: one.get(key, 0) + other.get(key, 0) for key in dict.fromkeys([*one, *other])}
+
+
 @dataclass
 class Traffic:
     """The calls of one operation."""
@@ -56,6 +63,8 @@ class Traffic:
     """The number of forwarded calls for each reason."""
     plans: dict[str, int] = field(default_factory=dict)
     """The number of taken calls that ran each plan of the user, by its name."""
+    lossy: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The number of taken calls for each rule that allows a codec that is not exact, and the codec that they used."""
     links: Links | None = Links()
     """None if the bytes of a rank are unknown, for example after an abort."""
     predicted: int = 0
@@ -77,9 +86,9 @@ class Traffic:
         self.links = _sum(self.links, other.links)
         self.predicted += other.predicted
         self.saved_seconds += other.saved_seconds
-        for mine, others in ((self.reasons, other.reasons), (self.plans, other.plans)):
-            for name, count in others.items():
-                mine[name] = mine.get(name, 0) + count
+        self.reasons = _totals(self.reasons, other.reasons)
+        self.plans = _totals(self.plans, other.plans)
+        self.lossy = _totals(self.lossy, other.lossy)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -89,6 +98,9 @@ class Traffic:
             "forwarded": self.forwarded,
             "reasons": dict(sorted(self.reasons.items())),
             "plans": dict(sorted(self.plans.items())),
+            "lossy": [
+                {"rule": rule, "codec": codec, "calls": calls} for (rule, codec), calls in sorted(self.lossy.items())
+            ],
             **_links_as_json(self.links),
             "predicted": self.predicted,
             "saved_seconds": self.saved_seconds,
@@ -201,6 +213,7 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
                 forwarded=int(entry["forwarded"]),
                 reasons={str(reason): int(count) for reason, count in entry.get("reasons", {}).items()},
                 plans={str(plan): int(count) for plan, count in entry.get("plans", {}).items()},
+                lossy={(str(one["rule"]), str(one["codec"])): int(one["calls"]) for one in entry.get("lossy", [])},
                 links=_links_of(entry),
                 predicted=int(entry["predicted"]),
                 saved_seconds=float(entry["saved_seconds"]),

@@ -62,6 +62,12 @@ def print_report(report: Report) -> None:
         print_wrapped(_TIMES_NOTE, to_stderr=True)
     for one in communicators:
         for traffic in one.operations.values():
+            for (rule, codec), calls in traffic.lossy.items():
+                print_wrapped(
+                    f"not exact: {calls:,} of {traffic.taken:,} {traffic.operation} between {one.ranks} ranks used "
+                    f"{codec}, which {rule} allows.",
+                    to_stderr=True,
+                )
             if traffic.time_ratio is not None and not 1 / _MOST_OFF <= traffic.time_ratio <= _MOST_OFF:
                 print_wrapped(
                     f"{traffic.operation} between {one.ranks} ranks takes {traffic.time_ratio:.2f} times the predicted "

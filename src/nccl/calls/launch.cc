@@ -1,6 +1,9 @@
 #include "nccl/calls/launch.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "nccl/calls/nvtx_range.h"
 #include "nccl/calls/verify.h"
@@ -9,6 +12,7 @@
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/decision.h"
 #include "nccl/report/log.h"
+#include "nccl/settings/text.h"
 
 namespace narrowcast::nccl {
 namespace {
@@ -30,23 +34,46 @@ int make_wait(Communicator& comm, void* from, void* to) {
 }
 
 // Counts a transfer at its sender only: a rank that sends and receives in one group saves the time once.
-std::optional<double> saved_by(Communicator& comm, const EngineCall& one) {
-  const Call& c = one.call;
-  if (settings().stats.empty() || c.operation == NCAST_OP_RECV) return std::nullopt;
-  const CallShape shape = shape_of(c, c.operation, comm.ranks, comm.has_windows.load());
+std::optional<double> saved_by(Communicator& comm, const EngineCall& one, const CallShape& shape) {
+  if (settings().stats.empty() || shape.operation == NCAST_OP_RECV) return std::nullopt;
   return saved_microseconds(shape, one.codec, predictor_of(comm));
+}
+
+// Whether nothing was logged yet about what enables a codec.
+bool is_first_use(const std::string& rule) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& used = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return used.insert(rule).second;
+}
+
+// Counts a call whose codec is not exact, because of a rule or of its plan. A rule only allows a codec: the engine may
+// send raw values.
+void count_lossy(Communicator& comm, const EngineCall& one, const CallShape& shape) {
+  if (one.lossy_rule == nullptr && settings().plan_files.empty()) return;
+  const EnginePredictor& predictor = predictor_of(comm);
+  const auto codec = codec_of(shape, one.codec, predictor);
+  if (!codec || is_exact(*codec)) return;
+  const char* const plan = plan_of(shape, one.codec, predictor);
+  const std::string rule = one.lossy_rule != nullptr ? one.lossy_rule : std::string("plan ") + plan;
+  const std::string name = codec_text(*codec);
+  comm.statistics->count_lossy(one.call.operation, rule, name);
+  if (comm.rank == 0 && is_first_use(rule))
+    log(Level::warn, "%s: calls use the codec %s, which is not exact. The first is %s of %zu values between %d ranks",
+        rule.c_str(), name.c_str(), name_of(shape.operation), shape.count, comm.ranks);
 }
 
 void count(Communicator& comm, const EngineCall& one) {
   const Operation operation = one.call.operation;
+  const CallShape shape = shape_of(one.call, operation, comm.ranks, comm.has_windows.load());
+  count_lossy(comm, one, shape);
   if (capture_id(one.call.stream) == 0) {
-    comm.statistics->count_taken(operation, saved_by(comm, one));
+    comm.statistics->count_taken(operation, saved_by(comm, one, shape));
   } else {
     comm.captured.store(true);
     comm.statistics->count_captured(operation);
   }
   if (settings().plan_files.empty() || is_point_to_point(operation)) return;
-  const CallShape shape = shape_of(one.call, operation, comm.ranks, comm.has_windows.load());
   if (const char* const plan = plan_of(shape, one.codec, predictor_of(comm)))
     comm.statistics->count_plan(operation, plan);
 }

@@ -12,6 +12,7 @@ namespace narrowcast::nccl {
 struct EngineCall {
   Call call;
   ncast_codec codec;
+  const char* lossy_rule = nullptr;  // as in Decision
 };
 
 // Calls of one communicator in one group.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nccl/libraries/cuda_driver.h"
+#include "nccl/policy/decision.h"
 #include "nccl/ranks/exchange.h"
 #include "nccl/report/log.h"
 
@@ -39,30 +40,15 @@ bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_co
          narrowcast.ncast_decode(frame.data(), wire_bytes, 0, result->data(), result->size(), nullptr) == NCAST_OK;
 }
 
-// The codec that the engine chooses among those that the call allows. nullopt: the engine failed, which is logged.
-std::optional<ncast_codec> codec_of(const Communicator& comm, const EngineCall& engine_call) {
-  if (engine_call.codec == NCAST_CODEC_RAW) return engine_call.codec;
-  const Engine& narrowcast = *engine();
-  const Call& call = engine_call.call;
-  ncast_explanation* explanation = nullptr;
-  ncast_decision decision = {};
-  decision.struct_bytes = sizeof decision;
-  ncast_status status =
-      narrowcast.ncast_comm_explain(comm.engine_comm.load(), call.operation, call.count,
-                                    static_cast<ncast_dtype>(call.dtype), engine_call.codec, &explanation);
-  if (status == NCAST_OK) status = narrowcast.ncast_explanation_decision(explanation, &decision);
-  narrowcast.ncast_explanation_destroy(explanation);
-  if (status == NCAST_OK) return decision.codec;
-  log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, narrowcast.ncast_last_error());
-  return std::nullopt;
+// The codec that the engine chooses among those that the call allows.
+std::optional<ncast_codec> chosen_codec(Communicator& comm, const EngineCall& one) {
+  if (one.codec == NCAST_CODEC_RAW) return one.codec;
+  const CallShape shape = shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
+  return codec_of(shape, one.codec, predictor_of(comm));
 }
 
-// Whether values arrive with the same bits as they were sent, whichever codec is chosen. AUTO allows only exact codecs.
-bool is_exact(const EngineCall& engine_call) {
-  const ncast_codec codec = engine_call.codec & ~ncast_codec{NCAST_CODEC_FORCED};
-  return codec == NCAST_CODEC_AUTO ||
-         engine()->ncast_codec_error_bound(codec, static_cast<ncast_dtype>(engine_call.call.dtype), 1) == 0;
-}
+// Whether values arrive with the same bits as they were sent, whichever of the allowed codecs is chosen.
+bool is_exact(const EngineCall& engine_call) { return engine_call.lossy_rule == nullptr; }
 
 bool read(const void* from, CudaStream stream, Bytes* values) {
   const bool read_all = driver()->cuMemcpyDtoHAsync_v2(values->data(), from, values->size(), stream) == 0 &&
@@ -121,13 +107,13 @@ bool is_comparable(Operation operation, bool exact) {
 
 }  // namespace
 
-void verify_codec(const Communicator& comm, const EngineCall& engine_call) {
+void verify_codec(Communicator& comm, const EngineCall& engine_call) {
   const Call& call = engine_call.call;
   const uint64_t elems = sent_elems(call, comm.rank, comm.ranks);
   if (elems == 0 || capture_id(call.stream) != 0) return;
   Bytes values(elems * value_bytes(call.dtype)), result;
   if (!read(call.send, call.stream, &values)) return;
-  const std::optional<ncast_codec> codec = codec_of(comm, engine_call);
+  const std::optional<ncast_codec> codec = chosen_codec(comm, engine_call);
   if (!codec) return;
   if (!round_trip(values, static_cast<ncast_dtype>(call.dtype), elems, *codec, &result)) {
     log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, engine()->ncast_last_error());

@@ -9,7 +9,7 @@
 namespace narrowcast::nccl {
 
 // Called before the call is launched. Waits for its stream.
-void verify_codec(const Communicator& comm, const EngineCall& engine_call);
+void verify_codec(Communicator& comm, const EngineCall& engine_call);
 
 // Called on every rank after the launch of a single call, with no group open. Waits for the call. For an all-reduce it
 // checks that all ranks have the same result. It does not verify reduce and reduce-scatter, because only one rank has

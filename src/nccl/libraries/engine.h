@@ -16,7 +16,6 @@ struct Engine {
   FUNCTION(bound)                       \
   FUNCTION(encode)                      \
   FUNCTION(decode)                      \
-  FUNCTION(codec_error_bound)           \
   FUNCTION(comm_config_defaults)        \
   FUNCTION(comm_create_by_exchange)     \
   FUNCTION(comm_destroy)                \

@@ -87,6 +87,11 @@ const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& 
   return predictor.compare(shape, codec, &found) ? found.plan : nullptr;
 }
 
+std::optional<ncast_codec> codec_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
+  ncast_comparison found = {};
+  return predictor.compare(shape, codec, &found) ? std::optional(found.codec) : std::nullopt;
+}
+
 std::optional<double> predicted_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
   ncast_comparison times = {};
   if (!predictor.compare(shape, codec, &times) || times.microseconds == 0) return std::nullopt;

@@ -62,6 +62,9 @@ std::optional<double> saved_microseconds(const CallShape& shape, ncast_codec cod
 // The predicted time; nullopt if it is not known.
 std::optional<double> predicted_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
+// The codec of the values on the link, one of those that `codec` allows. nullopt: the engine does not know.
+std::optional<ncast_codec> codec_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
+
 // The name of the plan that the call runs instead of the built-in way; NULL: none. Valid as long as the predictor.
 const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 

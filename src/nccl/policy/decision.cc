@@ -1,11 +1,22 @@
 #include "nccl/policy/decision.h"
 
+#include <algorithm>
+
+#include "nccl/settings/text.h"
+
 namespace narrowcast::nccl {
 namespace {
 
 bool matches(const Rule& rule, const CallShape& shape, uint64_t bytes, std::string_view name) {
-  return rule.suit(shape.ranks, name) && (!rule.operation || *rule.operation == shape.operation) &&
-         (!rule.dtype || *rule.dtype == shape.dtype) && bytes >= rule.min_bytes && bytes <= rule.max_bytes;
+  return rule.operations[shape.operation] && rule.dtypes[shape.dtype] &&
+         (!reduces(shape.operation) || rule.redops[shape.redop]) && bytes >= rule.min_bytes &&
+         bytes <= rule.max_bytes && rule.suit(shape.ranks, name);
+}
+
+// Whether a codec that no rule gives a call may be used for it.
+bool may_use(ncast_codec codec, const CallShape& shape, uint64_t bytes) {
+  return is_exact(codec) || (encoded_dtypes(codec)[shape.dtype] && bytes >= least_lossy_bytes &&
+                             (!reduces(shape.operation) || lossy_redops[shape.redop]));
 }
 
 // The reason why a call is forwarded regardless of `take`; NULL if it may run on the engine.
@@ -13,6 +24,7 @@ const char* why_never(const Settings& settings, const CallShape& shape, const Ca
   const bool off = is_point_to_point(shape.operation) ? settings.off[NCAST_OP_SEND] || settings.off[NCAST_OP_RECV]
                                                       : settings.off[shape.operation];
   if (off) return "the operation is switched off";
+  if (value_bytes(call.dtype) == 0 || call.redop < 0) return "an argument is out of range";
   if (call.config != nullptr) return "the call has settings of its own";
   if (reduces(shape.operation) && call.redop >= first_user_reduction) return "a user-defined reduction";
   if (shape.count == 0) return "there is nothing to move";
@@ -32,17 +44,27 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
                 const Predictor& predictor) {
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
   const CallShape shape = shape_of(call, operation, comm.ranks, comm.has_windows);
-  if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
+  if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why, nullptr};
+  const uint64_t bytes = piece_bytes(call);
+  const auto found =
+      std::ranges::find_if(settings.rules, [&](const Rule& one) { return matches(one, shape, bytes, comm.name); });
+  const Rule* const rule = found != settings.rules.end() ? &*found : nullptr;
+  const auto if_usable = [&](std::optional<ncast_codec> one) {
+    return one && may_use(*one, shape, bytes) ? one : std::nullopt;
+  };
   // By precedence: the environment, the first rule that matches, the file's own keys.
-  std::optional<ncast_codec> codec = settings.codec[operation];
+  std::optional<ncast_codec> codec = if_usable(settings.codec[operation]);
+  const char* codec_from = "NARROWCAST_CODEC";
   std::optional<TakeMode> take = settings.take;
-  for (const Rule& rule : settings.rules) {
-    if (!matches(rule, shape, piece_bytes(call), comm.name)) continue;
-    if (!codec) codec = rule.codec;
-    if (!take) take = rule.take;
-    break;
+  if (!codec && rule != nullptr) {
+    codec = rule->codec;
+    codec_from = rule->name.c_str();
   }
-  if (!codec) codec = settings.fallback_codec[operation];
+  if (!take && rule != nullptr) take = rule->take;
+  if (!codec) {
+    codec = if_usable(settings.fallback_codec[operation]);
+    codec_from = "codec";
+  }
   if (!take) take = settings.fallback_take;
   const ncast_codec chosen = codec.value_or(NCAST_CODEC_AUTO);
   const char* why_forwarded = nullptr;
@@ -50,7 +72,7 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
     why_forwarded = "a setting says never";
   else if (take != TakeMode::always)
     why_forwarded = why_not_faster(shape, chosen, predictor);
-  return {why_forwarded == nullptr, chosen, why_forwarded};
+  return {why_forwarded == nullptr, chosen, why_forwarded, is_exact(chosen) ? nullptr : codec_from};
 }
 
 }  // namespace narrowcast::nccl

@@ -75,10 +75,13 @@ Offer own_offer(const Communicator& comm) {
     static_cast<void>(files::read_file(path, most_cost_model_bytes, &content));  // the library reports errors
     offer.settings.mix(Shared::cost_model, content);
   }
-  // Names matter only if a rule matches by name.
-  const auto names_one = [](const auto& rule) { return !rule.communicator.empty(); };
-  if (std::ranges::any_of(settings().rules, names_one) || std::ranges::any_of(settings().plan_rules, names_one))
-    offer.settings.mix(Shared::names, comm.config.name);
+  // Names matter only by the rules that match them.
+  const auto mix_match = [&](const auto& rule) {
+    if (!rule.communicator.empty())
+      offer.settings.mix(Shared::names, uint64_t{rule.suit(comm.ranks, comm.config.name)});
+  };
+  std::ranges::for_each(settings().rules, mix_match);
+  std::ranges::for_each(settings().plan_rules, mix_match);
   offer.max_ctas = static_cast<uint8_t>(std::min(settings().max_ctas, comm.config.max_ctas));
   offer.zero_ctas = comm.config.zero_ctas;
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
@@ -96,8 +99,9 @@ const char* different_settings(std::string_view name) {
   return reasons.at(name).c_str();
 }
 
-// A string constant that is the same on every rank; NULL if all ranks can attach.
-const char* why_forward_all(const std::vector<Offer>& offers) {
+// A string constant that is the same on every rank; NULL if all ranks can attach. ranks: those whose
+// settings differ from those of rank 0, for people.
+const char* why_forward_all(const std::vector<Offer>& offers, std::string* ranks) {
   const auto all = [&](auto&& same) {
     return std::ranges::all_of(offers, [&](const Offer& offer) { return same(offer, offers[0]); });
   };
@@ -109,8 +113,14 @@ const char* why_forward_all(const std::vector<Offer>& offers) {
         return std::strncmp(a.version, b.version, sizeof a.version) == 0 && a.backend == b.backend;
       }))
     return "the ranks have different releases of libnarrowcast.so";
-  for (const Offer& offer : offers)
-    if (const char* const name = offer.settings.difference(offers[0].settings)) return different_settings(name);
+  const char* setting = nullptr;
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    const char* const differing = offers[rank].settings.difference(offers[0].settings);
+    if (differing == nullptr) continue;
+    if (setting == nullptr) setting = differing;
+    *ranks += (ranks->empty() ? "" : ", ") + std::to_string(rank);
+  }
+  if (setting != nullptr) return different_settings(setting);
   if (!all([](const Offer& a, const Offer& b) { return std::strncmp(a.place, b.place, sizeof a.place) == 0; }))
     return "the communicator spans several hosts or containers";
   if (offers.size() > static_cast<size_t>(backend.max_ranks)) return "the communicator has too many ranks";
@@ -137,7 +147,8 @@ void agree(Communicator& comm) {
   comm.id = offers[0].id;
   comm.local_ranks = static_cast<int>(std::ranges::count(offers, own.process, &Offer::process));
   comm.statistics->set_id(comm.id);
-  const char* why = why_forward_all(offers);
+  std::string differing;
+  const char* why = why_forward_all(offers, &differing);
   if (why == nullptr) {
     comm.max_ctas.store(std::ranges::min(offers, {}, &Offer::max_ctas).max_ctas);
     comm.predictor.reset();
@@ -148,7 +159,9 @@ void agree(Communicator& comm) {
   if (why == nullptr) return;
   comm.forward_all(why);
   const bool is_notable = comm.rank == 0 && why != zero_cta_policy;
-  log(is_notable ? Level::warn : Level::info, "a communicator of %d ranks is left to NCCL: %s", comm.ranks, why);
+  if (!differing.empty()) differing = " (other than rank 0: " + differing + ")";
+  log(is_notable ? Level::warn : Level::info, "a communicator of %d ranks is left to NCCL: %s%s", comm.ranks, why,
+      differing.c_str());
 }
 
 }  // namespace narrowcast::nccl

@@ -58,17 +58,28 @@ bool logs(Level level) {
   return static_cast<int>(level) <= now;
 }
 
+thread_local CollectedWarnings* CollectedWarnings::innermost_ = nullptr;
+
+bool CollectedWarnings::collect(const std::string& message) {
+  for (CollectedWarnings* one = innermost_; one != nullptr; one = one->outer_) {
+    one->messages_.push_back(message);
+    if (one->quiet_) return false;
+  }
+  return true;
+}
+
 void log(Level level, const char* format, ...) {
-  if (!logs(level)) return;
+  if (level != Level::warn && !logs(level)) return;
   char message[1200];
-  const int used = std::snprintf(message, sizeof message, "%d:%d narrowcast %s ", getpid(), gettid(),
-                                 names[static_cast<int>(level)]);
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(message + used, sizeof message - static_cast<size_t>(used), format, arguments);
+  std::vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
+  if (level == Level::warn && !(CollectedWarnings::collect(message) && logs(level))) return;
+  char start[80];
+  std::snprintf(start, sizeof start, "%d:%d narrowcast %s ", getpid(), gettid(), names[static_cast<int>(level)]);
   // One write per line, because ranks share a terminal.
-  const std::string line = printable(message) + "\n";
+  const std::string line = start + printable(message) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace narrowcast::nccl {
 
@@ -23,6 +24,26 @@ std::string printable(std::string_view text);
 bool logs(Level level);
 // Writes a line, with control characters escaped.
 void log(Level level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// Collects the warnings that this thread logs while the object lives. Collectors nest.
+class CollectedWarnings {
+ public:
+  // quiet: they are not written.
+  explicit CollectedWarnings(bool quiet) : quiet_(quiet), outer_(innermost_) { innermost_ = this; }
+  ~CollectedWarnings() { innermost_ = outer_; }
+  CollectedWarnings(const CollectedWarnings&) = delete;
+  CollectedWarnings& operator=(const CollectedWarnings&) = delete;
+
+  const std::vector<std::string>& messages() const { return messages_; }
+  // Gives the message to all collectors of this thread. Returns whether it is to be written.
+  static bool collect(const std::string& message);
+
+ private:
+  const bool quiet_;
+  CollectedWarnings* const outer_;
+  std::vector<std::string> messages_;
+  static thread_local CollectedWarnings* innermost_;
+};
 
 // Tells when a wait has lasted ten seconds, so that it can be reported.
 class LongWait {

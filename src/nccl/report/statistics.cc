@@ -95,6 +95,13 @@ std::string operation_json(const char* name, const OperationCount& count, const 
       text += (text.back() == '{' ? "" : ",") + quoted(plan) + ":" + number(times);
     text += '}';
   }
+  if (!count.lossy.empty()) {
+    text += ",\"lossy\":[";
+    for (const LossyCount& one : count.lossy)
+      text += std::string(text.back() == '[' ? "" : ",") + "{\"rule\":" + quoted(one.rule) +
+              ",\"codec\":" + quoted(one.codec) + ",\"calls\":" + number(one.calls) + "}";
+    text += ']';
+  }
   if (const std::optional<double> ratio = time_ratio(count.times)) {
     char number[32];
     std::snprintf(number, sizeof number, "%.3f", *ratio);
@@ -193,6 +200,14 @@ void Statistics::count_captured(Operation operation) {
 void Statistics::count_plan(Operation operation, const char* plan) {
   const std::lock_guard lock(mutex_);
   add_one(&operations_[operation].plans, plan);
+}
+
+void Statistics::count_lossy(Operation operation, const std::string& rule, const std::string& codec) {
+  const std::lock_guard lock(mutex_);
+  std::vector<LossyCount>& counts = operations_[operation].lossy;
+  auto found = std::ranges::find_if(counts, [&](const auto& one) { return one.rule == rule && one.codec == codec; });
+  if (found == counts.end()) found = counts.insert(found, {rule, codec});
+  ++found->calls;
 }
 
 void Statistics::count_time(Operation operation, double ratio) {

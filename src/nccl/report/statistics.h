@@ -15,6 +15,11 @@
 
 namespace narrowcast::nccl {
 
+struct LossyCount {
+  std::string rule, codec;  // what enables the codec
+  uint64_t calls = 0;
+};
+
 struct OperationCount {
   uint64_t taken = 0, forwarded = 0;  // calls executed on the engine, and calls passed to NCCL
   uint64_t captured = 0;              // taken calls that were captured into CUDA graphs; replays are not counted
@@ -22,6 +27,7 @@ struct OperationCount {
   double saved_microseconds = 0;      // predicted savings of these calls over NCCL
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
   std::vector<std::pair<std::string, uint64_t>> plans;    // taken calls that ran a plan of the user, by its name
+  std::vector<LossyCount> lossy;                          // taken calls whose codec is not exact
   std::vector<double> times;                              // of a sample of calls, divided by the predicted times
 };
 
@@ -39,6 +45,7 @@ class Statistics {
   void count_taken(Operation operation, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
   void count_plan(Operation operation, const char* plan);
+  void count_lossy(Operation operation, const std::string& rule, const std::string& codec);
   // The time of a call, divided by the predicted one.
   void count_time(Operation operation, double ratio);
   void count_forwarded(Operation operation, const char* why);

@@ -17,6 +17,18 @@ std::vector<ncast_codec> exact_codecs() {
     if (row.is_exact() && row.id != NCAST_CODEC_RAW) codecs.push_back(row.id);
   return codecs;
 }
+bool is_exact(ncast_codec codec) {
+  return codec == NCAST_CODEC_AUTO || std::ranges::any_of(codec_rows, [&](const codec::Row& row) {
+           return row.id == codec::id_of(codec) && row.is_exact();
+         });
+}
+Dtypes encoded_dtypes(ncast_codec codec) {
+  Dtypes dtypes;
+  for (const codec::Row& row : codec_rows)
+    if (row.id == codec::id_of(codec))
+      for (const ncast_codec_type& type : row.types()) dtypes.set(type.dtype);
+  return dtypes;
+}
 std::string codec_text(ncast_codec codec) { return codec::format(codec_rows, codec); }
 
 }  // namespace narrowcast::nccl

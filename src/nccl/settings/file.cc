@@ -12,15 +12,16 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr const char* dtype_names[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",       "uint64",
-                                       "float16", "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
-
-constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
-
 std::optional<ncast_dtype> dtype_named(std::string_view name) {
   const auto* const found = std::ranges::find(dtype_names, name);
   if (found == std::end(dtype_names)) return std::nullopt;
   return static_cast<ncast_dtype>(found - std::begin(dtype_names));
+}
+
+std::optional<ncast_redop> redop_named(std::string_view name) {
+  const auto* const found = std::ranges::find(redop_names, name);
+  if (found == std::end(redop_names)) return std::nullopt;
+  return static_cast<ncast_redop>(found - std::begin(redop_names));
 }
 
 // A value in the form of an environment variable: true is 1, lists are joined with commas.
@@ -46,21 +47,23 @@ struct TableKey {
   std::string_view name;
   const char* valid;
 };
+constexpr TableKey dtype_key = {"dtype", "a value type, such as bfloat16, or a list of them"};
+constexpr TableKey op_key = {"op", "a reduction, such as sum, or a list of them"};
 constexpr TableKey rule_keys[] = {{"codec", "auto or a codec"},
-                                  {"dtype", "a value type, such as bfloat16"},
-                                  {"operation", "an operation, such as all_reduce"},
+                                  dtype_key,
+                                  {"name", "a text"},
+                                  op_key,
+                                  {"operation", "an operation, such as all_reduce, or a list of them"},
                                   {"take", "auto, always or never"}};
-constexpr TableKey plan_keys[] = {{"dtype", "a value type, such as bfloat16, or a list of them"},
-                                  {"file", "the name of a file"},
-                                  {"op", "a reduction, such as sum, or a list of them"},
-                                  {"use", "always or faster"}};
-constexpr TableKey condition_keys[] = {{"communicator", "a name"},
+constexpr TableKey plan_keys[] = {dtype_key, {"file", "the name of a file"}, op_key, {"use", "always or faster"}};
+constexpr TableKey condition_keys[] = {{"communicator", "a name, or a pattern such as mesh_*"},
                                        {"max_bytes", "a number of bytes"},
                                        {"min_bytes", "a number of bytes"},
                                        {"ranks", "a number"}};
 
 // Why a key of a table, or its value, is invalid. own: the keys besides those of conditions.
-std::string fault_of(std::string_view key, std::span<const TableKey> own) {
+std::string fault_of(std::string_view key, const toml::node& value, std::span<const TableKey> own) {
+  if (key == "codec" && value.is_string()) return parse_codec(value.value_or(std::string())).error;
   std::vector<std::string> names;
   for (const std::span<const TableKey> keys : {own, std::span<const TableKey>(condition_keys)}) {
     for (const TableKey& known : keys) {
@@ -86,25 +89,6 @@ bool apply_to_conditions(std::string_view key, const toml::node& node, Condition
   return true;
 }
 
-bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
-  const std::string text = node.value_or(std::string());
-  if (key == "operation") {
-    rule->operation = operation_named(text);
-    if (rule->operation == NCAST_OP_RECV) rule->operation = NCAST_OP_SEND;  // a receive follows its send
-    return rule->operation.has_value();
-  }
-  if (key == "dtype") return (rule->dtype = dtype_named(text)).has_value();
-  if (key == "codec") return (rule->codec = parse_codec(text).codec).has_value();
-  if (key == "take") return (rule->take = take_named(text)).has_value();
-  return apply_to_conditions(key, node, rule);
-}
-
-std::optional<ncast_redop> redop_named(std::string_view name) {
-  const auto* const found = std::ranges::find(redop_names, name);
-  if (found == std::end(redop_names)) return std::nullopt;
-  return static_cast<ncast_redop>(found - std::begin(redop_names));
-}
-
 // A name, or a list of names.
 template <typename Value>
 bool read_names(const toml::node& node, std::optional<Value> (*named)(std::string_view), std::vector<Value>* values) {
@@ -115,6 +99,65 @@ bool read_names(const toml::node& node, std::optional<Value> (*named)(std::strin
   };
   const auto* const list = node.as_array();
   return list == nullptr ? add(node) : !list->empty() && std::ranges::all_of(*list, add);
+}
+
+// The same, as a set.
+template <typename Value, size_t size>
+bool read_names(const toml::node& node, std::optional<Value> (*named)(std::string_view), std::bitset<size>* set) {
+  std::vector<Value> values;
+  if (!read_names(node, named, &values)) return false;
+  for (const Value value : values) set->set(value);
+  return true;
+}
+
+// A receive follows its send.
+std::optional<Operation> sending_operation_named(std::string_view name) {
+  const auto operation = operation_named(name);
+  return operation == NCAST_OP_RECV ? NCAST_OP_SEND : operation;
+}
+
+bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
+  const std::string text = node.value_or(std::string());
+  if (key == "name") return !(rule->name = text).empty();
+  if (key == "operation") return read_names(node, sending_operation_named, &rule->operations);
+  if (key == "dtype") return read_names(node, dtype_named, &rule->dtypes);
+  if (key == "op") return read_names(node, redop_named, &rule->redops);
+  if (key == "codec") return (rule->codec = parse_codec(text).codec).has_value();
+  if (key == "take") return (rule->take = take_named(text)).has_value();
+  return apply_to_conditions(key, node, rule);
+}
+
+template <size_t size>
+std::string names_of(const std::bitset<size>& set, const char* const* names) {
+  std::vector<std::string> list;
+  for (size_t i = 0; i < size; ++i)
+    if (set[i]) list.emplace_back(names[i]);
+  return joined(list);
+}
+
+// Fills in what a rule does not state, and returns why its conditions contradict each other, or "".
+std::string complete(const toml::table& table, size_t number, Rule* rule) {
+  if (rule->name.empty()) rule->name = "rule " + std::to_string(number);
+  rule->line = table.source().begin.line;
+  const bool is_lossy = rule->codec && !is_exact(*rule->codec);
+  Operations reducing;
+  for (size_t i = 0; i < operation_count; ++i) reducing[i] = reduces(static_cast<Operation>(i));
+  if (rule->operations.none()) {
+    rule->operations = rule->redops.any() ? reducing : ~Operations();
+    if (is_lossy) rule->operations.reset(NCAST_OP_BROADCAST);
+  } else if (rule->redops.any() && (rule->operations & reducing).none()) {
+    return "op is only for operations that reduce, not for " + names_of(rule->operations, operation_names);
+  }
+  if (rule->redops.none()) rule->redops = is_lossy ? lossy_redops : ~Redops();
+  const Dtypes encoded = is_lossy ? encoded_dtypes(*rule->codec) : ~Dtypes();
+  if (const Dtypes unable = rule->dtypes & ~encoded; unable.any())
+    return codec_text(*rule->codec) + " does not encode " + names_of(unable, dtype_names);
+  if (rule->dtypes.none()) rule->dtypes = encoded;
+  if (is_lossy && !table.contains("min_bytes")) rule->min_bytes = least_lossy_bytes;
+  if (rule->min_bytes <= rule->max_bytes) return "";
+  const bool is_stated = table.contains("min_bytes");
+  return "max_bytes is " + std::to_string(rule->max_bytes) + ", but min_bytes is " + std::to_string(rule->min_bytes) +
+         (is_stated ? "" : " if a rule with a codec that is not exact does not state it");
 }
 
 bool apply_to_plan(std::string_view key, const toml::node& node, PlanRule* rule) {
@@ -132,21 +175,27 @@ bool apply_to_plan(std::string_view key, const toml::node& node, PlanRule* rule)
 // Reads the tables of a list, [[name]]. One that is not entirely valid is ignored: it might match too many calls.
 template <typename Entry>
 void apply_tables(const toml::node& node, const char* name, const std::string& path, std::span<const TableKey> keys,
-                  bool (*apply)(std::string_view, const toml::node&, Entry*), std::vector<Entry>* entries) {
+                  bool (*apply)(std::string_view, const toml::node&, Entry*),
+                  std::string (*complete)(const toml::table&, size_t number, Entry*), std::vector<Entry>* entries) {
   const auto* const list = node.as_array();
   if (list == nullptr || !std::ranges::all_of(*list, [](const toml::node& entry) { return entry.is_table(); })) {
     log(Level::warn, "%s: %s is not a list of tables: write [[%s]]", path.c_str(), name, name);
     return;
   }
+  size_t number = 0;
   for (const toml::node& entry : *list) {
+    const toml::table& table = *entry.as_table();
+    ++number;
     Entry made;
     bool is_valid = true;
-    for (const auto& [key, value] : *entry.as_table()) {
-      if (apply(key.str(), value, &made)) continue;
+    const auto warn = [&](const toml::node& at, const std::string& fault) {
       is_valid = false;
-      log(Level::warn, "%s:%u: in a %s, %s. The %s is ignored", path.c_str(), value.source().begin.line, name,
-          fault_of(key.str(), keys).c_str(), name);
-    }
+      log(Level::warn, "%s:%u: in a %s, %s. The %s is ignored", path.c_str(), at.source().begin.line, name,
+          fault.c_str(), name);
+    };
+    for (const auto& [key, value] : table)
+      if (!apply(key.str(), value, &made)) warn(value, fault_of(key.str(), value, keys));
+    if (const std::string fault = is_valid ? complete(table, number, &made) : ""; !fault.empty()) warn(entry, fault);
     if (is_valid) entries->push_back(made);
   }
 }
@@ -165,9 +214,22 @@ void warn_unknown(std::string_view key, const std::string& place) {
       joined(known).c_str());
 }
 
+void remove_lossy_codecs(const std::string& path, Settings* settings) {
+  const auto is_lossy = [](const std::optional<ncast_codec>& codec) { return codec && !is_exact(*codec); };
+  bool any = std::erase_if(settings->rules, [&](const Rule& rule) { return is_lossy(rule.codec); }) != 0;
+  for (std::optional<ncast_codec>& codec : settings->fallback_codec) {
+    any = any || is_lossy(codec);
+    if (is_lossy(codec)) codec.reset();
+  }
+  if (any)
+    log(Level::warn, "%s: no codec of the file that is not exact is used until these errors are corrected",
+        path.c_str());
+}
+
 }  // namespace
 
 void apply_file(std::string_view content, const std::string& path, Settings* settings) {
+  const CollectedWarnings warnings(false);
   const toml::parse_result parsed = toml::parse(content, path);
   if (!parsed) {
     log(Level::warn, "%s:%u: %s. The file is ignored", path.c_str(), parsed.error().source().begin.line,
@@ -182,11 +244,12 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
   swap_fallbacks();
   for (const auto& [key, value] : parsed.table()) {
     if (key.str() == "rule") {
-      apply_tables(value, "rule", path, rule_keys, apply_to_rule, &settings->rules);
+      apply_tables<Rule>(value, "rule", path, rule_keys, apply_to_rule, complete, &settings->rules);
       continue;
     }
     if (key.str() == "plan") {
-      apply_tables(value, "plan", path, plan_keys, apply_to_plan, &settings->plan_rules);
+      const auto complete_already = [](const toml::table&, size_t, PlanRule*) { return std::string(); };
+      apply_tables<PlanRule>(value, "plan", path, plan_keys, apply_to_plan, complete_already, &settings->plan_rules);
       continue;
     }
     const std::string place = path + ":" + std::to_string(value.source().begin.line);
@@ -199,6 +262,7 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
       apply_setting(key.str(), *text, place, settings);
   }
   swap_fallbacks();
+  if (!warnings.messages().empty()) remove_lossy_codecs(path, settings);
 }
 
 }  // namespace narrowcast::nccl

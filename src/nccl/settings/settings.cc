@@ -1,5 +1,6 @@
 #include "nccl/settings/settings.h"
 
+#include <fnmatch.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -50,8 +51,10 @@ void apply_codec(std::string_view value, const std::string& source, Settings* se
       log(Level::warn, "%s: %s", source.c_str(), parsed.error.c_str());
       continue;
     }
-    for (int i = 0; i < operation_count; ++i)
-      if (!operation || *operation == i) settings->codec[i] = parsed.codec;
+    for (int i = 0; i < operation_count; ++i) {
+      const bool is_meant = operation ? *operation == i : i != NCAST_OP_BROADCAST || is_exact(*parsed.codec);
+      if (is_meant) settings->codec[i] = parsed.codec;
+    }
   }
 }
 
@@ -182,6 +185,14 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
   return true;
 }
 
+bool matches_name(const std::string& pattern, std::string_view name) {
+  const auto matches = [&](std::string_view text) {
+    return fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0;
+  };
+  const size_t colon = name.rfind(':');
+  return matches(name) || (colon != name.npos && matches(name.substr(0, colon)));
+}
+
 const Settings& settings() {
   static const Settings& the = *read_settings();
   return the;
@@ -226,8 +237,9 @@ SettingsDigest digest(const Settings& settings) {
   };
   for (const Rule& rule : settings.rules) {
     mix_conditions(Shared::rules, rule);
-    mix_optional(Shared::rules, rule.operation);
-    mix_optional(Shared::rules, rule.dtype);
+    digest.mix(Shared::rules, rule.operations.to_ullong());
+    digest.mix(Shared::rules, rule.dtypes.to_ullong());
+    digest.mix(Shared::rules, rule.redops.to_ullong());
     mix_optional(Shared::rules, rule.codec);
     mix_optional(Shared::rules, rule.take);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "environment/communicator_variables.h"
 #include "narrowcast/comm.h"
+#include "nccl/abi/nccl_types.h"
 #include "nccl/abi/operations.h"
 #include "nccl/report/log.h"
 
@@ -21,25 +23,41 @@ enum class TakeMode { automatic, always, never };
 // When the ranks of a communicator attach: at its first collective, or when it is created.
 enum class Attach { first, init };
 
+// Whether a pattern with *, ? and [...], as of file names, matches a commName, or its part before the last colon: names
+// of torch are "DESCRIPTION:ID".
+bool matches_name(const std::string& pattern, std::string_view name);
+
 // What rules and plans require of a call and of its communicator.
 struct Conditions {
   uint64_t min_bytes = 0;           // of the largest piece that one rank sends another
   uint64_t max_bytes = UINT64_MAX;  // inclusive
   std::optional<int> ranks;
-  std::string communicator;  // its commName; empty: any
+  std::string communicator;  // a pattern of its commName; empty: any
 
   bool suit(int rank_count, std::string_view name) const {
-    return (!ranks || *ranks == rank_count) && (communicator.empty() || communicator == name);
+    return (!ranks || *ranks == rank_count) && (communicator.empty() || matches_name(communicator, name));
   }
 };
 
-// A rule of the file. It applies to calls that match all fields that are set.
+using Operations = std::bitset<operation_count>;
+using Dtypes = std::bitset<value_types>;
+using Redops = std::bitset<first_user_reduction>;
+
+// A rule of the file. It applies to calls that match all of its conditions.
 struct Rule : Conditions {
-  std::optional<Operation> operation;
-  std::optional<ncast_dtype> dtype;
+  std::string name;       // "rule 1", ... if the file gives none
+  uint32_t line = 0;      // of the file
+  Operations operations;  // with sends, never receives, which follow their sends
+  Dtypes dtypes;
+  Redops redops;  // only of operations that reduce
   std::optional<ncast_codec> codec;
   std::optional<TakeMode> take;
 };
+
+// A codec that is not exact changes only calls of at least this size, these reductions and no broadcasts, unless a rule
+// states others.
+inline constexpr uint64_t least_lossy_bytes = 64 << 10;
+inline const Redops lossy_redops = Redops().set(NCAST_SUM).set(NCAST_AVG);
 
 // Which calls a plan is used for.
 struct PlanRule : Conditions {
@@ -82,7 +100,8 @@ struct Settings {
 // Read once. Invalid settings are ignored with a warning.
 const Settings& settings();
 
-// These two are used by settings() and by tests. path: for warnings.
+// These two are used by settings(), to check files, and by tests. path: for warnings. If there is any, no codec of the
+// file is used that is not exact: an invalid rule may have been meant to protect calls.
 void apply_file(std::string_view content, const std::string& path, Settings* settings);
 // key: as in a file; for a variable, its name in lower case without the prefix. source: for warnings. False: unknown
 // key.

@@ -76,12 +76,20 @@ codec::ParsedCodec parse_codec(std::string_view text);
 std::string codec_text(ncast_codec codec);
 // Except raw.
 std::vector<ncast_codec> exact_codecs();
+// AUTO allows only exact codecs.
+bool is_exact(ncast_codec codec);
+Dtypes encoded_dtypes(ncast_codec codec);
+
+inline constexpr const char* take_names[] = {"auto", "always", "never"};
+inline constexpr const char* dtype_names[] = {"int8",    "uint8",    "int32",       "uint32",
+                                              "int64",   "uint64",   "float16",     "float32",
+                                              "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+inline constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
 
 inline std::optional<TakeMode> take_named(std::string_view name) {
-  if (name == "auto") return TakeMode::automatic;
-  if (name == "always") return TakeMode::always;
-  if (name == "never") return TakeMode::never;
-  return std::nullopt;
+  const auto* const found = std::ranges::find(take_names, name);
+  if (found == std::end(take_names)) return std::nullopt;
+  return static_cast<TakeMode>(found - std::begin(take_names));
 }
 
 inline std::optional<Attach> attach_named(std::string_view name) {

@@ -1,7 +1,11 @@
 #include "nccl/policy/decision.h"
 
+#include <string>
+#include <tuple>
+
 #include "doctest/doctest.h"
 #include "nccl/policy/cost_prediction.h"
+#include "nccl/settings/text.h"
 
 using namespace narrowcast::nccl;
 
@@ -163,6 +167,58 @@ TEST_CASE("a rule can match communicators by name") {
   CHECK(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "tensor"}, slower).use_engine);
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "data"}, slower).use_engine);
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, ""}, slower).use_engine);
+}
+
+TEST_CASE("a codec that is not exact is used only for calls that a setting names") {
+  const auto codec_of_call = [](const Settings& settings, Operation operation, uint64_t bytes = 1 << 20,
+                                int dtype = NCAST_BFLOAT16, int redop = NCAST_SUM) {
+    Call call = call_of(operation, bytes / value_bytes(dtype), dtype);
+    call.redop = redop;
+    const Decision decision = decide(settings, call, {4, ""}, faster);
+    CHECK(is_exact(decision.codec) == (decision.lossy_rule == nullptr));
+    return codec_text(decision.codec) +
+           (decision.lossy_rule == nullptr ? "" : std::string(" by ") + decision.lossy_rule);
+  };
+  Settings rule, file;
+  const Settings variable = with("codec", "uniform:bits=6!");
+  apply_file("[[rule]]\nname = 'all'\ncodec = 'uniform:bits=6!'\n[[rule]]\ncodec = 'window'", "test.toml", &rule);
+  apply_file("codec = 'uniform:bits=6!'", "test.toml", &file);
+  for (const auto& [settings, name, otherwise] : {std::tuple{static_cast<const Settings*>(&rule), "all", "window"},
+                                                  {&variable, "NARROWCAST_CODEC", "auto"},
+                                                  {&file, "codec", "auto"}}) {
+    const std::string lossy = std::string("uniform:bits=6! by ") + name;
+    for (const Operation operation : {NCAST_OP_ALL_GATHER, NCAST_OP_ALL_REDUCE, NCAST_OP_SEND, NCAST_OP_RECV})
+      CHECK(codec_of_call(*settings, operation) == lossy);
+    CHECK(codec_of_call(*settings, NCAST_OP_ALL_REDUCE, 1 << 20, NCAST_FLOAT32, NCAST_AVG) == lossy);
+    CHECK(codec_of_call(*settings, NCAST_OP_ALL_GATHER, least_lossy_bytes) == lossy);
+    CHECK(codec_of_call(*settings, NCAST_OP_ALL_GATHER, least_lossy_bytes - 2) == otherwise);
+    CHECK(codec_of_call(*settings, NCAST_OP_BROADCAST) == otherwise);
+    for (const int dtype : {NCAST_INT32, NCAST_UINT8, NCAST_FLOAT64})
+      CHECK(codec_of_call(*settings, NCAST_OP_ALL_GATHER, 1 << 20, dtype) == otherwise);
+    for (const int redop : {NCAST_MIN, NCAST_MAX, NCAST_PROD})
+      CHECK(codec_of_call(*settings, NCAST_OP_REDUCE, 1 << 20, NCAST_BFLOAT16, redop) == otherwise);
+  }
+  Settings named;
+  apply_file(
+      "[[rule]]\ncodec = 'uniform'\noperation = ['broadcast', 'reduce']\nop = 'max'\nmin_bytes = 1\nmax_bytes = 99",
+      "test.toml", &named);
+  CHECK(codec_of_call(named, NCAST_OP_BROADCAST, 98) == "uniform by rule 1");
+  CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98, NCAST_BFLOAT16, NCAST_MAX) == "uniform by rule 1");
+  CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98) == "auto");
+  CHECK(codec_of_call(with("codec", "broadcast=uniform"), NCAST_OP_BROADCAST) == "uniform by NARROWCAST_CODEC");
+}
+
+TEST_CASE("invalid types and reductions match no rule") {
+  Settings settings = with("take", "always");
+  apply_file("[[rule]]\ncodec = 'window'", "test.toml", &settings);
+  for (const int invalid : {-1, 12, 99}) {
+    Call call = call_of(NCAST_OP_ALL_REDUCE, 1000, invalid);
+    CHECK_FALSE(decide(settings, call, {4, ""}, faster).use_engine);
+    if (invalid > 0) continue;
+    call = call_of(NCAST_OP_ALL_REDUCE);
+    call.redop = invalid;
+    CHECK_FALSE(decide(settings, call, {4, ""}, faster).use_engine);
+  }
 }
 
 TEST_CASE("predictions depend on whether windows are registered") {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -11,8 +12,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "doctest/doctest.h"
+#include "nccl/report/log.h"
 #include "nccl/settings/text.h"
 
 using namespace narrowcast::nccl;
@@ -46,7 +49,7 @@ TEST_CASE("a codec applies to all operations or to one, and commas also separate
   CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("uniform:bits=6"));
   CHECK(apply_setting("codec", "uniform:bits=6,all_reduce=raw, all_gather = uniform:bits=5 ,send=window", "test",
                       &settings));
-  CHECK(*settings.codec[NCAST_OP_BROADCAST] == codec_of("uniform:bits=6"));
+  CHECK(*settings.codec[NCAST_OP_SCATTER] == codec_of("uniform:bits=6"));
   CHECK(*settings.codec[NCAST_OP_ALL_REDUCE] == NCAST_CODEC_RAW);
   CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == codec_of("uniform:bits=5"));
   CHECK(*settings.codec[NCAST_OP_SEND] == NCAST_CODEC_WINDOW);
@@ -54,6 +57,15 @@ TEST_CASE("a codec applies to all operations or to one, and commas also separate
   // The default written out is the codec without parameters.
   CHECK(apply_setting("codec", "uniform:bits=8", "test", &settings));
   CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("uniform"));
+}
+
+TEST_CASE("a codec that is not exact applies to broadcasts only if they are named") {
+  Settings settings;
+  CHECK(apply_setting("codec", "window,uniform", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SCATTER] == *parse_codec("uniform").codec);
+  CHECK(*settings.codec[NCAST_OP_BROADCAST] == NCAST_CODEC_WINDOW);
+  CHECK(apply_setting("codec", "broadcast=uniform", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_BROADCAST] == *parse_codec("uniform").codec);
 }
 
 TEST_CASE("empty entries of a list of codecs are ignored") {
@@ -78,13 +90,6 @@ TEST_CASE("an invalid entry of a list of codecs is ignored, and the others apply
     CHECK_FALSE(settings.codec[NCAST_OP_SEND]);
     CHECK_FALSE(settings.codec[NCAST_OP_ALL_REDUCE]);
   }
-}
-
-TEST_CASE("a rule may have a codec with parameters") {
-  const Settings settings = from_file("[[rule]]\noperation = \"send\"\ncodec = \"uniform:bits=4\"\n");
-  REQUIRE(settings.rules.size() == 1);
-  CHECK(codec_text(*settings.rules[0].codec) == "uniform:bits=4");
-  CHECK(from_file("[[rule]]\ncodec = \"uniform:bits=3\"\n").rules.empty());
 }
 
 TEST_CASE("off is everything or a list of operations") {
@@ -208,19 +213,91 @@ TEST_CASE("a file contains settings and rules") {
   CHECK(settings.nccl_library == "/there/libnccl.so.2");
   CHECK(settings.nccl_library_from == "test.toml:11");
   REQUIRE(settings.rules.size() == 2);
-  CHECK(*settings.rules[0].operation == NCAST_OP_ALL_REDUCE);
-  CHECK(*settings.rules[0].dtype == NCAST_BFLOAT16);
+  CHECK(settings.rules[0].name == "rule 1");
+  CHECK(settings.rules[0].line == 12);
+  CHECK(settings.rules[0].operations == Operations().set(NCAST_OP_ALL_REDUCE));
+  CHECK(settings.rules[0].dtypes == Dtypes().set(NCAST_BFLOAT16));
+  CHECK(settings.rules[0].redops.all());
   CHECK(settings.rules[0].max_bytes == 1048576);
   CHECK(*settings.rules[0].take == TakeMode::always);
+  CHECK(settings.rules[1].operations.all());
+  CHECK(settings.rules[1].dtypes.all());
+  CHECK(settings.rules[1].min_bytes == 0);
   CHECK(*settings.rules[1].ranks == 4);
   CHECK(*settings.rules[1].codec == NCAST_CODEC_RAW);
 }
 
-TEST_CASE("a rule that is partly invalid is ignored") {
-  CHECK(from_file("[[rule]]\ndtype = \"bf16\"\n").rules.empty());
-  CHECK(from_file("[[rule]]\nsize = 3\n").rules.empty());
-  CHECK(from_file("[[rule]]\nmin_bytes = -1\n").rules.empty());
-  CHECK(from_file("rule = 3\n").rules.empty());
+TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and what is wrong") {
+  const auto warned = [](const std::string& content) {
+    const CollectedWarnings warnings(true);
+    CHECK(from_file(content.c_str()).rules.empty());
+    REQUIRE(warnings.messages().size() == 1);
+    return warnings.messages()[0];
+  };
+  CHECK(warned("rule = 3") == "test.toml: rule is not a list of tables: write [[rule]]");
+  for (const auto& [line, fault] : std::vector<std::pair<std::string, std::string>>{
+           {"dtype = 'bf16'", "dtype must be a value type, such as bfloat16, or a list of them"},
+           {"dtype = []", "dtype must be a value type, such as bfloat16, or a list of them"},
+           {"operation = ['send', 3]", "operation must be an operation, such as all_reduce, or a list of them"},
+           {"op = 'median'", "op must be a reduction, such as sum, or a list of them"},
+           {"codec = 'uniform:bits=3'", "codec 'uniform:bits=3': bits is '3', not a number from 4 to 12"},
+           {"codec = 3", "codec must be auto or a codec"},
+           {"name = ''", "name must be a text"},
+           {"min_bytes = -1", "min_bytes must be a number of bytes"},
+           {"size = 3",
+            "there is no key size (known: codec, dtype, name, op, operation, take, communicator, max_bytes, min_bytes, "
+            "ranks)"}})
+    CHECK(warned("[[rule]]\n" + line) == "test.toml:2: in a rule, " + fault + ". The rule is ignored");
+  for (const auto& [line, fault] : std::vector<std::pair<std::string, std::string>>{
+           {"op = 'max'\noperation = 'send'", "op is only for operations that reduce, not for send"},
+           {"min_bytes = 2\nmax_bytes = 1", "max_bytes is 1, but min_bytes is 2"},
+           {"codec = 'uniform'\nmax_bytes = 1",
+            "max_bytes is 1, but min_bytes is 65536 if a rule with a codec that is not exact does not state it"},
+           {"codec = 'uniform'\ndtype = ['float32', 'int8', 'float64']", "uniform does not encode int8, float64"}})
+    CHECK(warned("[[rule]]\n" + line) == "test.toml:1: in a rule, " + fault + ". The rule is ignored");
+}
+
+TEST_CASE("a rule with a codec that is not exact leaves out calls that it does not name") {
+  const Rule lossy = from_file("[[rule]]\ncodec = 'uniform'").rules.at(0);
+  CHECK(lossy.operations == ~Operations().set(NCAST_OP_BROADCAST));
+  CHECK(lossy.dtypes == Dtypes().set(NCAST_FLOAT32).set(NCAST_BFLOAT16));
+  CHECK(lossy.redops == Redops().set(NCAST_SUM).set(NCAST_AVG));
+  CHECK(lossy.min_bytes == 64 << 10);
+  const Rule named = from_file(
+                         "[[rule]]\ncodec = 'uniform'\noperation = ['broadcast', 'reduce']\ndtype = 'float32'\nop = "
+                         "'max'\nmin_bytes = 0")
+                         .rules.at(0);
+  CHECK(named.operations == Operations().set(NCAST_OP_BROADCAST).set(NCAST_OP_REDUCE));
+  CHECK(named.dtypes == Dtypes().set(NCAST_FLOAT32));
+  CHECK(named.redops == Redops().set(NCAST_MAX));
+  CHECK(named.min_bytes == 0);
+  CHECK(codec_text(*from_file("[[rule]]\ncodec = 'uniform:bits=4'").rules.at(0).codec) == "uniform:bits=4");
+}
+
+TEST_CASE("a file with any error enables only exact codecs") {
+  const char* const rules =
+      "codec = 'uniform'\n[[rule]]\ncodec = 'window'\noperation = 'send'\n[[rule]]\ncodec = 'uniform'\n";
+  CHECK(from_file(rules).rules.size() == 2);
+  CHECK(from_file(rules).fallback_codec[NCAST_OP_SEND] == *parse_codec("uniform").codec);
+  for (const char* const error : {"[[rule]]\nsize = 3", "[[rules]]\ncodec = 'raw'", "[[plan]]\nuse = 3"}) {
+    const CollectedWarnings warnings(true);
+    const Settings settings = from_file((rules + std::string(error)).c_str());
+    REQUIRE(settings.rules.size() == 1);
+    CHECK(settings.rules[0].codec == NCAST_CODEC_WINDOW);
+    CHECK_FALSE(settings.fallback_codec[NCAST_OP_SEND]);
+    REQUIRE(warnings.messages().size() == 2);
+    CHECK(warnings.messages()[1] ==
+          "test.toml: no codec of the file that is not exact is used until these errors are corrected");
+  }
+}
+
+TEST_CASE("patterns match names of communicators, and what torch puts before its ids") {
+  for (const char* const pattern : {"mesh_dp:7", "mesh_dp", "mesh_*", "*", "mesh_[de]p", "mesh_dp:?"})
+    CHECK(matches_name(pattern, "mesh_dp:7"));
+  for (const char* const pattern : {"mesh", "mesh_tp", "7", "mesh_dp:77", ""})
+    CHECK_FALSE(matches_name(pattern, "mesh_dp:7"));
+  CHECK(matches_name("default_pg:split:0", "default_pg:split:0:f00d"));
+  CHECK(matches_name("*", ""));
 }
 
 TEST_CASE("tables of plans state files and calls") {
@@ -272,7 +349,14 @@ TEST_CASE("different settings have different digests") {
   CHECK(std::string(digest(from_file("verify = true\np2p = false")).difference(digest(Settings()))) == "verify");
   CHECK(digest(Settings()).difference(digest(Settings())) == nullptr);
   CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
-  CHECK(digest(from_file("[[rule]]\nranks = 2\n")) != digest(from_file("[[rule]]\nranks = 3\n")));
+  std::vector<SettingsDigest> of_rules;
+  for (const char* const condition :
+       {"ranks = 2", "ranks = 3", "operation = 'send'", "dtype = 'int8'", "op = 'max'", "op = 'min'", "codec = 'raw'",
+        "take = 'never'", "communicator = 'x'", "min_bytes = 1"})
+    of_rules.push_back(digest(from_file((std::string("[[rule]]\n") + condition).c_str())));
+  for (size_t i = 0; i < of_rules.size(); ++i) CHECK(std::ranges::count(of_rules, of_rules[i]) == 1);
+  // Names and lines of rules change no decision.
+  CHECK(digest(from_file("\n[[rule]]\nname = 'x'\nranks = 2")) == digest(from_file("[[rule]]\nranks = 2")));
   CHECK(digest(from_file("scratch_bytes = 1")) != digest(Settings()));
   CHECK(digest(from_file("p2p = true")) != digest(from_file("p2p = false")));
   CHECK(digest(from_file("cost_model = \"here\"")) != digest(from_file("cost_model = \"there\"")));

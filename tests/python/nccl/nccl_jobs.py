@@ -347,9 +347,10 @@ def named(*, rank: int, ranks: int, names: list[str], emit: Any) -> None:
 
 
 def differing_settings(*, rank: int, differing: int, name: str, value: str, **arguments: Any) -> None:
+    """Every rank logs to a file, and one of them has another setting."""
     if rank == differing:
         os.environ[name] = value
-    every_operation(rank=rank, count=100, **arguments)
+    logging_operations(rank=rank, folder=os.environ["TEST_FOLDER"], count=100, **arguments)
 
 
 def logging_operations(*, rank: int, folder: str, **arguments: Any) -> None:

@@ -105,10 +105,43 @@ def test_rules_of_a_file_apply_to_matching_calls(on_ranks, monkeypatch, tmp_path
     assert on_ranks.reasons() == {"a setting says never"}
 
 
+def test_calls_with_a_codec_that_is_not_exact_are_counted_and_logged_once_for_each_rule(
+    on_ranks, library_with_test_codecs, monkeypatch, tmp_path
+):
+    (tmp_path / "rules.toml").write_text(
+        "[[rule]]\nname = 'gathers'\noperation = ['all_gather', 'send']\nmin_bytes = 0\ncodec = 'uniform:bits=6!'\n"
+        "[[rule]]\noperation = 'broadcast'\nmin_bytes = 0\ncodec = 'uniform!'\n"
+        # Without costs, a codec that is not forced is not used.
+        "[[rule]]\noperation = 'gather'\nmin_bytes = 0\ncodec = 'uniform'\n"
+        # Calls of 10,000 bytes are too small for it.
+        "[[rule]]\ncodec = 'uniform!'\n"
+    )
+    monkeypatch.setenv("NARROWCAST_LIBRARY", str(library_with_test_codecs))
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+    for correct in on_ranks("logging_operations", folder=str(tmp_path), count=5000):
+        assert OPERATIONS - set(correct) == {"all_gather", "send and recv", "broadcast", "bcast"}
+    for operations in on_ranks.statistics().values():
+        by_rule = [{"rule": "gathers", "codec": "uniform:bits=6", "calls": 1}]
+        assert {name: one["lossy"] for name, one in operations.items() if "lossy" in one} == {
+            "all_gather": by_rule,
+            "send": by_rule,
+            "recv": by_rule,
+            "broadcast": [{"rule": "rule 2", "codec": "uniform", "calls": 2}],
+        }
+    logged = (tmp_path / "0.log").read_text().splitlines()
+    assert [line.partition("WARN ")[2].partition(". ")[0] for line in logged if "not exact" in line] == [
+        "gathers: calls use the codec uniform:bits=6, which is not exact",
+        "rule 2: calls use the codec uniform, which is not exact",
+    ]
+    assert "not exact" not in (tmp_path / "1.log").read_text()
+
+
 @pytest.mark.parametrize(
     ("names", "reasons"),
     [
         (["tensor", "tensor"], set()),
+        # What torch calls the groups of a dimension "tensor".
+        (["tensor:7", "tensor:8"], set()),
         (["data", "data"], {"a setting says never"}),
         (["tensor", "data"], {"the ranks have different settings of Narrowcast: names of communicators"}),
     ],
@@ -138,13 +171,20 @@ def test_names_may_differ_if_no_rule_uses_them(on_ranks):
         ("NARROWCAST_TAKE", "perhaps"),
         ("NARROWCAST_PATH", "zip"),
         ("NARROWCAST_COST_MODEL", "/nowhere/own.costs"),
+        ("NARROWCAST_CONFIG", "rules.toml"),
     ],
 )
-def test_different_settings_make_all_ranks_forward(on_ranks, differing, name, value):
+def test_different_settings_make_all_ranks_forward(on_ranks, monkeypatch, tmp_path, differing, name, value):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules.toml").write_text("[[rule]]\ncommunicator = 'x'\ncodec = 'window'\n")
     for correct in on_ranks("differing_settings", differing=differing, name=name, value=value):
         assert set(correct) == OPERATIONS
-    setting = name if name == "NARROWCAST_PATH" else name.removeprefix("NARROWCAST_").lower()
-    assert on_ranks.reasons() == {f"the ranks have different settings of Narrowcast: {setting}"}
+    setting = {"NARROWCAST_PATH": name, "NARROWCAST_CONFIG": "rules"}.get(name, name[len("NARROWCAST_") :].lower())
+    why = f"the ranks have different settings of Narrowcast: {setting}"
+    assert on_ranks.reasons() == {why}
+    ranks = "1, 2" if differing == 0 else "2"
+    left = f"a communicator of 3 ranks is left to NCCL: {why} (other than rank 0: {ranks})\n"
+    assert [left in (tmp_path / f"{rank}.log").read_text() for rank in range(3)] == [True, False, False]
 
 
 def scratch_of(on_ranks):

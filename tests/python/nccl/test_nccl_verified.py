@@ -34,7 +34,9 @@ def test_with_a_bounded_codec_only_results_that_are_equal_on_all_ranks_are_compa
     on_ranks, library_with_test_codecs, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("NARROWCAST_LIBRARY", str(library_with_test_codecs))
-    monkeypatch.setenv("NARROWCAST_CODEC", "uniform:bits=6!")
+    rule = "[[rule]]\noperation = ['all_gather', 'broadcast', 'scatter']\nmin_bytes = 0\ncodec = 'uniform:bits=6!'\n"
+    (tmp_path / "rules.toml").write_text(rule)
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
     monkeypatch.setenv("NARROWCAST_VERIFY", "1")
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
     on_ranks("verified", in_place=False, wrong=False)

@@ -35,6 +35,8 @@ def test_the_report_sums_the_ranks(run, tmp_path):
     cells = [cell.strip() for cell in row.strip("│").split("│")]
     assert cells[:3] == ["c0ffee00c0ff", "1 of 2", "all_gather"]
     assert cells[3:] == ["6", "5.86 KiB", "4.10 KiB", "0.700", "4", f"{REASON} (4)"]
+    words = 'not exact: 4 of 6 all_gather between 2 ranks used int8:group=32, which a "rule" allows.'
+    assert words in " ".join(done.stderr.split())
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["status"] == 0
     assert written["faults"] == []
@@ -51,6 +53,7 @@ def test_the_report_sums_the_ranks(run, tmp_path):
             "forwarded": 4,
             "reasons": {REASON: 4},
             "plans": {"a plan": 2},
+            "lossy": [{"rule": 'a "rule"', "codec": "int8:group=32", "calls": 4}],
             "raw_bytes": 6000,
             "wire_bytes": 4200,
             "ratio": 0.7,
@@ -155,6 +158,7 @@ def test_prometheus_reads_while_it_runs(started_run):
     key = 'communicator="c0ffee00c0ffee00",rank="1",operation="all_gather"'
     assert f'narrowcast_calls_total{{{key},by="narrowcast"}} 3\n' in text
     assert f'narrowcast_calls_total{{{key},by="nccl"}} 2\n' in text
+    assert f'narrowcast_lossy_calls_total{{{key},rule="a \\"rule\\"",codec="int8:group=32"}} 2\n' in text
     assert f"narrowcast_raw_bytes_total{{{key}}} 3000\n" in text
     assert f"narrowcast_wire_bytes_total{{{key}}} 2100\n" in text
     key = 'communicator="c0ffee00c0ffee00",rank="1"'

@@ -17,6 +17,7 @@ COMMUNICATORS = [
                 "forwarded": 2,
                 "reasons": {REASON: 2},
                 "plans": {"a plan": 1},
+                "lossy": [{"rule": 'a "rule"', "codec": "int8:group=32", "calls": 2}],
                 "raw_bytes": 3000,
                 "wire_bytes": 2100,
                 "predicted": 0,
