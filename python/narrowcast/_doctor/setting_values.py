@@ -10,7 +10,6 @@ from .._native.codecs import comm_codec_number, split_codecs, split_operation
 from .._native.operations import operations
 from .._native.settings import ATTACHES, DEBUG_LEVELS, TAKES
 from ..errors import LibraryNotFoundError
-from ..types import REDUCTIONS, VALUE_TYPES
 
 _PATHS = ("packets", "packets:one_shot", "packets:two_shot", "blocks")
 _MAX_CTAS = 64
@@ -120,44 +119,3 @@ def text_of(value: Any) -> str | None:
         parts = [text_of(entry) for entry in value]
         return None if None in parts else ",".join(part or "" for part in parts)
     return None
-
-
-_RULE_KEYS: dict[str, Callable[[Any], bool]] = {
-    "operation": _is_operation,
-    "dtype": lambda value: value in [kind.name for kind in VALUE_TYPES],
-    "codec": lambda value: isinstance(value, str) and _is_codec(value),
-    "take": lambda value: value in TAKES,
-    "communicator": lambda value: isinstance(value, str) and value != "",
-    **dict.fromkeys(("min_bytes", "max_bytes", "ranks"), lambda value: type(value) is int and value >= 0),
-}
-
-
-def _names(known: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """A value, or a list of them."""
-    return lambda value: all(map(known, value)) and value != [] if isinstance(value, list) else known(value)
-
-
-_PLAN_KEYS: dict[str, Callable[[Any], bool]] = {
-    "file": lambda value: isinstance(value, str) and value != "",
-    "dtype": _names(_RULE_KEYS["dtype"]),
-    "op": _names(lambda value: value in REDUCTIONS),
-    "use": lambda value: value in ("always", "faster"),
-    **{key: _RULE_KEYS[key] for key in ("communicator", "min_bytes", "max_bytes", "ranks")},
-}
-#: The tables of a file, and their keys.
-TABLES = {"rule": _RULE_KEYS, "plan": _PLAN_KEYS}
-
-
-def faults_of_tables(name: str, tables: Any) -> list[str]:
-    """The errors in the `[[rule]]` or `[[plan]]` tables of a file."""
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        return [f"{name} is not a list of tables: write [[{name}]]"]
-    keys = TABLES[name]
-    faults = []
-    for number, table in enumerate(tables, 1):
-        for key, value in table.items():
-            if key not in keys:
-                faults.append(f"{name} {number}: {key} is not a key of {name}s (known: {', '.join(keys)})")
-            elif isinstance(value, dict) or (isinstance(value, list) and name == "rule") or not keys[key](value):
-                faults.append(f"{name} {number}: {key} has the invalid value {value}")
-    return faults

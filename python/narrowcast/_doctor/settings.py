@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from .._bench.cost_model import load
-from .._dropin import nccl_search
+from .._dropin import nccl_search, policy
 from .._native import settings
-from ..errors import InvalidArgumentError, NarrowcastError
+from ..errors import InvalidArgumentError, LibraryNotFoundError, NarrowcastError
 from . import setting_values
 from .report import Section
 
@@ -127,17 +127,16 @@ def _add_config(section: Section, path: Path, environment: Mapping[str, str]) ->
     except (OSError, ValueError) as error:
         section.problem(f"NARROWCAST_CONFIG is {path}, which cannot be read: {error}", "Correct the file, or unset it.")
         return
+    with contextlib.suppress(LibraryNotFoundError):  # which another section reports
+        for fault in policy.check(path)["faults"]:
+            section.problem(fault, f"Correct it. narrowcast policy check {path} shows what remains.")
     if content is None:
         section.rows.append(
             _row("NARROWCAST_CONFIG", "", str(path), "not examined: this requires Python 3.11 or newer")
         )
         return
     for key, value in content.items():
-        fault, remedy = _fault_of_key(key, value)
-        if fault:
-            note = "invalid"
-            section.problem(f"{path}: {fault}", remedy)
-        elif environment.get(_variable(key)):
+        if environment.get(_variable(key)):
             note = "overridden by the environment"
         else:
             note = _add_effect(section, _variable(key), key, setting_values.text_of(value) or "", str(path))
@@ -146,19 +145,3 @@ def _add_config(section: Section, path: Path, environment: Mapping[str, str]) ->
 
 def _variable(key: str) -> str:
     return f"{settings.PREFIX}{key.upper()}"
-
-
-def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
-    """The error of a key of the file, and the remedy; empty if it is valid."""
-    if key in setting_values.TABLES:
-        return "; ".join(setting_values.faults_of_tables(key, value)), f"Correct it: invalid {key}s are ignored."
-    if key in settings.KEYS:
-        text = setting_values.text_of(value)
-        if text is None:
-            return f"{key} has a value of an unsupported type", "Correct it."
-        expected = setting_values.expected(key.upper(), text)
-        return (f"{key} is {text}, not {expected}" if expected else ""), "Correct it."
-    if _variable(key) in settings.VARIABLES:
-        return f"{key} is not read from a file", f"Set the variable {_variable(key)} instead."
-    meant = settings.closest(key, settings.KEYS | setting_values.TABLES.keys())
-    return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."

@@ -32,6 +32,7 @@ COMMANDS = {
     "run": ("run", "run"),
     "bench": ("bench", "bench"),
     "plan": ("plan", "plan"),
+    "policy": ("policy", "policy"),
     "store": ("store", "store"),
 }
 # Options after their argument belong to that command.

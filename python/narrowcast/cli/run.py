@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .._dropin import child, nccl_search, preload, traffic
+from .._dropin import child, nccl_search, policy, preload, traffic
 from .._dropin.prometheus import MetricsServer
 from .._dropin.prometheus import text as metrics_text
 from .._files.atomic import check_writable
@@ -150,9 +150,17 @@ def _settings_of(
         "OFF": ",".join(off),
         "VERIFY": "1" if verify else None,
         "DEBUG": debug,
-        "CONFIG": None if config is None else str(existing_file(config).absolute()),
+        "CONFIG": None if config is None else str(_checked_config(config)),
     }
     return {f"{PREFIX}{name}": value for name, value in options.items() if value}
+
+
+def _checked_config(path: Path) -> Path:
+    """The absolute path, if the file has no error: the drop-in's warnings are easily missed among those of a job."""
+    faults = policy.check(existing_file(path))["faults"]
+    if faults:
+        raise BadUse(f"--config {path}: {'; '.join(faults)}")
+    return path.absolute()
 
 
 def _check(option: str, value: str | None, known: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "nccl/report/json.h"
 #include "nccl/report/log.h"
 
 namespace narrowcast::nccl {
@@ -37,15 +38,6 @@ constinit std::atomic<pid_t> writer{0};
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') result += '\\';
-    if (static_cast<unsigned char>(letter) >= 0x20) result += letter;
-  }
-  return result + "\"";
 }
 
 std::string number(uint64_t value) { return std::to_string(value); }

@@ -140,8 +140,7 @@ std::string complete(const toml::table& table, size_t number, Rule* rule) {
   if (rule->name.empty()) rule->name = "rule " + std::to_string(number);
   rule->line = table.source().begin.line;
   const bool is_lossy = rule->codec && !is_exact(*rule->codec);
-  Operations reducing;
-  for (size_t i = 0; i < operation_count; ++i) reducing[i] = reduces(static_cast<Operation>(i));
+  const Operations reducing = reducing_operations();
   if (rule->operations.none()) {
     rule->operations = rule->redops.any() ? reducing : ~Operations();
     if (is_lossy) rule->operations.reset(NCAST_OP_BROADCAST);
@@ -214,22 +213,9 @@ void warn_unknown(std::string_view key, const std::string& place) {
       joined(known).c_str());
 }
 
-void remove_lossy_codecs(const std::string& path, Settings* settings) {
-  const auto is_lossy = [](const std::optional<ncast_codec>& codec) { return codec && !is_exact(*codec); };
-  bool any = std::erase_if(settings->rules, [&](const Rule& rule) { return is_lossy(rule.codec); }) != 0;
-  for (std::optional<ncast_codec>& codec : settings->fallback_codec) {
-    any = any || is_lossy(codec);
-    if (is_lossy(codec)) codec.reset();
-  }
-  if (any)
-    log(Level::warn, "%s: no codec of the file that is not exact is used until these errors are corrected",
-        path.c_str());
-}
-
 }  // namespace
 
-void apply_file(std::string_view content, const std::string& path, Settings* settings) {
-  const CollectedWarnings warnings(false);
+void parse_file(std::string_view content, const std::string& path, Settings* settings) {
   const toml::parse_result parsed = toml::parse(content, path);
   if (!parsed) {
     log(Level::warn, "%s:%u: %s. The file is ignored", path.c_str(), parsed.error().source().begin.line,
@@ -262,7 +248,21 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
       apply_setting(key.str(), *text, place, settings);
   }
   swap_fallbacks();
-  if (!warnings.messages().empty()) remove_lossy_codecs(path, settings);
+}
+
+void apply_file(std::string_view content, const std::string& path, Settings* settings) {
+  const CollectedWarnings warnings(false);
+  parse_file(content, path, settings);
+  if (warnings.messages().empty()) return;
+  const auto is_lossy = [](const std::optional<ncast_codec>& codec) { return codec && !is_exact(*codec); };
+  bool any = std::erase_if(settings->rules, [&](const Rule& rule) { return is_lossy(rule.codec); }) != 0;
+  for (std::optional<ncast_codec>& codec : settings->fallback_codec) {
+    any = any || is_lossy(codec);
+    if (is_lossy(codec)) codec.reset();
+  }
+  if (any)
+    log(Level::warn, "%s: no codec of the file that is not exact is used until these errors are corrected",
+        path.c_str());
 }
 
 }  // namespace narrowcast::nccl

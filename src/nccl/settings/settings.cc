@@ -14,8 +14,6 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr uint64_t most_file_bytes = uint64_t{1} << 20;
-
 // The part of "OPERATION=CODEC" before the equals sign. nullopt for a codec alone: "=" after its colon belong to its
 // parameters.
 std::optional<std::string_view> operation_part(std::string_view entry) {

@@ -100,9 +100,12 @@ struct Settings {
 // Read once. Invalid settings are ignored with a warning.
 const Settings& settings();
 
-// These two are used by settings(), to check files, and by tests. path: for warnings. If there is any, no codec of the
-// file is used that is not exact: an invalid rule may have been meant to protect calls.
+// The following are used by settings(), to check files, and by tests. path: for warnings.
+void parse_file(std::string_view content, const std::string& path, Settings* settings);
+// The same, but if there is any warning, no codec of the file is used that is not exact: an invalid rule may have been
+// meant to protect calls.
 void apply_file(std::string_view content, const std::string& path, Settings* settings);
+inline constexpr uint64_t most_file_bytes = uint64_t{1} << 20;
 // key: as in a file; for a variable, its name in lower case without the prefix. source: for warnings. False: unknown
 // key.
 bool apply_setting(std::string_view key, std::string_view value, const std::string& source, Settings* settings);

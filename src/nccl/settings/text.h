@@ -86,6 +86,12 @@ inline constexpr const char* dtype_names[] = {"int8",    "uint8",    "int32",   
                                               "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
 inline constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
 
+inline Operations reducing_operations() {
+  Operations reducing;
+  for (size_t i = 0; i < reducing.size(); ++i) reducing[i] = reduces(static_cast<Operation>(i));
+  return reducing;
+}
+
 inline std::optional<TakeMode> take_named(std::string_view name) {
   const auto* const found = std::ranges::find(take_names, name);
   if (found == std::end(take_names)) return std::nullopt;

@@ -51,8 +51,9 @@ def test_the_settings_file_is_shown(tmp_path):
     file.write_text('codec = "window"\noff = ["send"]\nverfy = true\n[[rule]]\ntake = "never"\n')
     section = doctor_settings.examine({"NARROWCAST_CONFIG": str(file), "NARROWCAST_CODEC": "raw"}, None)
     notes = {row["name"]: row["note"] for row in section.rows if row["from"] == str(file)}
-    assert notes == {"codec": "overridden by the environment", "off": "", "verfy": "invalid", "rule": ""}
-    assert [one.what for one in section.problems] == [f"{file}: verfy is not a setting (did you mean verify?)"]
+    assert notes == {"codec": "overridden by the environment", "off": "", "verfy": "", "rule": ""}
+    (found,) = section.problems
+    assert found.what.startswith(f"{file}:3: verfy is not a setting (known: attach, ")
 
 
 def examined(**variables):
@@ -114,34 +115,26 @@ def test_a_cost_model_of_other_kernels_gets_a_remark(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("path = 'blocks'", "path is not read from a file"),
-        ("p2p = 2", "p2p is 2, not 0 or 1"),
-        ("config = 'other.toml'", "config is not read from a file"),
-        ("take = 'perhaps'", "take is perhaps, not auto, always or never"),
-        ("verify = 2", "verify is 2, not 1 or 0"),
-        ("codec = ['raw', 'all_gather=zip']", "codec is raw,all_gather=zip, not "),
-        ("stats = 1979-05-27", "stats has a value of an unsupported type"),
-        ("rule = 1", "rule is not a list of tables"),
-        ("[[rule]]\nranks = true", "rule 1: ranks has the invalid value True"),
-        ("[[rule]]\n[[rule]]\noperation = 'all_median'", "rule 2: operation has the invalid value all_median"),
-        ("[[rule]]\nrank = 8", "rule 1: rank is not a key of rules (known: operation, "),
-        ("plan = 'a.json'", "plan is not a list of tables: write [[plan]]"),
-        ("[[plan]]\nuse = 'often'", "plan 1: use has the invalid value often"),
-        ("[[plan]]\nop = ['sum', 'median']", "plan 1: op has the invalid value ['sum', 'median']"),
-        ("[[plan]]\ntake = 'always'", "plan 1: take is not a key of plans (known: file, "),
+        ("path = 'blocks'", "1: path is not read from a file"),
+        ("p2p = 2", "1: p2p is 2, not 0 or 1"),
+        ("\ncodec = ['raw', 'all_gather=zip']", "2: 'zip' is not a codec"),
+        ("stats = 1979-05-27", "1: stats has a value of an unsupported type"),
+        ("[[rule]]\nrank = 8", "2: in a rule, there is no key rank (known: "),
+        ("[[plan]]\nuse = 'often'", "2: in a plan, use must be always or faster"),
     ],
 )
 def test_errors_in_a_settings_file_are_problems(tmp_path, content, words):
     file = tmp_path / "settings.toml"
     file.write_text(content)
     (found,) = examined(CONFIG=str(file)).problems
-    assert found.what.startswith(f"{file}: {words}")
+    assert found.what.startswith(f"{file}:{words}")
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
 def test_a_settings_file_with_every_key_is_valid(tmp_path):
     file = tmp_path / "settings.toml"
-    rule = "operation = 'send'\ndtype = 'bfloat16'\nranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
+    rule = "name = 'a'\noperation = ['reduce']\ndtype = 'bfloat16'\nop = ['max']\n"
+    rule += "ranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
     settings = "attach = 'init'\ncodec = ['raw', 'send=window']\nnvtx = false\noff = ['recv']\nscratch_bytes = 4096\n"
     more = "max_ctas = 32\np2p = true\ncost_model = ''\nstats_seconds = 0.5\nplans = 'folder'\n"
     limits = "ranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"

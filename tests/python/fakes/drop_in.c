@@ -19,6 +19,11 @@ static void report(void) {
   fclose(file);
 }
 
+size_t narrowcast_nccl_check_policy(const char* path, char* text, size_t capacity) {
+  (void)path;
+  return 1 + (size_t)snprintf(text, capacity, "{\"faults\": []}");
+}
+
 int ncclGetVersion(int* version) { return *version = 22809, 0; }
 
 __attribute__((constructor)) static void begin(void) {

@@ -71,6 +71,13 @@ def test_programs_without_nccl_run_unchanged(run_real):
     assert "no calls of NCCL were intercepted" in done.stderr
 
 
+def test_a_settings_file_with_an_error_is_rejected_before_the_command_starts(run_real, tmp_path):
+    (tmp_path / "own.toml").write_text("[[rule]]\ntakes = 'always'\n")
+    done = run_real("--config", "own.toml", "--", "echo", "started")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--config own.toml: own.toml:2: in a rule, there is no key takes" in done.stderr
+
+
 RANKS = """
 from narrowcast._bench.launch import run_ranks
 arguments = [{"rank": rank, "ranks": 2, "count": 5000} for rank in range(2)]

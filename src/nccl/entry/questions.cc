@@ -1,6 +1,10 @@
-// For `narrowcast explain`, which shows how the drop-in would run a call with the settings of its process.
+// For commands of narrowcast: how the drop-in would run a call, and what a settings file means to it.
+#include <algorithm>
+#include <cstring>
+
 #include "nccl/entry/guarded.h"
 #include "nccl/libraries/engine.h"
+#include "nccl/policy/check.h"
 #include "nccl/policy/cost_prediction.h"
 
 extern "C" {
@@ -9,6 +13,11 @@ extern "C" {
 __attribute__((visibility("default"))) int narrowcast_nccl_predictor(int ranks, uint32_t max_ctas,
                                                                      const char* communicator,
                                                                      ncast_predictor** predictor);
+
+// Writes check_policy(path), with as much of it and of a terminating NUL as fit. Returns the bytes of both; 0: failed,
+// which is logged.
+__attribute__((visibility("default"))) size_t narrowcast_nccl_check_policy(const char* path, char* text,
+                                                                           size_t capacity);
 }
 
 using namespace narrowcast::nccl;
@@ -22,4 +31,15 @@ int narrowcast_nccl_predictor(int ranks, uint32_t max_ctas, const char* communic
     return success;
   });
   return status;
+}
+
+size_t narrowcast_nccl_check_policy(const char* path, char* text, size_t capacity) {
+  size_t bytes = 0;
+  guarded([&] {
+    const std::string policy = check_policy(path);
+    bytes = policy.size() + 1;
+    std::memcpy(text, policy.c_str(), std::min(bytes, capacity));
+    return success;
+  });
+  return bytes;
 }
