@@ -37,6 +37,8 @@ typedef struct {
   const char* plan;           // the plan that runs, "all_pairs", "relay", ... (ncast_plan_build), or the name of one
                               // that was added (ncast_comm_add_plan); NULL if no plan describes the call
   const char* allowed;        // the codecs that the call allows, "window, ..." or "window!"; "": only raw
+  double error_bound;  // ncast_call_error_bound() for values of at most 1; 0: exact; NaN: a plan that is not built
+                       // in runs, whose error is not known
 } ncast_decision;
 
 // The prediction for one candidate. Set struct_bytes to sizeof(ncast_candidate) before the call; later versions append
@@ -80,6 +82,19 @@ NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, 
 // Explains a call of this communicator. The result is the same on all its ranks. Any thread.
 NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,
                                           ncast_dtype dtype, ncast_codec codec, ncast_explanation** explanation);
+
+// The largest absolute error of a finite value in the result of a call that the library runs in a built-in way with a
+// codec that is not exact, compared with the exact result. Codecs and rounding contribute to it.
+//   codec: of the values on the link, forced or not. AUTO allows exact codecs only.
+//   op: ignored if the operation does not reduce.
+//   largest: `ranks` numbers, for each rank the largest finite magnitude of the values that it sends. For a value of
+//            the result it suffices to consider values that are less than two blocks of the codec away.
+// Values that are moved are encoded once. Reductions decode the contributions of all ranks but the one that computes
+// the result, and an all-reduce encodes the result.
+// Returns 0 if the codec is exact or does not encode the type, infinity if the result may overflow, and NaN if an
+// argument is not valid.
+NCAST_API double ncast_call_error_bound(ncast_operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,
+                                        int ranks, const double* largest);
 
 // Replaces the cost model of a communicator. All ranks call this with the same text, at the same position of their
 // calls.

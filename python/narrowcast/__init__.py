@@ -15,7 +15,7 @@ from typing import Any
 
 from . import cuda
 from ._comm.config import CommunicatorOptions
-from ._comm.explain import CandidateCost, Explanation, Prediction, explain
+from ._comm.explain import CandidateCost, Explanation, Prediction, error_bound, explain
 from ._comm.groups import Stream, group
 from ._comm.pending import Pending
 from ._comm.registration import Registration
@@ -33,7 +33,6 @@ from .codec import (
     decode_batch,
     encode,
     encode_batch,
-    error_bound,
     inspect,
     inspect_blocks,
 )

@@ -78,6 +78,8 @@ def _frame(content: npt.NDArray[np.uint8], shape: tuple[int, ...] | None, dtype:
 def error_bound(codec: str, dtype: DType, largest: float) -> float:
     """The largest absolute error of a finite value in a block whose largest finite magnitude is `largest`.
 
+    It is that of one encoding; `narrowcast.error_bound` has those of calls.
+
     0 if the codec is exact, or stores values of this type raw. Raises ValueError for invalid arguments.
     """
     number, kind = codec_number(codec), value_type(dtype)

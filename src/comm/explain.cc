@@ -1,8 +1,12 @@
 // The explanations of narrowcast/explain.h.
 #include "narrowcast/explain.h"
 
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +18,7 @@
 #include "executor/registry.h"
 #include "select/allowed_codecs.h"
 #include "select/decider.h"
+#include "select/error_bound.h"
 #include "status/error.h"
 #include "status/sized_struct.h"
 
@@ -25,6 +30,7 @@ struct ncast_explanation {
   narrowcast::select::Costs costs;
   std::vector<size_t> built_in;  // the candidates of the link, by index in the table
   std::vector<narrowcast::select::Alternative> alternatives;
+  double error_bound;  // as in ncast_decision
   std::string costs_warning, sentence;
 };
 
@@ -79,6 +85,14 @@ std::string describe(const select::Costs& costs, const std::vector<Alternative>&
   return text.empty() ? text : text + ".";
 }
 
+// As in ncast_decision.
+double error_bound_of(const CallShape& shape, const Decision& decision) {
+  if (codec::is_exact(decision.codec)) return 0;
+  if (decision.chosen != nullptr) return std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> largest(static_cast<size_t>(shape.ranks), 1.0);
+  return select::error_bound(shape.operation, shape.dtype, shape.redop, decision.codec, largest);
+}
+
 std::string sentence_of(const ncast_explanation& explanation) {
   const CallShape& shape = explanation.shape;
   const Decision& decision = explanation.decision;
@@ -96,6 +110,14 @@ std::string sentence_of(const ncast_explanation& explanation) {
   }
   text += std::string(". Values are sent with codec ") + codec::describe(decision.codec) + ": " +
           decision.codec_reason + ".";
+  if (explanation.error_bound > 0) {
+    char bound[96];
+    std::snprintf(bound, sizeof bound, " Results are within %.3g of exact ones, for values of at most 1.",
+                  explanation.error_bound);
+    text += bound;
+  } else if (std::isnan(explanation.error_bound)) {
+    text += " The error of the plan's results is not known.";
+  }
   if (!explanation.allowed.empty()) text += " The call allows " + explanation.allowed + ".";
   return text + describe(explanation.costs, explanation.alternatives);
 }
@@ -114,6 +136,7 @@ ncast_status explain(const char* function, const comm::Question& question, const
   made->costs = costs_of(shape, *model);
   made->built_in = select::candidates_of(shape.link);
   made->alternatives = decider->alternatives_of(shape, decision);
+  made->error_bound = error_bound_of(shape, decision);
   if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(*model, shape.link);
   made->sentence = sentence_of(*made);
   *explanation = made.release();
@@ -162,6 +185,7 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.sentence = explanation.sentence.c_str();
   made.plan = decision.plan;
   made.allowed = explanation.allowed.c_str();
+  made.error_bound = explanation.error_bound;
   return made;
 }
 
@@ -178,6 +202,30 @@ ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtyp
     if (ncast_status status = assume_communicator(function, ranks, config, &decider)) return status;
     return explain(function, {operation, count, dtype, codec}, decider, explanation);
   });
+}
+
+double ncast_call_error_bound(ncast_operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,
+                              int ranks, const double* largest) {
+  constexpr const char* function = "ncast_call_error_bound";
+  double bound = std::numeric_limits<double>::quiet_NaN();
+  guarded(function, [&] {
+    const std::optional<operation::Operation> found = operation::find(operation);
+    if (!found) return fail(NCAST_INVALID_ARGUMENT, "%s: operation is %d", function, static_cast<int>(operation));
+    if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d", function, int{dtype});
+    if (reduces(*found) && (op < NCAST_SUM || op > NCAST_AVG))
+      return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, int{op});
+    if (ncast_status status = codec::check_of_call(function, codec)) return status;
+    if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d", function, ranks);
+    if (largest == nullptr) return null_argument(function, "largest");
+    const std::span<const double> each(largest, static_cast<size_t>(ranks));
+    for (size_t rank = 0; rank < each.size(); ++rank)
+      if (!std::isfinite(each[rank]) || each[rank] < 0)
+        return fail(NCAST_INVALID_ARGUMENT, "%s: largest[%zu] is %g, not a finite number of 0 or more", function, rank,
+                    each[rank]);
+    bound = codec == NCAST_CODEC_AUTO ? 0 : select::error_bound(*found, dtype, op, codec::without_flag(codec), each);
+    return NCAST_OK;
+  });
+  return bound;
 }
 
 ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count, ncast_dtype dtype,

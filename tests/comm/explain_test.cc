@@ -1,8 +1,10 @@
 // ncast_explain prints the decision that the backends execute. No GPU is needed.
 #include "narrowcast/explain.h"
 
+#include <cmath>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "select/allowed_codecs.h"
@@ -152,6 +154,55 @@ TEST_CASE("invalid arguments of ncast_explain are rejected") {
   rejected(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 9, "ranks is 9, not 1 to 8");
   rejected(NCAST_OP_SEND, uint64_t{1} << 63, NCAST_INT8, NCAST_CODEC_RAW, 2, "count is");
   CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
+}
+
+TEST_CASE("the error bound of a call adds up what is encoded") {
+  ncast_codec coarse = 0;
+  REQUIRE(ncast_codec_parse("uniform:bits=6", &coarse) == NCAST_OK);
+  const std::vector<double> largest = {1, 4, 2};
+  const auto bound = [&](ncast_operation operation, ncast_redop op = NCAST_SUM, ncast_dtype dtype = NCAST_FLOAT32) {
+    return ncast_call_error_bound(operation, dtype, op, coarse | NCAST_CODEC_FORCED, 3, largest.data());
+  };
+  const auto once = [&](double magnitude) { return ncast_codec_error_bound(coarse, NCAST_FLOAT32, magnitude); };
+  const auto is_close = [](double found, double expected) { return found >= expected && found < expected * 1.0001; };
+  for (const ncast_operation moved : {NCAST_OP_SEND, NCAST_OP_BROADCAST, NCAST_OP_ALL_GATHER, NCAST_OP_ALL_TO_ALL})
+    CHECK(bound(moved) == once(4));
+  const double contributions = once(4) + once(2), sum = 7 + once(1) + contributions;
+  for (const ncast_operation reduced : {NCAST_OP_REDUCE, NCAST_OP_REDUCE_SCATTER})
+    CHECK(is_close(bound(reduced), contributions));
+  CHECK(is_close(bound(NCAST_OP_ALL_REDUCE), contributions + once(sum)));
+  CHECK(is_close(bound(NCAST_OP_ALL_REDUCE, NCAST_AVG), contributions / 3 + once(sum / 3)));
+  CHECK(bound(NCAST_OP_REDUCE, NCAST_MAX) == once(4));
+  CHECK(bound(NCAST_OP_ALL_REDUCE, NCAST_MIN) == once(4) + once(4 + once(4)));
+  CHECK(is_close(bound(NCAST_OP_REDUCE, NCAST_PROD), (1 + once(1)) * (4 + once(4)) * (2 + once(2)) - 8));
+  // Half an ulp of the sum in bfloat16.
+  CHECK(bound(NCAST_OP_REDUCE, NCAST_SUM, NCAST_BFLOAT16) > contributions + 7 * 0x1p-8);
+  CHECK(bound(NCAST_OP_ALL_REDUCE, NCAST_SUM, NCAST_INT32) == 0);
+  for (const ncast_codec exact : {ncast_codec{NCAST_CODEC_RAW}, forced_window, ncast_codec{NCAST_CODEC_AUTO}})
+    CHECK(ncast_call_error_bound(NCAST_OP_ALL_REDUCE, NCAST_FLOAT32, NCAST_SUM, exact, 3, largest.data()) == 0);
+  const std::vector<double> huge(4, 1e38), wrong = {1, -1};
+  CHECK(std::isinf(ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, coarse, 4, huge.data())));
+  for (const double invalid :
+       {ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, coarse, 2, wrong.data()),
+        ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, coarse, 0, wrong.data()),
+        ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, coarse, 1, nullptr),
+        ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, static_cast<ncast_redop>(5), coarse, 1, wrong.data()),
+        ncast_call_error_bound(NCAST_OP_REDUCE, static_cast<ncast_dtype>(99), NCAST_SUM, coarse, 1, wrong.data()),
+        ncast_call_error_bound(static_cast<ncast_operation>(99), NCAST_FLOAT32, NCAST_SUM, coarse, 1, wrong.data()),
+        ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, 77, 1, wrong.data())})
+    CHECK(std::isnan(invalid));
+}
+
+TEST_CASE("an explanation states the error bound of its call") {
+  ncast_codec coarse = 0;
+  REQUIRE(ncast_codec_parse("uniform:bits=6!", &coarse) == NCAST_OK);
+  const double ones[] = {1, 1, 1, 1};
+  const Explained forced(NCAST_OP_ALL_REDUCE, 1 << 22, coarse, 4);
+  CHECK(forced->error_bound == ncast_call_error_bound(NCAST_OP_ALL_REDUCE, NCAST_BFLOAT16, NCAST_SUM, coarse, 4, ones));
+  CHECK(contains(forced->sentence, " Results are within 0.162 of exact ones, for values of at most 1."));
+  const Explained exact(NCAST_OP_ALL_REDUCE, 1 << 22, forced_window, 4);
+  CHECK(exact->error_bound == 0);
+  CHECK_FALSE(contains(exact->sentence, "within"));
 }
 
 TEST_CASE("every candidate of an explanation can be read") {

@@ -57,10 +57,11 @@ bool is_moved(const Case& c, const Bytes& found, const Bytes& sent) {
 }
 
 // Whether values are the reduction of the ranks' inputs: rounded once, or within the bound of the codec.
-bool is_reduction(const Case& c, const Bytes& found, ncast_redop op, const std::vector<Bytes>& inputs) {
+bool is_reduction(const Case& c, ncast_operation operation, const Bytes& found, ncast_redop op,
+                  const std::vector<Bytes>& inputs) {
   const ncast_codec_type* const type = tests::bounded_type_of(c.codec, c.dtype);
   return type == nullptr ? equal_numbers(c.dtype, found, reduced(c.dtype, op, inputs))
-                         : is_near(c.dtype, found, reduced_values(c.codec, *type, op, inputs));
+                         : is_near(c.dtype, found, reduced_values(operation, c.codec, *type, op, inputs));
 }
 
 // Whether all ranks hold the same bits.
@@ -91,7 +92,7 @@ void check_reduce(const Case& c, ncast_redop op) {
   Bytes received(own.size(), poison);
   EXPECT_OK(ncast_reduce(own.data(), c.is_root() ? received.data() : nullptr, c.count, c.dtype, op, c.root(),
                          c.forced_codec(), c.comm, nullptr));
-  if (c.is_root()) EXPECT(is_reduction(c, received, op, c.inputs(1)));
+  if (c.is_root()) EXPECT(is_reduction(c, NCAST_OP_REDUCE, received, op, c.inputs(1)));
   // In place. Ranks other than the root may pass a buffer, which does not change.
   Bytes in_place = own;
   EXPECT_OK(ncast_reduce(in_place.data(), in_place.data(), c.count, c.dtype, op, c.root(), c.forced_codec(), c.comm,
@@ -207,7 +208,7 @@ void check_reduce_scatter(const Case& c, ncast_redop op) {
   for (const Bytes& input : c.inputs(pieces)) parts.push_back(part_of(input, c.own_offset(), c.piece_bytes()));
   Bytes received(c.piece_bytes(), poison);
   EXPECT_OK(ncast_reduce_scatter(own.data(), received.data(), c.count, c.dtype, op, c.forced_codec(), c.comm, nullptr));
-  EXPECT(is_reduction(c, received, op, parts));
+  EXPECT(is_reduction(c, NCAST_OP_REDUCE_SCATTER, received, op, parts));
   Bytes in_place = own;
   EXPECT_OK(ncast_reduce_scatter(in_place.data(), in_place.data() + c.own_offset(), c.count, c.dtype, op,
                                  c.forced_codec(), c.comm, nullptr));
@@ -218,7 +219,7 @@ void check_all_reduce(const Case& c, ncast_redop op) {
   const Bytes own = c.input_of(c.rank, 1);
   Bytes received(own.size(), poison);
   EXPECT_OK(ncast_all_reduce(own.data(), received.data(), c.count, c.dtype, op, c.forced_codec(), c.comm, nullptr));
-  EXPECT(is_reduction(c, received, op, c.inputs(1)));
+  EXPECT(is_reduction(c, NCAST_OP_ALL_REDUCE, received, op, c.inputs(1)));
   EXPECT(is_same_on_all_ranks(c, received));
   Bytes in_place = own;
   EXPECT_OK(

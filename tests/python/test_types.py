@@ -54,7 +54,7 @@ def test_every_framework_may_describe_the_type(dtype):
     frame = narrowcast.encode(BITS, dtype=dtype)
     assert narrowcast.inspect(frame).dtype == "bfloat16"
     assert narrowcast.bound(dtype, 32) == narrowcast.bound("bfloat16", 32)
-    assert narrowcast.error_bound("window", dtype, 1.0) == 0
+    assert narrowcast.codec.error_bound("window", dtype, 1.0) == 0
     with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm:
         values = BITS.copy()
         comm.all_reduce(values, dtype=dtype)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
-from collections.abc import Callable, Iterable
-from ctypes import byref, c_void_p, sizeof
+from collections.abc import Callable, Iterable, Sequence
+from ctypes import byref, c_double, c_void_p, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,6 +90,8 @@ class Explanation:
     #: other plans for the operation, by the names of their costs, such as "plan:ring"
     plans: dict[str, PlanAlternative]
     allowed: str  #: the codecs that the call allows: "window, ...", "window!" if it is forced, "" if only raw
+    #: `error_bound` of the call for values of at most 1; 0: exact; None: a plan of yours runs, whose error is not known
+    error_bound: float | None
 
 
 class Predictor:
@@ -156,6 +159,43 @@ def explain(
     for plan in plans:
         predictor.use(plan, dtype, op, always=always)
     return predictor.explain(operation, count, dtype=dtype, codec=codec, op=op, root=root, in_place=in_place)
+
+
+def error_bound(
+    operation: str,
+    codec: str,
+    ranks: int,
+    absmax: float | Sequence[float],
+    *,
+    dtype: DType = "bfloat16",
+    op: str = "sum",
+) -> float:
+    """The largest absolute error of a finite value in the result of a call, compared with the exact result.
+
+    operation: the name of a method of `Communicator`. Values that are moved are encoded once. Reductions decode the
+        contributions of all ranks but the one that computes a sum, add them in fp32 (float64: in fp64) and round once;
+        an all-reduce then encodes the sum.
+    codec: that of the values on the link, forced or not. `codec.error_bound` has the error of one encoding.
+    absmax: the largest finite magnitude of the values that ranks send: one number, or one for each rank.
+    op: for operations that reduce.
+
+    Returns 0 if the codec is exact or stores values of this type raw, and infinity if the result may overflow. Calls
+    that run plans of yours have other bounds. Raises ValueError for invalid arguments.
+    """
+    ranks = as_int(ranks, "ranks")
+    largest = [float(one) for one in absmax] if isinstance(absmax, Iterable) else [float(absmax)] * max(ranks, 0)
+    if len(largest) != ranks:
+        raise ValueError(f"absmax has {len(largest)} numbers for {ranks} ranks")
+    number, kind = describe(operation).number, value_type(dtype)
+    values = (c_double * len(largest))(*largest)
+    found = float(
+        library().ncast_call_error_bound(
+            number, kind.number, reduction_number(op), comm_codec_number(codec), ranks, values
+        )
+    )
+    if math.isnan(found):
+        raise ValueError(library().ncast_last_error().decode().partition(": ")[2].replace("largest[", "absmax["))
+    return found
 
 
 def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int, T]]:
@@ -238,6 +278,7 @@ def explanation_of(made: c_void_p) -> Explanation:
             plan=decision.plan.decode() if decision.plan else None,
             plans=plans,
             allowed=decision.allowed.decode(),
+            error_bound=None if math.isnan(decision.error_bound) else decision.error_bound,
         )
     finally:
         library().ncast_explanation_destroy(made)

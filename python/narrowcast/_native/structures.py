@@ -156,6 +156,7 @@ class DecisionC(Structure):
         ("sentence", c_char_p),
         ("plan", c_char_p),
         ("allowed", c_char_p),
+        ("error_bound", c_double),
     ]
 
 
@@ -183,4 +184,5 @@ class ComparisonC(Structure):
         ("reason", c_char_p),
         ("plan", c_char_p),
         ("always", c_int),
+        ("codec", c_uint64),
     ]

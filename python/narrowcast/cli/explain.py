@@ -185,6 +185,10 @@ def _table(call: dict[str, Any], explanation: Explanation) -> Table:
         table.add_row("shots", str(explanation.shots), explanation.shots_why or "")
     allowed = f" (allowed: {explanation.allowed})" if explanation.allowed else ""
     table.add_row("codec", explanation.codec, explanation.codec_why + allowed)
+    if explanation.error_bound is None:
+        table.add_row("error", "unknown", "the errors of the plan add up in its own way")
+    elif explanation.error_bound:
+        table.add_row("error", f"{explanation.error_bound:.3g}", "at most, if all values are at most 1 in magnitude")
     if explanation.ctas:
         packets = f"sends packets of {explanation.packet_bytes} bytes" if explanation.packet_bytes else ""
         table.add_row("kernel", f"{explanation.ctas} CTAs of {explanation.warps} warps", packets)

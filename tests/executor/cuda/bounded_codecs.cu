@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "narrowcast/explain.h"
 #include "support/codec_table.h"
 #include "support/gpu_rank.h"
 
@@ -66,8 +67,10 @@ void check(ncast_codec codec, int rank, int ranks, GpuRank& gpu, std::vector<std
   gpu.begin();
   EXPECT_OK(ncast_all_reduce(sent.data, sum.data, count, NCAST_FLOAT32, NCAST_SUM, forced, gpu.comm, gpu.stream));
   gpu.end();
-  // One error for each contribution of another rank, and one for the encoded result.
-  expect_near(sum.read(), exact, (ranks - 1) * bound + ncast_codec_error_bound(codec, NCAST_FLOAT32, ranks + 1) + 1e-6);
+  const std::vector<double> largest(static_cast<size_t>(ranks), 1.0);
+  const double sum_bound =
+      ncast_call_error_bound(NCAST_OP_ALL_REDUCE, NCAST_FLOAT32, NCAST_SUM, codec, ranks, largest.data());
+  expect_near(sum.read(), exact, sum_bound + 1e-6);  // the expected sums are rounded, too
   expect_same_on_all_ranks(sum.read(), rank, gpu, results);
 
   const DeviceFloats all(std::vector<float>(count * static_cast<size_t>(ranks), NAN));

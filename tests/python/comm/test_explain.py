@@ -169,3 +169,29 @@ def test_the_command_explains_as_json(cli_here, operation):
     }
     assert report["chosen"]["codec"] == "raw"
     assert report["chosen"]["codec_why"] == "raw was requested"
+
+
+def test_the_command_shows_the_error_bound(cli, library_with_test_codecs):
+    def explained(codec, *options):
+        arguments = ["explain", "all_reduce", "--bytes", "64M", "--ranks", 4, "--codec", codec, *options]
+        return cli(*arguments, NARROWCAST_LIBRARY=str(library_with_test_codecs)).stdout
+
+    assert re.search(r"│ error +│ 0\.162 +│ at most, if all values are at most 1", explained("uniform:bits=6!"))
+    assert "error" not in explained("window!")
+    assert json.loads(explained("window!", "--json"))["chosen"]["error_bound"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("all_median", "window", 2, 1), "'all_median' is not an operation"),
+        (("send", "zip", 2, 1), "'zip' is not a codec"),
+        (("send", "window", 2, [1, 2, 3]), "absmax has 3 numbers for 2 ranks"),
+        (("send", "window", 2, [1, -2]), "absmax\\[1\\] is -2, not a finite number of 0 or more"),
+        (("send", "window", 0, 1), "ranks is 0"),
+    ],
+)
+def test_arguments_of_error_bounds_are_checked(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        narrowcast.error_bound(*arguments)
+    assert narrowcast.error_bound("all_reduce", "window", 2, 1.0) == 0

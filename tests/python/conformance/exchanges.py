@@ -89,7 +89,7 @@ def _check_v(world: World, kind: ValueType, how: str, data: str, times: int = 1)
         received, wanted = found.view(kind.numpy), right.copy()
         for first, count in zip(recv_offsets, recv_counts, strict=True):
             part = slice(first, first + count)
-            margins = tolerance.moved(codec, kind, right[part])
+            margins = tolerance.of_call("all_to_all_v", codec, kind, "sum", [right[part]])
             if margins is not None:
                 error = difference(received[part], right[part], kind, nan_is_nan=False, tolerances=margins)
                 outcome.note(f"{where}, counts {recv_counts} at {recv_offsets}", error)

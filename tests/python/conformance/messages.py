@@ -97,7 +97,7 @@ class Mailbox:
             raw_bytes = message.count * message.kind.bytes
             part = found[start : start + raw_bytes]
             received = part.view(message.kind.numpy)
-            margins = tolerance.moved(message.codec, message.kind, message.values)
+            margins = tolerance.of_call("send", message.codec, message.kind, "sum", [message.values])
             error = difference(received, message.values, message.kind, nan_is_nan=False, tolerances=margins)
             if margins is not None:
                 self._right[start : start + raw_bytes] = part

@@ -68,10 +68,7 @@ def tolerances(call: Call, sample: np.ndarray, variant: int, codec: str) -> np.n
     parts = []
     for inputs in call.pieces(sample, variant):
         whole = [np.resize(one, call.count) for one in inputs]
-        if describe(call.operation).reduces:
-            parts.append(tolerance.reduced(codec, call.kind, call.op, whole))
-        else:
-            parts.append(tolerance.moved(codec, call.kind, whole[0]))
+        parts.append(tolerance.of_call(operations.call_of(call.operation), codec, call.kind, call.op, whole))
     return np.concatenate(parts)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import narrowcast
 import numpy as np
 from narrowcast._bench import oracle
+from narrowcast._native.operations import describe
 from narrowcast.types import ValueType
 
 # With more values, the largest of all values determines the bound, instead of the largest nearby value.
@@ -21,75 +22,51 @@ def bounded_type(codec: str, kind: ValueType) -> narrowcast.CodecType | None:
     return None
 
 
-def moved(codec: str, kind: ValueType, sent: np.ndarray) -> np.ndarray | None:
-    """Tolerances of values that are encoded once; None: every bit is restored."""
+def of_call(operation: str, codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Tolerances of a result; None: every bit is right. inf: any value is accepted.
+
+    inputs: the bits of each rank that contributes, of the length of the result.
+    """
     entry = bounded_type(codec, kind)
     if entry is None:
         return None
-    values = _values(sent, kind)
-    bounds = _bounds(codec, entry, kind, np.abs(values))
-    return np.where(_near(~np.isfinite(values), entry, kind) & np.isfinite(values), np.inf, bounds)
-
-
-def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Tolerances of values that are encoded, reduced in rank order, and encoded again. inf: any value is accepted."""
-    entry = bounded_type(codec, kind)
-    if entry is None:
-        return None
-    largest = {"float16": 65504.0, "bfloat16": float.fromhex("0x1.fep127")}
-    most = largest.get(kind.name) or float(np.finfo("float64" if kind.name == "float64" else "float32").max)
-    unit, ranks = 2.0**-kind.mantissa_bits, len(inputs)
-    combine = {"prod": np.multiply, "max": np.maximum, "min": np.maximum}.get(op, np.add)
+    reduces = describe(operation).reduces
     magnitudes = [np.abs(_values(one, kind)) for one in inputs]
-    bounds = [_bounds(codec, entry, kind, one) for one in magnitudes]
     is_finite = np.logical_and.reduce([np.isfinite(one) for one in magnitudes])
-    # Codecs may make all values of a group NaN. The results near such values may be NaN, too.
-    may_be_nan = _near(_near(~is_finite, entry, kind), entry, kind)
-    # Replaces values that are not finite by the neutral element.
-    neutral = 1.0 if op == "prod" else 0.0
-    magnitudes = [np.where(np.isfinite(one), one, neutral) for one in magnitudes]
-    with np.errstate(over="ignore"):
-        exact = combine.reduce(magnitudes)
-        decoded = combine.reduce([one + bound for one, bound in zip(magnitudes, bounds, strict=True)])
-        # Every step of the accumulation, and the result, is rounded.
-        rounding = (ranks + 1) * unit * decoded + unit * 2.0**-126
-        errors = (decoded - exact if op == "prod" else combine.reduce(bounds)) + rounding
-        decoded = decoded * (1 + (ranks + 1) * unit)
-        may_overflow = ~(decoded < most)
-        divisor = ranks if op == "avg" else 1
-        decoded = np.where(may_overflow, most, decoded) / divisor
-        tolerances = _bounds(codec, entry, kind, decoded) + errors / divisor
-        # 0 times infinity is NaN, but a value near 0 times infinity is not.
-        unknown = may_overflow | ~(decoded + tolerances < most) | (~is_finite if op == "prod" else False)
-    return np.where(unknown | (may_be_nan & is_finite), np.inf, tolerances)
+    # A value is encoded together with those of its block, and sums with those of their blocks. Blocks begin anywhere.
+    radius = (entry.block_bytes // kind.bytes - 1) * (2 if reduces else 1)
+    largest = np.stack([_largest_nearby(np.where(np.isfinite(one), one, 0), radius) for one in magnitudes])
+    bounds = _for_each_run(
+        largest, lambda each: narrowcast.error_bound(operation, codec, len(each), each, dtype=kind.name, op=op)
+    )
+    # 0 times infinity is NaN, but a value near 0 times infinity is not.
+    return np.where(is_finite, bounds, np.inf) if reduces and op == "prod" else bounds
 
 
 def is_near(found: np.ndarray, right: np.ndarray, kind: ValueType, tolerances: np.ndarray) -> np.ndarray:
-    """Whether each value is within its tolerance. NaN and infinity must be preserved; infinities may become NaN."""
+    """Whether each value is within its tolerance. NaN and infinity must be preserved."""
     own, exact = _values(found, kind), _values(right, kind)
     with np.errstate(invalid="ignore"):
-        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, (own == exact) | np.isnan(own))
-    return near | np.isinf(tolerances)
+        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, own == exact)
+    return near | (np.isnan(own) & np.isnan(exact)) | np.isinf(tolerances)
 
 
 def _values(bits: np.ndarray, kind: ValueType) -> np.ndarray:
     return oracle.widen(bits, kind).astype(np.float64)
 
 
-def _bounds(codec: str, entry: narrowcast.CodecType, kind: ValueType, magnitudes: np.ndarray) -> np.ndarray:
-    """The error bound of each value. A call may split values anywhere, so a block may begin anywhere."""
-    finite = np.where(np.isfinite(magnitudes), magnitudes, 0)
-    if finite.size > _MAX_LOCAL_ELEMS:
-        bound = narrowcast.error_bound(codec, kind.name, float(finite.max()))
-        return np.broadcast_to(np.float64(bound), finite.shape)
-    largest, places = np.unique(_sliding_max(finite, entry.block_bytes // kind.bytes - 1), return_inverse=True)
-    bounds = np.array([narrowcast.error_bound(codec, kind.name, float(one)) for one in largest])
-    return bounds[places] if bounds.size else finite
+def _largest_nearby(values: np.ndarray, radius: int) -> np.ndarray:
+    if values.size > _MAX_LOCAL_ELEMS:
+        return np.broadcast_to(values.max(), values.shape)
+    return _sliding_max(values, radius)
 
 
-def _near(marked: np.ndarray, entry: narrowcast.CodecType, kind: ValueType) -> np.ndarray:
-    """Whether a value may be in one block with a marked one."""
-    return _sliding_max(marked, entry.block_bytes // kind.bytes - 1) if marked.any() else marked
+def _for_each_run(columns: np.ndarray, compute: Callable[[Sequence[float]], float]) -> np.ndarray:
+    """compute(column) for each column, of which neighbours are often equal."""
+    is_new = np.any(columns[:, 1:] != columns[:, :-1], axis=0)
+    starts = np.flatnonzero(np.concatenate([[True], is_new]))[: columns.shape[1]]
+    results = np.array([compute(columns[:, start].tolist()) for start in starts])
+    return np.repeat(results, np.diff(starts, append=columns.shape[1])) if starts.size else columns[0]
 
 
 def _sliding_max(values: np.ndarray, radius: int) -> np.ndarray:

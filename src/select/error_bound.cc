@@ -1,0 +1,85 @@
+#include "select/error_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "narrowcast/codec.h"
+
+namespace narrowcast::select {
+namespace {
+
+// What rounding changes, relative to the value, and at least.
+struct Precision {
+  double sum;       // of every step of a reduction
+  double result;    // of its result, if that has fewer bits than the sum
+  double smallest;  // the smallest value above 0
+  double most;      // the largest finite value
+};
+
+Precision precision_of(ncast_dtype dtype) {
+  constexpr double single = 0x1p-24;
+  switch (dtype) {
+    case NCAST_FLOAT64: return {0x1p-53, 0, 0x1p-1074, std::numeric_limits<double>::max()};
+    case NCAST_FLOAT16: return {single, 0x1p-11, 0x1p-24, 65504};
+    case NCAST_BFLOAT16: return {single, 0x1p-8, 0x1p-133, 0x1.fep127};
+    case NCAST_FLOAT8_E4M3: return {single, 0x1p-4, 0x1p-9, 448};
+    case NCAST_FLOAT8_E5M2: return {single, 0x1p-3, 0x1p-16, 57344};
+    default: return {single, 0, 0x1p-149, double{std::numeric_limits<float>::max()}};
+  }
+}
+
+struct Reduced {
+  double error;    // of the result
+  double largest;  // magnitude of the result, with its error
+};
+
+// error_of(magnitude): the error of a contribution.
+template <typename ErrorOf>
+Reduced reduced(ncast_redop op, const Precision& precision, std::span<const double> largest, ErrorOf&& error_of) {
+  const bool selects = op == NCAST_MIN || op == NCAST_MAX, multiplies = op == NCAST_PROD;
+  double sum = 0, product = 1, product_with_errors = 1, errors = 0;
+  double most = 0, most_error = 0, least_error = std::numeric_limits<double>::infinity();
+  for (const double one : largest) {
+    const double error = error_of(one);
+    sum += one + error;
+    product *= one;
+    product_with_errors *= one + error;
+    errors += error;
+    most = std::max(most, one + error);
+    most_error = std::max(most_error, error);
+    least_error = std::min(least_error, error);
+  }
+  if (selects) return {most_error, most};
+  const auto ranks = static_cast<double>(largest.size());
+  // The rank that has the result uses its own values as they are. Which rank that is depends on the place of a value.
+  double error = multiplies ? product_with_errors - product : errors - least_error;
+  double magnitude = multiplies ? product_with_errors : sum;
+  // Every step of the reduction is rounded, a division included.
+  const double rounding = ranks * precision.sum / (1 - ranks * precision.sum) * magnitude;
+  if (magnitude + rounding > double{std::numeric_limits<float>::max()} && precision.sum == 0x1p-24)
+    return {error, std::numeric_limits<double>::infinity()};
+  const double divisor = op == NCAST_AVG ? ranks : 1;
+  error = (error + rounding) / divisor;
+  magnitude = (magnitude + rounding) / divisor;
+  const double last = precision.result * magnitude + precision.smallest;
+  return {error + last, magnitude + last};
+}
+
+}  // namespace
+
+double error_bound(operation::Operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,
+                   std::span<const double> largest) {
+  const auto error_of = [&](double magnitude) { return ncast_codec_error_bound(codec, dtype, magnitude); };
+  const double most = std::ranges::max(largest);
+  if (error_of(most) == 0) return 0;
+  if (!reduces(operation)) return error_of(most);
+  const Precision precision = precision_of(dtype);
+  const Reduced result = reduced(op, precision, largest, error_of);
+  const double again =
+      operation == operation::Operation::all_reduce && std::isfinite(result.largest) ? error_of(result.largest) : 0;
+  if (result.largest + again > precision.most) return std::numeric_limits<double>::infinity();
+  return result.error + again;
+}
+
+}  // namespace narrowcast::select
