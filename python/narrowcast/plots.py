@@ -1,4 +1,4 @@
-"""Plots of ratios and benchmarks. They need matplotlib, an optional dependency."""
+"""Plots of ratios, errors and benchmarks. They need matplotlib, an optional dependency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._files.display import bytes_text, printable
 from .errors import UnsupportedError
 from .ratios import TensorRatio, TotalRatio
 
-__all__ = ["FORMATS", "plot_bench", "plot_ratios", "require"]
+__all__ = ["FORMATS", "plot_bench", "plot_errors", "plot_ratios", "require"]
 
 
 def __dir__() -> list[str]:
@@ -27,6 +27,8 @@ _DOTS_PER_INCH, _MAX_DOTS = 150, 1580
 _MAX_BARS, _MAX_NAME_LENGTH = 17, 48
 # The colours of Narrowcast and of NCCL. They repeat after the last.
 _OURS, _THEIRS = ("#2166ac", "#1b7837", "#762a83"), ("#b35806", "#e08214", "#888888")
+# Of tensors in plots of errors.
+_MARKERS = "osD^v<>PX*"
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -116,6 +118,40 @@ def _shortened(name: str) -> str:
     short = name if len(name) <= _MAX_NAME_LENGTH else f"{name[:half]}…{name[-half:]}"
     # matplotlib draws text between dollars as a formula.
     return short.replace("$", r"\$")
+
+
+def plot_errors(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Draws the relative L2 error of codecs against their ratio, a point for each tensor.
+
+    rows: those of `narrowcast error --json`. Tensors that a codec restores exactly have no error and are left out.
+    path: must end in one of FORMATS; replaced atomically.
+
+    Raises UnsupportedError without matplotlib, and OSError.
+    """
+    require()
+    rows = [row for row in rows if row["relative_l2"]]
+    figure = _figure(9, 5)
+    axes = figure.add_subplot()
+    tensors = list(dict.fromkeys(row["tensor"] for row in rows))
+    codecs = list(dict.fromkeys(row["codec"] for row in rows))
+    colors = importlib.import_module("matplotlib").colormaps["tab20"]
+    for place, codec in enumerate(codecs):
+        for row in rows:
+            if row["codec"] != codec:
+                continue
+            marker = _MARKERS[tensors.index(row["tensor"]) % len(_MARKERS)]
+            axes.scatter(row["ratio"], row["relative_l2"], s=28, marker=marker, color=colors(place % 20))
+        axes.scatter([], [], color=colors(place % 20), label=codec)
+    if len(tensors) <= len(_MARKERS):
+        for marker, tensor in zip(_MARKERS, tensors, strict=False):
+            axes.scatter([], [], color=_RAW, marker=marker, label=_shortened(tensor))
+    axes.set_yscale("log")
+    axes.set_xlim(left=0)
+    axes.set_xlabel("wire bytes / raw bytes (smaller is better)")
+    axes.set_ylabel("relative L2 error (smaller is better)")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    _write(figure, path)
 
 
 def plot_bench(report: dict[str, Any], path: str | os.PathLike[str]) -> None:

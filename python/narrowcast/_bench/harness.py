@@ -287,7 +287,9 @@ class Harness:
         wrong = 0
         for i in _spread(sets, min(_CHECKED_SETS, max(1, _CHECKED_BYTES // one.sets[0][1].count_bytes))):
             found = one.sets[i][1].read().view(call.kind.numpy)
-            wrong += call.count_wrong(found, self._sample, _variant(i, variant), exact=one.comm is not None)
+            is_ours = one.comm is not None
+            codec = one.name if is_ours else "raw"
+            wrong += call.count_wrong(found, self._sample, _variant(i, variant), exact=is_ours, codec=codec)
         return wrong
 
 

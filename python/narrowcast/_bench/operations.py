@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._comm.explain import error_bound
 from .._comm.groups import group
 from .._native import operations as calls
 from .._native.operations import Buffer, Operation
@@ -146,18 +147,25 @@ class Call:
         """A rank's input. Each variant takes other values of the sample."""
         return samples.of_rank(sample, rank + variant * self.ranks, self.send_elems)
 
-    def count_wrong(self, found: Array, sample: Array, variant: int = 0, *, exact: bool = True) -> int:
+    def count_wrong(
+        self, found: Array, sample: Array, variant: int = 0, *, exact: bool = True, codec: str = "raw"
+    ) -> int:
         """The number of wrong values in the output.
 
         Moved data is compared bit for bit. Reductions are compared with the exact result or, with exact=False, with the
-        range of results that any order of rounded additions can produce.
+        range of results that any order of rounded additions can produce. With a codec that is not exact, values must be
+        within the error bound of the call.
         """
         if not self.has_result:
             return 0
         wrong = 0
         for i, inputs in enumerate(self.pieces(sample, variant)):
             part = found[i * self.count :][: self.elems_between(i, self.rank)]
-            if not describe(self.operation).reduces:
+            if not tolerance.is_exact(codec, self.kind):
+                right = _resized(oracle.reduce(inputs, self.op, self.kind), self.count)[: part.size]
+                near = tolerance.is_near(part, right, self.kind, self._error_bound(inputs, codec))
+                wrong += int(np.count_nonzero(~near))
+            elif not describe(self.operation).reduces:
                 unsigned = f"uint{8 * self.kind.bytes}"
                 sent = _resized(inputs[0], self.count)[: part.size]
                 wrong += int(np.count_nonzero(part.view(unsigned) != sent.view(unsigned)))
@@ -168,6 +176,12 @@ class Call:
             else:
                 wrong += tolerance.count_outside(part, inputs, self.op, self.kind)
         return wrong
+
+    def _error_bound(self, inputs: list[Array], codec: str) -> float:
+        """Of a part of the output."""
+        largest = [tolerance.absmax(one, self.kind) for one in inputs]
+        op = self.op if describe(self.operation).reduces else "sum"
+        return error_bound(call_of(self.operation), codec, len(inputs), largest, dtype=self.kind.name, op=op)
 
     def pieces(self, sample: Array, variant: int) -> list[list[Array]]:
         """The inputs for each part of the output, `count` values each: the one that is moved there, or those to reduce.
@@ -205,6 +219,7 @@ class Prepared:
     out: Array
     run: Callable[[], None]
     in_place: bool = False
+    codec: str = "raw"
 
     @property
     def kind(self) -> ValueType:
@@ -220,7 +235,7 @@ class Prepared:
         self.values[:] = self.call.sent(self.sample, self.call.rank)
 
     def count_wrong(self) -> int:
-        return self.call.count_wrong(self.out, self.sample)
+        return self.call.count_wrong(self.out, self.sample, codec=self.codec)
 
 
 def prepare(
@@ -248,6 +263,10 @@ def prepare(
         own, out = (smaller, whole) if call.send_elems < call.recv_elems else (whole, smaller)
     else:
         own, out = np.empty(call.send_elems, values.dtype), np.empty(call.recv_elems, values.dtype)
-    prepared = Prepared(call, values, own, out, lambda: call.run(comm, own, out, codec=codec, stream=stream), in_place)
+
+    def run() -> None:
+        call.run(comm, own, out, codec=codec, stream=stream)
+
+    prepared = Prepared(call, values, own, out, run, in_place, codec)
     prepared.restore()
     return prepared

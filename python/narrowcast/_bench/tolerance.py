@@ -1,4 +1,7 @@
-"""Checks reductions of other libraries, which add in any order and may round after each addition."""
+"""Checks results that need not be exact: of codecs that are not, and of other libraries.
+
+Other libraries add in any order and may round after each addition.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,42 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..codec import error_bound
 from ..types import ValueType
 from . import oracle
 
 Array = npt.NDArray[Any]
+_PART_ELEMS = 1 << 22
+
+
+def is_near(found: Array, right: Array, kind: ValueType, tolerances: Array | float) -> npt.NDArray[np.bool_]:
+    """Whether each value is within its tolerance. NaN and infinity must be preserved. Arguments are bits."""
+    own, exact = (oracle.widen(bits, kind).astype(np.float64) for bits in (found, right))
+    with np.errstate(invalid="ignore"):
+        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, own == exact)
+    return near | (np.isnan(own) & np.isnan(exact)) | np.isinf(tolerances)
+
+
+def absmax(bits: Array, kind: ValueType) -> float:
+    """The largest finite magnitude; 0 if there is none."""
+    magnitudes = np.abs(oracle.widen(bits, kind).astype(np.float64))
+    return float(magnitudes.max(where=np.isfinite(magnitudes), initial=0))
+
+
+def is_exact(codec: str, kind: ValueType) -> bool:
+    """Whether the codec of a call restores all bits of values of this type."""
+    return codec == "auto" or error_bound(codec.removesuffix("!"), kind.name, 1.0) == 0
+
+
+def is_restored(found: Array, values: Array, kind: ValueType, codec: str) -> bool:
+    """Whether decoded values have the bits of those that were encoded or, with a codec that is not exact, are near."""
+    if is_exact(codec, kind):
+        return np.array_equal(found, values)
+    own, right = (bits.view(kind.numpy) for bits in (found, values))
+    # In parts, because fp64 takes much memory.
+    parts = [slice(start, start + _PART_ELEMS) for start in range(0, right.size, _PART_ELEMS)]
+    bound = error_bound(codec, kind.name, max((absmax(right[part], kind) for part in parts), default=0.0))
+    return all(is_near(own[part], right[part], kind, bound).all() for part in parts)
 
 
 def count_outside(found: Array, inputs: Sequence[Array], op: str, kind: ValueType) -> int:

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
-from .._files.atomic import write_file
+from .._files.atomic import check_writable, write_file
 from .._files.display import printable
 from .._files.opening import FileArgument
 from .._files.segment import StatedTypeError, UnknownValuesError
-from .._native.codecs import codec_number, comm_codec_number, file_codecs
+from .._native.codecs import codec_number, codecs, comm_codec_number, file_codecs
 from .._native.structures import BACKENDS
 from ..errors import NarrowcastError
 from ..types import REDUCTIONS, reduction_number, value_type
@@ -50,6 +50,11 @@ def file_codec_name(name: str) -> str:
     """As codec_name, for encoded files, which accept "auto" too."""
     _checked(name, file_codecs)
     return name
+
+
+def is_exact_codec(name: str) -> bool:
+    """Whether a valid codec restores all bits of values of all types."""
+    return name == "auto" or next(one.exact for one in codecs() if one.name == name.partition(":")[0])
 
 
 def comm_codec_name(name: str) -> str:
@@ -134,6 +139,17 @@ def output_file(name: str, *sources: str) -> FileArgument:
         if source != STANDARD_STREAM and path.exists() and Path(source).exists() and path.samefile(source):
             raise BadUse(f"{name} is the input: give another name for the output")
     return path
+
+
+def plot_file(path: Path, *sources: str) -> None:
+    """Checks the path of a plot, and that plots can be drawn: before the work, not after it."""
+    from .. import plots
+
+    plots.require()
+    if path.suffix not in plots.FORMATS:
+        raise BadUse(f"{path} must end in one of {', '.join(plots.FORMATS)}")
+    output_file(str(path), *sources)
+    check_writable(path)
 
 
 ForceOption = Annotated[bool, typer.Option("--force", "-f", help="Replace existing outputs.")]

@@ -25,6 +25,7 @@ COMMANDS = {
     "decode": ("files", "decode"),
     "inspect": ("files", "inspect"),
     "ratio": ("ratio", "ratio"),
+    "error": ("error", "error"),
     "explain": ("explain", "explain"),
     "tune": ("tune", "tune"),
     "demo": ("demo", "demo"),

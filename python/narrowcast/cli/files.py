@@ -27,6 +27,7 @@ from ._common import (
     file_bytes,
     file_codec_name,
     input_file,
+    is_exact_codec,
     output_file,
     print_error,
     print_json,
@@ -58,15 +59,20 @@ def encode(
     codec: Annotated[
         str, typer.Option(callback=file_codec_name, help="A codec, or auto: the shortest for each tensor.")
     ] = "window",
+    lossy: Annotated[bool, typer.Option("--lossy", help="Allow a codec that is not exact.")] = False,
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
     threads: WriterThreadsOption = None,
 ) -> None:
-    """Encode files without loss: FILE becomes FILE.ncast, and `decode` restores every byte.
+    """Encode files: FILE becomes FILE.ncast, and `decode` restores every byte.
+
+    With --lossy, a codec that is not exact may change values, as `narrowcast error` shows.
 
     Inputs stay. An output appears only after everything has been written; one that exists is replaced with -f only.
     """
     if len(sources) > 1 and (stdout or output is not None):
         raise BadUse("an encoded file has one input: -o and -c accept one FILE")
+    if not lossy and not is_exact_codec(codec):
+        raise BadUse(f"--codec {codec} changes values: --lossy allows that")
 
     def work(source: FileArgument, target: FileArgument, progress: Progress | None) -> str:
         with dtype_errors_as_bad_use():

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from .._files.atomic import check_writable
 from .._files.display import bytes_text
 from .._files.opening import opened_source
 from ..files import is_encoded
@@ -19,7 +18,7 @@ from ._common import (
     codec_name,
     dtype_errors_as_bad_use,
     input_file,
-    output_file,
+    plot_file,
     print_json,
 )
 from ._tables import Column, Table
@@ -47,14 +46,7 @@ def ratio(
     for name in codecs:
         codec_name(name)
     if plot is not None:
-        from .. import plots
-
-        # Fails before the work, not after it.
-        plots.require()
-        if plot.suffix not in plots.FORMATS:
-            raise BadUse(f"{plot} must end in one of {', '.join(plots.FORMATS)}")
-        output_file(str(plot), *sources)
-        check_writable(plot)
+        plot_file(plot, *sources)
     rows: list[TensorRatio] = []
     for source in sources:
         with opened_source(input_file(source)) as file, dtype_errors_as_bad_use():
@@ -64,6 +56,8 @@ def ratio(
                 file.file.seek(0)
                 rows += tensor_ratios_of(file, dtype, one, threads)
     if plot is not None:
+        from .. import plots
+
         plots.plot_ratios(rows, plot)
     if json:
         print_json([row.as_json() for row in rows])

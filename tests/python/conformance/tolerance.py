@@ -43,14 +43,6 @@ def of_call(operation: str, codec: str, kind: ValueType, op: str, inputs: Sequen
     return np.where(is_finite, bounds, np.inf) if reduces and op == "prod" else bounds
 
 
-def is_near(found: np.ndarray, right: np.ndarray, kind: ValueType, tolerances: np.ndarray) -> np.ndarray:
-    """Whether each value is within its tolerance. NaN and infinity must be preserved."""
-    own, exact = _values(found, kind), _values(right, kind)
-    with np.errstate(invalid="ignore"):
-        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, own == exact)
-    return near | (np.isnan(own) & np.isnan(exact)) | np.isinf(tolerances)
-
-
 def _values(bits: np.ndarray, kind: ValueType) -> np.ndarray:
     return oracle.widen(bits, kind).astype(np.float64)
 

@@ -6,9 +6,8 @@ import functools
 
 import numpy as np
 from narrowcast._bench import oracle, samples
+from narrowcast._bench.tolerance import is_near
 from narrowcast.types import ValueType, value_type
-
-from .tolerance import is_near
 
 # weights: of a model, in other types than theirs converted. random: any bits, which no codec shrinks. special: nothing
 # but NaNs of many payloads, infinities, denormals, zeros of both signs and what is next to them. "zeros", which cases

@@ -13,7 +13,7 @@ from ..._native.codecs import split_codecs
 from ...cuda import device_count
 from ...errors import UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
-from .._common import BadUse, comm_codec_name
+from .._common import BadUse, comm_codec_name, plot_file
 from .._sizes import parse_size, sizes
 
 ALL = "all"  # value types or reductions
@@ -97,10 +97,9 @@ def check_outputs(output_file: Path | None, plot: Path | None, blocks: int) -> N
     if plot is not None:
         if blocks > 1:
             raise BadUse(f"--plot needs one value type and one reduction, not {ALL}")
-        _check_plot(plot)
-    for path in (output_file, plot):
-        if path is not None:
-            check_writable(path)
+        plot_file(plot)
+    if output_file is not None:
+        check_writable(output_file)
 
 
 def reject_other_processes(threads: int, gpus: int, parallel_init: int) -> None:
@@ -150,11 +149,3 @@ def rank_count(requested: int | None, is_cuda: bool) -> int:
             f"--backend cuda needs one GPU per rank: {requested} ranks were requested, {gpus} GPUs were found"
         )
     return requested or gpus
-
-
-def _check_plot(path: Path) -> None:
-    from ... import plots
-
-    plots.require()
-    if path.suffix not in plots.FORMATS:
-        raise BadUse(f"{path} must end in one of {', '.join(plots.FORMATS)}")
