@@ -99,7 +99,7 @@ class Predictor:
 
     def __init__(self, handle: c_void_p) -> None:
         """Takes over a predictor of the C API."""
-        self._handle = handle
+        self.handle = handle
         self._destroy = weakref.finalize(self, library().ncast_predictor_destroy, handle)
 
     @classmethod
@@ -114,13 +114,13 @@ class Predictor:
         native = NativePlan.read(json_of(plan))
         given = PlanUseC(struct_bytes=sizeof(PlanUseC), always=always)
         numbers = value_type(dtype).number, reduction_number(op)
-        check(library().ncast_predictor_use_plan(self._handle, native.handle, *numbers, byref(given)))
+        check(library().ncast_predictor_use_plan(self.handle, native.handle, *numbers, byref(given)))
 
     def explain(self, operation: str, count: int, **arguments: Any) -> Explanation:
         """As `Communicator.explain`."""
         call = plan_call(operation, count, **arguments)
         made = c_void_p()
-        check(library().ncast_predictor_explain_call(self._handle, byref(call), byref(made)))
+        check(library().ncast_predictor_explain_call(self.handle, byref(call), byref(made)))
         return explanation_of(made)
 
 

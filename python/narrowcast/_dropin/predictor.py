@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ctypes import CDLL, byref, c_void_p
+from ctypes import CDLL, byref, c_char_p, c_uint64, c_void_p
+from dataclasses import dataclass
 
+from .._native.codecs import codec_text
 from .._native.library import check, library
+from .._native.plan_structures import PlanCallC
 from .preload import built_drop_in
 
 #: Settings with which the drop-in may run calls in another way than a communicator without it.
@@ -15,6 +18,25 @@ SETTINGS = ("NARROWCAST_CONFIG", "NARROWCAST_PLANS")
 def has_settings(environment: Mapping[str, str]) -> bool:
     """Whether the settings can name plans or a cost model that only the drop-in reads."""
     return any(environment.get(name) for name in SETTINGS)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the settings say about a call."""
+
+    codec: str  #: what the call allows
+    codec_from: str | None  #: the rule or setting that gives the codec; None: no one
+    why_forwarded: str | None  #: why NCCL runs the call; None: Narrowcast does
+
+
+def decide(predictor: c_void_p, call: PlanCallC, ranks: int, *, communicator: str) -> Decision:
+    """predictor: of `predictor`, with the same ranks and communicator."""
+    codec, codec_from, why = c_uint64(), c_char_p(), c_char_p()
+    decided = CDLL(str(built_drop_in())).narrowcast_nccl_decide
+    decided.restype = None
+    decided(predictor, ranks, communicator.encode(), byref(call), byref(codec), byref(codec_from), byref(why))
+    names = [None if one.value is None else one.value.decode() for one in (codec_from, why)]
+    return Decision(codec_text(codec.value), *names)
 
 
 def predictor(ranks: int, *, max_ctas: int, communicator: str) -> c_void_p:

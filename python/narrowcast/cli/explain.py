@@ -14,9 +14,10 @@ import typer
 
 from .._bench import operations
 from .._bench.tuned_plans import TunedPlan
-from .._comm.explain import Explanation, Prediction, Predictor
+from .._comm.explain import Explanation, Prediction, Predictor, plan_call
 from .._dropin import predictor as drop_in
 from .._files.display import bytes_text
+from .._native.operations import describe
 from ..comm import Communicator
 from ..cuda import device_count
 from ..local import LocalRanks
@@ -53,8 +54,9 @@ def explain(
         str, typer.Option(callback=backend_name, help="cuda: between GPUs. host: between processes of this machine.")
     ] = "cuda",
     codec: Annotated[
-        str, typer.Option(callback=comm_codec_name, help="auto or a codec that the call allows; CODEC! forces it.")
-    ] = "auto",
+        str | None,
+        typer.Option(help="auto or a codec that the call allows; CODEC! forces it. Default: auto, or by the settings."),
+    ] = None,
     ctas: Annotated[
         int, typer.Option(min=0, max=64, help="Maximum number of CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
     ] = 0,
@@ -93,6 +95,8 @@ def explain(
 
     With NARROWCAST_PLANS, NARROWCAST_CONFIG or --config, it shows how the drop-in for NCCL would run it.
     """
+    if codec is not None:
+        comm_codec_name(codec)
     if backend == "host" and (ctas or config or communicator):
         raise BadUse("--ctas, --config and --communicator are for --backend cuda")
     if operation not in operations.names():
@@ -112,7 +116,9 @@ def explain(
     count = operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
     name = operations.call_of(operation)
     own = _plans(plans or [], name, ranks)
-    arguments: dict[str, Any] = {"dtype": kind.name, "codec": codec, "op": op, "root": root, "in_place": in_place}
+    arguments: dict[str, Any] = {"dtype": kind.name, "codec": codec or "auto", "op": op, "root": root}
+    arguments["in_place"] = in_place
+    settings = None
     if backend == "host":
         # Only a communicator has a cost model of the host backend.
         with LocalRanks(ranks) as comms:
@@ -120,6 +126,10 @@ def explain(
             explanation = comms[0].explain(name, count, **arguments)
     else:
         predictor = _predictor(ranks, ctas, config, communicator)
+        if codec is None and drop_in.has_settings(os.environ) and describe(name).nccl_functions:
+            call = plan_call(name, count, **arguments)
+            settings = drop_in.decide(predictor.handle, call, ranks, communicator=communicator)
+            arguments["codec"] = settings.codec
         for plan in own:
             with named(Path(plan.source)):
                 predictor.use(plan.json, kind.name, op, always=use == "always")
@@ -132,9 +142,10 @@ def explain(
         **arguments,
     }
     if json:
-        print_json({"asked": asked, "chosen": dataclasses.asdict(explanation)})
+        by_settings = {} if settings is None else {"settings": dataclasses.asdict(settings)}
+        print_json({"asked": asked, **by_settings, "chosen": dataclasses.asdict(explanation)})
     else:
-        _table(asked, explanation).print()
+        _table(asked, explanation, settings).print()
 
 
 def _plans(sources: Sequence[Path], operation: str, ranks: int) -> list[TunedPlan]:
@@ -167,12 +178,16 @@ def _use_on_host(comms: LocalRanks, plans: Sequence[TunedPlan], dtype: str, op: 
                 first.use(always=always)
 
 
-def _table(call: dict[str, Any], explanation: Explanation) -> Table:
+def _table(call: dict[str, Any], explanation: Explanation, settings: drop_in.Decision | None) -> Table:
     table = Table(
         *(Column(name, folds=True) for name in ("", "chosen", "reason")),
         title="{operation} of {count:,} {dtype} between {ranks} ranks".format(**call),
     )
     table.add_row("size", bytes_text(call["bytes"]), "")
+    if settings is not None:
+        by = f"{settings.codec}, by {settings.codec_from}" if settings.codec_from else settings.codec
+        runs_in = f"NCCL: {settings.why_forwarded}" if settings.why_forwarded else "Narrowcast"
+        table.add_row("settings", by, f"the drop-in runs the call in {runs_in}")
     runs = explanation.ctas or explanation.path in ("frames", "plan")
     table.add_row("path", explanation.path if runs else "no kernel", explanation.path_why)
     if explanation.plan is not None:

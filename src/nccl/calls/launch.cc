@@ -50,12 +50,13 @@ bool is_first_use(const std::string& rule) {
 // Counts a call whose codec is not exact, because of a rule or of its plan. A rule only allows a codec: the engine may
 // send raw values.
 void count_lossy(Communicator& comm, const EngineCall& one, const CallShape& shape) {
-  if (one.lossy_rule == nullptr && settings().plan_files.empty()) return;
+  if (is_exact(one.codec) && settings().plan_files.empty()) return;
   const EnginePredictor& predictor = predictor_of(comm);
   const auto codec = codec_of(shape, one.codec, predictor);
   if (!codec || is_exact(*codec)) return;
-  const char* const plan = plan_of(shape, one.codec, predictor);
-  const std::string rule = one.lossy_rule != nullptr ? one.lossy_rule : std::string("plan ") + plan;
+  // Without a setting that names it, only a plan of the user has such a codec.
+  const std::string rule =
+      is_exact(one.codec) ? std::string("plan ") + plan_of(shape, one.codec, predictor) : std::string(one.codec_from);
   const std::string name = codec_text(*codec);
   comm.statistics->count_lossy(one.call.operation, rule, name);
   if (comm.rank == 0 && is_first_use(rule))

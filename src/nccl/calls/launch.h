@@ -12,7 +12,7 @@ namespace narrowcast::nccl {
 struct EngineCall {
   Call call;
   ncast_codec codec;
-  const char* lossy_rule = nullptr;  // as in Decision
+  const char* codec_from;  // as in Decision
 };
 
 // Calls of one communicator in one group.

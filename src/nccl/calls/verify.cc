@@ -8,6 +8,7 @@
 #include "nccl/policy/decision.h"
 #include "nccl/ranks/exchange.h"
 #include "nccl/report/log.h"
+#include "nccl/settings/text.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash/xxhash.h>
@@ -46,9 +47,6 @@ std::optional<ncast_codec> chosen_codec(Communicator& comm, const EngineCall& on
   const CallShape shape = shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
   return codec_of(shape, one.codec, predictor_of(comm));
 }
-
-// Whether values arrive with the same bits as they were sent, whichever of the allowed codecs is chosen.
-bool is_exact(const EngineCall& engine_call) { return engine_call.lossy_rule == nullptr; }
 
 bool read(const void* from, CudaStream stream, Bytes* values) {
   const bool read_all = driver()->cuMemcpyDtoHAsync_v2(values->data(), from, values->size(), stream) == 0 &&
@@ -114,12 +112,15 @@ void verify_codec(Communicator& comm, const EngineCall& engine_call) {
   Bytes values(elems * value_bytes(call.dtype)), result;
   if (!read(call.send, call.stream, &values)) return;
   const std::optional<ncast_codec> codec = chosen_codec(comm, engine_call);
-  if (!codec) return;
+  if (!codec) {
+    log(Level::warn, "verify: %s of %zu values: the codec is not known", name_of(call.operation), call.count);
+    return;
+  }
   if (!round_trip(values, static_cast<ncast_dtype>(call.dtype), elems, *codec, &result)) {
     log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, engine()->ncast_last_error());
     return;
   }
-  if (!is_exact(engine_call)) return;
+  if (!is_exact(engine_call.codec)) return;
   const auto differs = std::ranges::mismatch(values, result).in1;
   if (differs != values.end())
     log(Level::warn, "verify: %s of %zu values: the codec changes value %zu", name_of(call.operation), call.count,
@@ -131,7 +132,7 @@ void verify_codec(Communicator& comm, const EngineCall& engine_call) {
 
 void verify_result(Communicator& comm, const EngineCall& engine_call) {
   const Call& call = engine_call.call;
-  const bool exact = is_exact(engine_call);
+  const bool exact = is_exact(engine_call.codec);
   if (!is_comparable(call.operation, exact)) return;
   const DeviceGuard guard(comm.device);
   if (capture_id(call.stream) != 0) return;

@@ -6,6 +6,7 @@
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/check.h"
 #include "nccl/policy/cost_prediction.h"
+#include "nccl/policy/decision.h"
 
 extern "C" {
 // Creates the predictor of a communicator of GPUs by the settings. max_ctas: 0: as in the settings. communicator:
@@ -13,6 +14,14 @@ extern "C" {
 __attribute__((visibility("default"))) int narrowcast_nccl_predictor(int ranks, uint32_t max_ctas,
                                                                      const char* communicator,
                                                                      ncast_predictor** predictor);
+
+// Decides by the settings, and by a predictor that the function above has created, how a call of such a communicator
+// runs. codec: what the call allows. codec_from: the rule or setting that gives it; NULL: none does. why_forwarded: why
+// NCCL runs the call; NULL: the engine does.
+__attribute__((visibility("default"))) void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks,
+                                                                   const char* communicator,
+                                                                   const ncast_plan_call* call, ncast_codec* codec,
+                                                                   const char** codec_from, const char** why_forwarded);
 
 // Writes check_policy(path), with as much of it and of a terminating NUL as fit. Returns the bytes of both; 0: failed,
 // which is logged.
@@ -31,6 +40,31 @@ int narrowcast_nccl_predictor(int ranks, uint32_t max_ctas, const char* communic
     return success;
   });
   return status;
+}
+
+void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks, const char* communicator,
+                            const ncast_plan_call* call, ncast_codec* codec, const char** codec_from,
+                            const char** why_forwarded) {
+  struct Given final : Predictor {
+    const ncast_predictor& predictor;
+    explicit Given(const ncast_predictor& given) : predictor(given) {}
+    bool compare(const CallShape& shape, ncast_codec allowed, ncast_comparison* comparison) const override {
+      return narrowcast::nccl::compare(predictor, shape, allowed, comparison);
+    }
+  };
+  guarded([&] {
+    const Call made = {.function = Function::AllReduce,
+                       .operation = call->operation,
+                       .count = call->count,
+                       .dtype = call->dtype,
+                       .redop = call->op,
+                       .peer = call->root};
+    const Decision decision = decide(settings(), made, {.ranks = ranks, .name = communicator}, Given(*predictor));
+    *codec = decision.codec;
+    *codec_from = decision.codec_from;
+    *why_forwarded = decision.why_forwarded;
+    return success;
+  });
 }
 
 size_t narrowcast_nccl_check_policy(const char* path, char* text, size_t capacity) {

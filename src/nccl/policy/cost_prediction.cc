@@ -55,8 +55,8 @@ EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas, std::string_view 
   if (knows_times_) log_costs_warning(created);
 }
 
-bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const {
-  if (predictor_ == nullptr) return false;
+bool compare(const ncast_predictor& predictor, const CallShape& shape, ncast_codec codec,
+             ncast_comparison* comparison) {
   comparison->struct_bytes = sizeof *comparison;
   const ncast_plan_call call = {.struct_bytes = sizeof(ncast_plan_call),
                                 .operation = shape.operation,
@@ -67,8 +67,11 @@ bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_c
                                 .codec = codec,
                                 .ranks = shape.ranks,
                                 .placement = NCAST_PLACEMENT_UNKNOWN};
-  return engine()->ncast_predictor_compare_call(predictor_.get(), &call, shape.has_windows ? 1 : 0, comparison) ==
-             NCAST_OK &&
+  return engine()->ncast_predictor_compare_call(&predictor, &call, shape.has_windows ? 1 : 0, comparison) == NCAST_OK;
+}
+
+bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const {
+  return predictor_ != nullptr && nccl::compare(*predictor_, shape, codec, comparison) &&
          (knows_times_ || comparison->always != 0);
 }
 

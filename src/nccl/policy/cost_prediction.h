@@ -34,6 +34,9 @@ class Predictor {
 ncast_status create_predictor(const Engine& narrowcast, int ranks, uint32_t max_ctas, std::string_view name,
                               ncast_predictor** predictor);
 
+// As Predictor::compare(), by a predictor of the engine.
+bool compare(const ncast_predictor& predictor, const CallShape& shape, ncast_codec codec, ncast_comparison* comparison);
+
 // Uses the engine, which caches its decisions, so the drop-in has no cache of its own.
 class EnginePredictor final : public Predictor {
  public:

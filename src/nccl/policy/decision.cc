@@ -63,7 +63,7 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
   if (!take && rule != nullptr) take = rule->take;
   if (!codec) {
     codec = if_usable(settings.fallback_codec[operation]);
-    codec_from = "codec";
+    codec_from = "codec of the file";
   }
   if (!take) take = settings.fallback_take;
   const ncast_codec chosen = codec.value_or(NCAST_CODEC_AUTO);
@@ -72,7 +72,7 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
     why_forwarded = "a setting says never";
   else if (take != TakeMode::always)
     why_forwarded = why_not_faster(shape, chosen, predictor);
-  return {why_forwarded == nullptr, chosen, why_forwarded, is_exact(chosen) ? nullptr : codec_from};
+  return {why_forwarded == nullptr, chosen, why_forwarded, codec ? codec_from : nullptr};
 }
 
 }  // namespace narrowcast::nccl

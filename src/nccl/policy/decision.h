@@ -13,7 +13,7 @@ struct Decision {
   bool use_engine;
   ncast_codec codec;
   const char* why_forwarded;  // a string constant; NULL if use_engine
-  const char* lossy_rule;     // what gives the call its codec, which is not exact; NULL: the codec is exact
+  const char* codec_from;     // the name of the rule or setting that gives the codec; NULL: none does
 };
 
 struct CommunicatorTraits {

@@ -99,8 +99,8 @@ const char* different_settings(std::string_view name) {
   return reasons.at(name).c_str();
 }
 
-// A string constant that is the same on every rank; NULL if all ranks can attach. ranks: those whose
-// settings differ from those of rank 0, for people.
+// A string constant that is the same on every rank; NULL if all ranks can attach. ranks: those whose settings differ
+// from those of rank 0, for people.
 const char* why_forward_all(const std::vector<Offer>& offers, std::string* ranks) {
   const auto all = [&](auto&& same) {
     return std::ranges::all_of(offers, [&](const Offer& offer) { return same(offer, offers[0]); });

@@ -136,6 +136,20 @@ def test_the_settings_of_the_drop_in_are_explained(cli, drop_in, folder, tmp_pat
     assert (other["predicted"]["chosen"], other["plans"]) == (7, {})
 
 
+def test_the_codec_comes_from_the_rule_that_matches(cli, drop_in, tmp_path):
+    (tmp_path / "rules.toml").write_text(
+        "[[rule]]\nname = 'long'\nmin_bytes = 9000\ncommunicator = 'mesh_*'\ncodec = 'dense!'\ntake = 'always'\n"
+        "[[rule]]\noperation = 'all_gather'\ncodec = 'raw'\ntake = 'never'\n"
+    )
+    command = ("explain", "all_gather", "--ranks", 2, "--config", "rules.toml", "--communicator", "mesh_dp:1")
+    report = json.loads(cli(*command, "--bytes", "1M", "--json").stdout)
+    assert report["settings"] == {"codec": "dense!", "codec_from": "long", "why_forwarded": None}
+    assert (report["asked"]["codec"], report["chosen"]["codec"]) == ("dense!", "dense")
+    table = " ".join(cli(*command, "--bytes", "8K").stdout.split())
+    assert "raw, by rule 2 │ the drop-in runs the call in NCCL: a setting says never" in table
+    assert "settings" not in json.loads(cli(*command, "--bytes", "8K", "--codec", "auto", "--json").stdout)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
