@@ -55,23 +55,35 @@ struct Approximate {
   std::vector<double> tolerances;
 };
 
-// The expected result of encoding and decoding once.
+// 1 for values that are not finite, and 0 for others.
+inline std::vector<double> non_finite(ncast_dtype dtype, const Bytes& bytes) {
+  std::vector<double> marks(bytes.size() / ncast_dtype_bytes(dtype));
+  for (size_t i = 0; i < marks.size(); ++i) marks[i] = std::isfinite(float_at(dtype, bytes, i)) ? 0 : 1;
+  return marks;
+}
+
+// The expected result of encoding and decoding once. If a value of a block is not finite, codecs may make others NaN.
 inline Approximate moved_values(ncast_codec codec, const ncast_codec_type& type, const Bytes& sent,
                                 Blocks blocks = Blocks::call) {
   const size_t block_elems = type.block_bytes / ncast_dtype_bytes(type.dtype);
-  std::vector<double> bounds = magnitudes_of(type.dtype, sent);
-  bounds =
-      blocks == Blocks::frame ? largest_of_block(std::move(bounds), block_elems) : sliding_max(bounds, block_elems - 1);
+  const auto largest_nearby = [&](std::vector<double> values) {
+    return blocks == Blocks::frame ? largest_of_block(std::move(values), block_elems)
+                                   : sliding_max(values, block_elems - 1);
+  };
+  const std::vector<double> own_marks = non_finite(type.dtype, sent), marks = largest_nearby(own_marks);
+  std::vector<double> bounds = largest_nearby(magnitudes_of(type.dtype, sent));
   // Neighbours have the same maximum.
   double largest = 0, bound = ncast_codec_error_bound(codec, type.dtype, 0);
   for (double& one : bounds) {
     if (one != largest) bound = ncast_codec_error_bound(codec, type.dtype, largest = one);
     one = bound;
   }
+  for (size_t i = 0; i < bounds.size(); ++i)
+    if (marks[i] > own_marks[i]) bounds[i] = std::numeric_limits<double>::infinity();
   return {sent, bounds};
 }
 
-// The expected result of a reduction.
+// The expected result of a reduction. Values near one that is not finite may be NaN, as above.
 inline Approximate reduced_values(ncast_operation operation, ncast_codec codec, const ncast_codec_type& type,
                                   ncast_redop op, const std::vector<Bytes>& inputs) {
   Approximate result = {reduced(type.dtype, op, inputs), {}};
@@ -79,7 +91,15 @@ inline Approximate reduced_values(ncast_operation operation, ncast_codec codec, 
   // A value is encoded together with those of its block, and their sums with those of their blocks.
   const size_t radius = 2 * (type.block_bytes / ncast_dtype_bytes(type.dtype) - 1);
   std::vector<std::vector<double>> largest;
-  for (const Bytes& input : inputs) largest.push_back(sliding_max(magnitudes_of(type.dtype, input), radius));
+  std::vector<double> marks(elems);
+  for (const Bytes& input : inputs) {
+    largest.push_back(sliding_max(magnitudes_of(type.dtype, input), radius));
+    std::ranges::transform(marks, non_finite(type.dtype, input), marks.begin(),
+                           [](double one, double other) { return std::max(one, other); });
+  }
+  const std::vector<double> marks_nearby = sliding_max(marks, radius);
+  // 0 times infinity is NaN, but a tiny value times infinity is not. Extremes ignore NaN, which infinity may become.
+  const bool adds = op == NCAST_SUM || op == NCAST_AVG;
   std::vector<double> at(ranks), before;
   double bound = 0;
   for (size_t i = 0; i < elems; ++i) {
@@ -87,23 +107,19 @@ inline Approximate reduced_values(ncast_operation operation, ncast_codec codec, 
     if (at != before)
       bound = ncast_call_error_bound(operation, type.dtype, op, codec, static_cast<int>(ranks), at.data());
     before = at;
-    // 0 times infinity is NaN, but a tiny value times infinity is infinity.
-    const bool is_finite =
-        std::ranges::all_of(inputs, [&](const Bytes& input) { return std::isfinite(float_at(type.dtype, input, i)); });
-    result.tolerances.push_back(op == NCAST_PROD && !is_finite ? std::numeric_limits<double>::infinity() : bound);
+    const bool is_unknown = marks[i] == 0 ? marks_nearby[i] != 0 : !adds;
+    result.tolerances.push_back(is_unknown ? std::numeric_limits<double>::infinity() : bound);
   }
   return result;
 }
 
-// Whether results are within their tolerances. NaN and infinity must be preserved.
+// Whether results are within their tolerances. What is not finite must remain so; infinities may become NaN.
 inline bool is_near(ncast_dtype dtype, const Bytes& found, const Approximate& expected) {
   if (found.size() != expected.exact.size()) return false;
   for (size_t i = 0; i < expected.tolerances.size(); ++i) {
     const double own = float_at(dtype, found, i), right = float_at(dtype, expected.exact, i);
     if (std::isinf(expected.tolerances[i])) continue;
-    if (std::isnan(right)   ? !std::isnan(own)
-        : std::isinf(right) ? own != right
-                            : !(std::abs(own - right) <= expected.tolerances[i]))
+    if (std::isfinite(right) ? !(std::abs(own - right) <= expected.tolerances[i]) : own != right && !std::isnan(own))
       return false;
   }
   return true;

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from .._files.containers import segments
 from .._files.opening import Source
+from .._files.packing import BLOCK_BYTES
 from ..codec import codecs, decode, encode, error_bound
 from ..files import FRAME_RAW_BYTES
 from ..types import ValueType
@@ -24,7 +25,10 @@ _CHANGED_ELEMS = 1 << 16
 
 @dataclass(frozen=True)
 class TensorError:
-    """The difference of a tensor's finite values after encoding and decoding. None: not defined."""
+    """The difference of a tensor's values after encoding and decoding. None: not defined.
+
+    Values that are not finite are left out, and others in their block that become NaN.
+    """
 
     tensor: str
     dtype: str  #: the type that the file states
@@ -61,14 +65,19 @@ def _error_of(tensor: str, type_name: str, values: Array, kind: ValueType, codec
         piece = values[start : start + elems]
         frame = encode(piece, codec=codec, dtype=kind.name, checksum=False)
         wire_bytes += frame.size
-        exact = _numbers(piece, kind)
-        exact = np.where(np.isfinite(exact), exact, 0)
-        found = np.where(np.isfinite(_numbers(piece, kind)), _numbers(_decoded(frame, kind), kind), 0)
-        errors = np.abs(found - exact)
+        starts = np.arange(0, piece.size, _block_elems(kind, codec))
+        exact, found = _numbers(piece, kind), _numbers(_decoded(frame, kind), kind)
+        # A codec may make values of a block NaN if one of them is not finite.
+        is_finite = np.isfinite(exact)
+        all_finite = np.repeat(np.logical_and.reduceat(is_finite, starts), np.diff(starts, append=piece.size))
+        is_counted = is_finite & (all_finite | np.isfinite(found))
+        exact = np.where(is_counted, exact, 0)
+        errors = np.where(np.isfinite(found), np.abs(found - exact), np.inf)
+        errors = np.where(is_counted, errors, 0)
         signal += float(np.square(exact).sum())
         noise += float(np.square(errors).sum())
         max_error = max(max_error, float(errors.max()))
-        over_bound = max(over_bound, _over_bound(np.abs(exact), errors, kind, codec))
+        over_bound = max(over_bound, _over_bound(np.abs(exact), errors, starts, kind, codec))
     return TensorError(
         tensor,
         type_name,
@@ -91,13 +100,15 @@ def _decoded(frame: Array, kind: ValueType) -> Array:
     return decode(frame).view(kind.numpy)
 
 
-def _over_bound(magnitudes: Array, errors: Array, kind: ValueType, codec: str) -> float:
-    """The largest error / bound of the blocks of a frame."""
+def _block_elems(kind: ValueType, codec: str) -> int:
+    own = next(one for one in codecs() if one.name == codec.partition(":")[0])
+    return next((one.block_bytes for one in own.types if one.dtype == kind.name), BLOCK_BYTES) // kind.bytes
+
+
+def _over_bound(magnitudes: Array, errors: Array, starts: Array, kind: ValueType, codec: str) -> float:
+    """The largest error / bound of the blocks of a frame. starts: the first value of each block."""
     if not errors.any():
         return 0.0
-    own = next(one for one in codecs() if one.name == codec.partition(":")[0])
-    block_elems = next((one.block_bytes for one in own.types if one.dtype == kind.name), 4096) // kind.bytes
-    starts = np.arange(0, errors.size, block_elems)
     largest, worst = (np.maximum.reduceat(array, starts) for array in (magnitudes, errors))
     bounds = np.array([error_bound(codec, kind.name, float(one)) for one in largest])
     with np.errstate(divide="ignore", invalid="ignore"):

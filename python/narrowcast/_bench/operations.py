@@ -163,8 +163,7 @@ class Call:
             part = found[i * self.count :][: self.elems_between(i, self.rank)]
             if not tolerance.is_exact(codec, self.kind):
                 right = _resized(oracle.reduce(inputs, self.op, self.kind), self.count)[: part.size]
-                near = tolerance.is_near(part, right, self.kind, self._error_bound(inputs, codec))
-                wrong += int(np.count_nonzero(~near))
+                wrong += tolerance.count_far(part, right, self.kind, self._error_bound(inputs, codec), inputs)
             elif not describe(self.operation).reduces:
                 unsigned = f"uint{8 * self.kind.bytes}"
                 sent = _resized(inputs[0], self.count)[: part.size]

@@ -20,11 +20,25 @@ _PART_ELEMS = 1 << 22
 
 
 def is_near(found: Array, right: Array, kind: ValueType, tolerances: Array | float) -> npt.NDArray[np.bool_]:
-    """Whether each value is within its tolerance. NaN and infinity must be preserved. Arguments are bits."""
+    """Whether each value is within its tolerance. What is not finite must remain so; infinities may become NaN.
+
+    found, right: bits. tolerances: infinity accepts any value.
+    """
     own, exact = (oracle.widen(bits, kind).astype(np.float64) for bits in (found, right))
     with np.errstate(invalid="ignore"):
-        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, own == exact)
-    return near | (np.isnan(own) & np.isnan(exact)) | np.isinf(tolerances)
+        near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, (own == exact) | np.isnan(own))
+    return near | np.isinf(tolerances)
+
+
+def count_far(found: Array, right: Array, kind: ValueType, bound: float, encoded: Sequence[Array] | None = None) -> int:
+    """The number of values that are further than `bound` from the right ones. Arguments are bits.
+
+    encoded: the values that were encoded; None: `right`. If some of them are not finite, codecs may make others NaN.
+    """
+    near = is_near(found, right, kind, bound)
+    if not all(np.isfinite(oracle.widen(bits, kind)).all() for bits in encoded or [right]):
+        near |= np.isnan(oracle.widen(found, kind))
+    return int(np.count_nonzero(~near))
 
 
 def absmax(bits: Array, kind: ValueType) -> float:
@@ -46,7 +60,7 @@ def is_restored(found: Array, values: Array, kind: ValueType, codec: str) -> boo
     # In parts, because fp64 takes much memory.
     parts = [slice(start, start + _PART_ELEMS) for start in range(0, right.size, _PART_ELEMS)]
     bound = error_bound(codec, kind.name, max((absmax(right[part], kind) for part in parts), default=0.0))
-    return all(is_near(own[part], right[part], kind, bound).all() for part in parts)
+    return not any(count_far(own[part], right[part], kind, bound) for part in parts)
 
 
 def count_outside(found: Array, inputs: Sequence[Array], op: str, kind: ValueType) -> int:

@@ -38,8 +38,8 @@ def error(
     """Show how much codecs that are not exact change the values of every tensor, and the ratio that this gains.
 
     relative L2 is the norm of the differences divided by that of the values; of bound compares the largest error of a
-    block with the one that the codec states for it. Values that are not finite are left out; the last column says
-    whether NaN and infinity, inserted into a copy, stay NaN or infinite.
+    block with the one that the codec states for it. Values that are not finite are left out, and others that they make
+    NaN; the last column says whether NaN and infinity, inserted into a copy, stay NaN or infinite.
     """
     codecs = [codec_name(name) for name in codec]
     if plot is not None:

@@ -39,8 +39,11 @@ def of_call(operation: str, codec: str, kind: ValueType, op: str, inputs: Sequen
     bounds = _for_each_run(
         largest, lambda each: narrowcast.error_bound(operation, codec, len(each), each, dtype=kind.name, op=op)
     )
-    # 0 times infinity is NaN, but a value near 0 times infinity is not.
-    return np.where(is_finite, bounds, np.inf) if reduces and op == "prod" else bounds
+    # Codecs may make values of a block NaN if one of them is not finite.
+    may_be_nan = _largest_nearby(~is_finite, radius) & is_finite
+    # 0 times infinity is NaN, but a value near 0 times infinity is not. Extremes ignore NaN, which infinity may become.
+    adds = not reduces or op in ("sum", "avg")
+    return np.where(may_be_nan | (~is_finite & (not adds)), np.inf, bounds)
 
 
 def _values(bits: np.ndarray, kind: ValueType) -> np.ndarray:
@@ -48,6 +51,8 @@ def _values(bits: np.ndarray, kind: ValueType) -> np.ndarray:
 
 
 def _largest_nearby(values: np.ndarray, radius: int) -> np.ndarray:
+    if not values.any():
+        return values
     if values.size > _MAX_LOCAL_ELEMS:
         return np.broadcast_to(values.max(), values.shape)
     return _sliding_max(values, radius)
