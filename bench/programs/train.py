@@ -5,11 +5,14 @@
 DDP sums gradients (all-reduce). FSDP2 gathers parameters and sums gradients (all-gather, reduce-scatter). Its losses
 before the first step depend on all-gathers only, so they have the same bits with every library.
 
+With --gradients, and --parameters of FSDP2, they are exchanged by narrowcast.torch with codecs, which may be lossy.
+
 The steps of the model `deep` are limited by the host, which launches many small kernels, those of `wide` by the GPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 
@@ -43,13 +46,24 @@ def batch_of(step: int, rank: int, sequences: int, length: int, device: torch.de
     return ((first + stride * torch.arange(length + 1)) % USED_TOKENS).to(device)
 
 
-def parallel(model: Llama, how: str, job: Job) -> nn.Module:
-    if how == "ddp":
-        return DistributedDataParallel(model, device_ids=[job.device.index] if job.on_gpu else None)
+def parallel(model: Llama, chosen: argparse.Namespace, job: Job) -> nn.Module:
+    if chosen.parallel == "ddp":
+        replica = DistributedDataParallel(model, device_ids=[job.device.index] if job.on_gpu else None)
+        if chosen.gradients is not None:
+            from narrowcast.torch import Compression, compress_hook
+
+            state = Compression(chosen.gradients, error_feedback=chosen.error_feedback)
+            replica.register_comm_hook(state, compress_hook)
+        return replica
     mesh = dist.init_device_mesh(job.device.type, (job.ranks,))
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    if chosen.gradients is not None or chosen.parameters is not None:
+        from narrowcast.torch import compress_fsdp
+
+        compress_fsdp(model, gradients=chosen.gradients, parameters=chosen.parameters)
+    return model
 
 
 def main() -> None:
@@ -61,6 +75,9 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=200)
     options.add_argument("--sequences", type=int, default=4, help="number of sequences per rank")
     options.add_argument("--length", type=int, default=512, help="number of tokens per sequence")
+    options.add_argument("--gradients", metavar="CODEC", help="the codec of gradients, such as int8:group=32")
+    options.add_argument("--parameters", metavar="CODEC", help="FSDP2: the codec of parameters")
+    options.add_argument("--error-feedback", action="store_true", help="DDP: add what the codec loses to later steps")
     chosen = options.parse_args()
     # cuBLAS is deterministic only with its own workspaces. The variable is read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -73,7 +90,7 @@ def main() -> None:
         plain = Llama(shape).to(torch.bfloat16)
     fill(plain)
     job.facts["parameters"] = sum(weight.numel() for weight in plain.parameters())
-    model = parallel(plain, chosen.parallel, job)
+    model = parallel(plain, chosen, job)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 
     def loss_of(step: int) -> torch.Tensor:

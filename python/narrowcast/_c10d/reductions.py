@@ -97,14 +97,14 @@ class Reduction:
         if is_root:
             _store(values, tensor)
 
-    def reduce_scatter(self, comm: Any, tensor: torch.Tensor, output: torch.Tensor) -> None:
+    def reduce_scatter(self, comm: Any, tensor: torch.Tensor, output: torch.Tensor, codec: str = "auto") -> None:
         """Reduces a tensor over all ranks, and stores the part of this rank in `output`."""
         if self.name in _BITWISE:
             _store_bits(self._exchanged(comm, tensor), output)
             return
         op, values = self._given(tensor)
         part = values.new_empty(values.numel() // comm.ranks)
-        comm.reduce_scatter(values, part, op=op, stream=stream_of(output))
+        comm.reduce_scatter(values, part, op=op, codec=codec, stream=stream_of(output))
         _store(part, output)
 
     def _given(self, tensor: torch.Tensor) -> tuple[str, torch.Tensor]:

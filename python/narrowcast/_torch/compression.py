@@ -1,0 +1,260 @@
+"""Gradients and parameters of data parallelism, exchanged with a codec that the caller names."""
+
+# Annotations are not postponed, because DDP compares those of a hook with types.
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+from .. import codec as host_codec
+from .. import cuda
+from .._c10d.reductions import Reduction
+from .._c10d.tensors import stream_of
+from .._native.codecs import codecs, comm_codec_number, forced
+from ..comm import Communicator
+
+# Ranks reduce parts of whole blocks, whatever the type of the values.
+_PART_ELEMS: Final = 4096
+
+
+class Exchange:
+    """The communicators of process groups whose calls may use a codec. A group's first call creates its own."""
+
+    def __init__(self, codec: str) -> None:
+        comm_codec_number(codec)  # raises ValueError
+        self.codec = codec
+        self._communicators: dict[tuple[Any, torch.device], Communicator] = {}
+
+    def communicator(self, group: Any, device: torch.device) -> Communicator:
+        """The communicator of a group for tensors on a device: between GPUs, or between processes of this machine."""
+        key = (group, device)
+        if key not in self._communicators:
+            ranks = dist.get_world_size(group)
+
+            def exchange(mine: bytes) -> list[bytes]:
+                found: list[Any] = [None] * ranks
+                dist.all_gather_object(found, mine, group=group)
+                return found
+
+            where = {"backend": "cuda", "device": device.index} if device.type == "cuda" else {"backend": "host"}
+            self._communicators[key] = Communicator.by_exchange(exchange, dist.get_rank(group), ranks, **where)  # type: ignore[arg-type]
+        return self._communicators[key]
+
+    def close(self) -> None:
+        """Ends the communicators. Every rank has to call it, or exit."""
+        for comm in self._communicators.values():
+            comm.close()
+        self._communicators.clear()
+
+
+class _Losses:
+    """What the codecs lost of a bucket: of the values that this rank sent, and of the averages that it computed."""
+
+    def __init__(self, sent: torch.Tensor, mean: torch.Tensor, shapes: list[tuple[int, ...]]) -> None:
+        self.sent, self.mean, self._shapes = sent, mean, [tuple(shape) for shape in shapes]
+
+    def fit(self, values: torch.Tensor, shapes: list[tuple[int, ...]]) -> bool:
+        return self.sent.numel() == values.numel() and self.sent.dtype == values.dtype and self._shapes == shapes
+
+    def set(self, sent: torch.Tensor, mean: torch.Tensor, own: slice) -> None:
+        sent[own] = 0
+        self.sent, self.mean = (one.nan_to_num_(0.0, 0.0, 0.0) for one in (sent, mean))
+
+    def rescale(self, factor: float) -> None:
+        self.sent *= factor
+        self.mean *= factor
+
+    def move_to(self, device: torch.device) -> None:
+        self.sent, self.mean = self.sent.to(device), self.mean.to(device)
+
+    def state(self) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, ...]]]:
+        return self.sent.clone(), self.mean.clone(), self._shapes
+
+
+class Compression(Exchange):
+    """The state of `compress_hook`: the codecs of the gradients, and what they have lost.
+
+        state = narrowcast.torch.Compression("int8:group=32")
+        ddp_model.register_comm_hook(state, narrowcast.torch.compress_hook)
+
+    codec: of the gradients that each rank sends, as for the calls of a communicator. result_codec: of their averages;
+        None: the same.
+    group: the process group of the model; None: the default one.
+    error_feedback: whether what the codecs lose of a bucket is added to its next gradients, on the rank that lost it,
+        so that errors do not add up over the steps ("1-bit stochastic gradient descent", Seide et al., 2014). This
+        keeps a copy of the gradients, and encodes all values, even where that is slower. Codecs that are exact lose
+        nothing.
+
+    Gradients that are not finite are passed on, and leave no losses. Raises ValueError for an invalid codec.
+    """
+
+    def __init__(
+        self, codec: str, *, result_codec: str | None = None, group: Any = None, error_feedback: bool = True
+    ) -> None:
+        super().__init__(codec)
+        self.result_codec = codec if result_codec is None else result_codec
+        comm_codec_number(self.result_codec)
+        self.group = group
+        self.error_feedback = error_feedback
+        self._losses: dict[int, _Losses] = {}
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    def reset(self) -> None:
+        """Forgets what was lost: after gradients that belong to another state of the model, such as a loaded one."""
+        self._losses.clear()
+
+    def rescale(self, factor: float) -> None:
+        """The scale of the loss has changed by this factor: so do the gradients to come."""
+        for losses in self._losses.values():
+            losses.rescale(factor)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank has to keep in its checkpoint."""
+        return {
+            "codecs": [self.codec, self.result_codec],
+            "losses": {index: losses.state() for index, losses in self._losses.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from the `state_dict` of the same rank. What belongs to other codecs or buckets is forgotten."""
+        same = state["codecs"] == [self.codec, self.result_codec]
+        self._losses = {int(index): _Losses(*one) for index, one in state["losses"].items()} if same else {}
+
+    def average(self, values: torch.Tensor, bucket: int, parameters: Sequence[torch.Tensor] = ()) -> None:
+        """Replaces the values of a bucket by their average over all ranks, which gets the same bits on each of them.
+
+        values: contiguous, of a type that the codecs have, or sent raw. bucket: the number of the bucket, which
+        identifies its losses. parameters: those of the gradients; the losses of others are forgotten.
+        """
+        comm = self.communicator(self.group, values.device)
+        elems, stream = values.numel(), stream_of(values)
+        loses = self.error_feedback and not (_is_exact(self.codec) and _is_exact(self.result_codec))
+        if not loses and self.codec == self.result_codec:
+            comm.all_reduce(values, op="avg", codec=self.codec, stream=stream)
+            return
+        part = -(-elems // (comm.ranks * _PART_ELEMS)) * _PART_ELEMS
+        own = slice(comm.rank * part, (comm.rank + 1) * part)
+        sent = values.new_zeros(part * comm.ranks)
+        sent[:elems] = values
+        losses = self._losses_of(bucket, parameters, sent) if loses else None
+        if losses is not None:
+            sent += losses.sent
+        mean = torch.empty_like(sent[own])
+        # Losses are known only of values that are encoded whatever that costs.
+        name = str if losses is None else forced
+        comm.reduce_scatter(sent, mean, op="avg", codec=name(self.codec), stream=stream)
+        if losses is not None:
+            mean += losses.mean
+            # A rank does not encode what it keeps.
+            losses.set(sent - _decoded(sent, self.codec), mean - _decoded(mean, self.result_codec), own)
+        comm.all_gather(mean, sent, codec=name(self.result_codec), stream=stream)
+        values.copy_(sent[:elems])
+
+    def stream(self, device: torch.device) -> torch.cuda.Stream:
+        """The stream of the calls, so that gradients are computed meanwhile."""
+        if device not in self._streams:
+            self._streams[device] = torch.cuda.Stream(device)
+        return self._streams[device]
+
+    def _losses_of(self, bucket: int, parameters: Sequence[torch.Tensor], like: torch.Tensor) -> _Losses:
+        shapes = [tuple(one.shape) for one in parameters]
+        losses = self._losses.get(bucket)
+        if losses is None or not losses.fit(like, shapes):
+            part = like.numel() // dist.get_world_size(self.group)
+            losses = self._losses[bucket] = _Losses(torch.zeros_like(like), like.new_zeros(part), shapes)
+        losses.move_to(like.device)
+        return losses
+
+
+def compress_hook(state: Compression, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook of DistributedDataParallel that averages gradients with the codec of its state."""
+    gradients = bucket.buffer()
+    if gradients.device.type != "cuda":
+        state.average(gradients, bucket.index(), bucket.parameters())
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(gradients)
+        return done
+    stream = state.stream(gradients.device)
+    stream.wait_stream(torch.cuda.current_stream(gradients.device))
+    gradients.record_stream(stream)
+    with torch.cuda.stream(stream):
+        state.average(gradients, bucket.index(), bucket.parameters())
+        done = torch.futures.Future(devices=[gradients.device])
+        done.set_result(gradients)  # waiting for the future waits for what is on the stream now
+    return done
+
+
+class _FsdpCall(Exchange):
+    """What `fully_shard` asks of its custom calls."""
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Memory for the tensors of a call."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class CompressedReduceScatter(_FsdpCall):
+    """A reduce-scatter for `FSDPModule.set_custom_reduce_scatter`, whose contributions are encoded with `codec`."""
+
+    def __call__(
+        self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> None:
+        """Enqueued on the current stream, so there is no work to wait for, even with `async_op`."""
+        comm = self.communicator(group, input_tensor.device)
+        Reduction(op).reduce_scatter(comm, input_tensor, output_tensor, codec=self.codec)
+
+
+class CompressedAllGather(_FsdpCall):
+    """An all-gather for `FSDPModule.set_custom_all_gather`, whose parameters are encoded with `codec`."""
+
+    def __call__(
+        self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, async_op: bool = False
+    ) -> None:
+        """As for reduce-scatters."""
+        comm = self.communicator(group, input_tensor.device)
+        comm.all_gather(input_tensor, output_tensor, codec=self.codec, stream=stream_of(input_tensor))
+
+
+def compress_fsdp(model: torch.nn.Module, *, gradients: str | None = None, parameters: str | None = None) -> None:
+    """Has the modules of a model that `fully_shard` was applied to exchange gradients and parameters with codecs.
+
+    gradients, parameters: codecs such as "int8:group=32"; None: as before.
+
+    Raises ValueError if `fully_shard` was applied to no module.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    if not modules:
+        raise ValueError("the model has no module to which fully_shard was applied")
+    scatter = None if gradients is None else CompressedReduceScatter(gradients)
+    gather = None if parameters is None else CompressedAllGather(parameters)
+    for module in modules:
+        if scatter is not None:
+            module.set_custom_reduce_scatter(scatter)
+        if gather is not None:
+            module.set_custom_all_gather(gather)
+
+
+def _is_exact(codec: str) -> bool:
+    name = codec.removesuffix("!").partition(":")[0]
+    return name == "auto" or next(known.exact for known in codecs() if known.name == name)
+
+
+def _decoded(values: torch.Tensor, codec: str) -> torch.Tensor:
+    """What a receiver of these values gets."""
+    codec, result = codec.removesuffix("!"), torch.empty_like(values)
+    if codec == "auto":
+        return values
+    if values.device.type != "cuda":
+        host_codec.decode(host_codec.encode(values, codec=codec), out=result)
+        return result
+    name, elems, stream = str(values.dtype).removeprefix("torch."), values.numel(), stream_of(values)
+    frame, workspace = (
+        torch.empty(count, dtype=torch.uint8, device=values.device)
+        for count in (host_codec.bound(name, elems, codec=codec), cuda.workspace_bytes(name, elems, codec=codec))
+    )
+    status = torch.zeros(1, dtype=torch.int32, device=values.device)
+    cuda.encode(values, out=frame, workspace=workspace, codec=codec, stream=stream)
+    cuda.decode(frame, out=result, status=status, codec=codec, stream=stream)
+    return result
