@@ -1,7 +1,7 @@
 // Encodes arbitrary bytes as values. Both encoders must produce the same frame, which decodes to the values, within the
 // error bound of the codec.
 //   byte 0: value type (modulo 12) and codec (the quotient, times 8)
-//   byte 1: codec (bits 0, 6, 7 of the number of a variant), flags (1, 2), and how often the values are repeated (3 to 5)
+//   byte 1: codec (bits 0, 6, 7), flags (1, 2), and how often the values are repeated (3 to 5)
 //   then the values
 #include <cstring>
 #include <vector>

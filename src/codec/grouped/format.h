@@ -86,6 +86,32 @@ struct Coding {
   }
 };
 
+// A Coding in one word, for kernels: they know it once, and pass it to the functions for blocks.
+struct PackedCoding {
+  uint32_t word;
+
+  constexpr explicit PackedCoding(const Coding& coding)
+      : word(static_cast<uint32_t>(coding.element) | static_cast<uint32_t>(coding.scale) << 4 |
+             log2_of(coding.group) << 8 | log2_of(coding.rotate) << 12 | uint32_t{coding.is_stochastic} << 15 |
+             coding.seed << 16) {}
+  constexpr Element element() const { return static_cast<Element>(word & 15); }
+  constexpr Coding coding() const {
+    return {element(),
+            static_cast<Scale>(word >> 4 & 15),
+            1u << (word >> 8 & 15),
+            1u << (word >> 12 & 7),
+            (word >> 15 & 1) != 0,
+            word >> 16};
+  }
+
+ private:
+  static constexpr uint32_t log2_of(uint32_t power) {
+    uint32_t exponent = 0;
+    for (; power > 1; power /= 2) ++exponent;
+    return exponent;
+  }
+};
+
 // The parameters of the rows of codecs.def, in their order, begin here.
 inline constexpr uint32_t parameters_shift = 16;
 

@@ -118,10 +118,11 @@ struct Run {
 
   // The bits of the largest magnitude: above infinity_bits if there is a NaN.
   __device__ __forceinline__ uint32_t largest() const {
-    float most = 0;
+    float most[4] = {};
 #pragma unroll
-    for (uint32_t i = 0; i < run_elems; ++i) most = device::larger_magnitude(most, value[i]);
-    return __float_as_uint(most);
+    for (uint32_t i = 0; i < run_elems; ++i) most[i % 4] = device::larger_magnitude(most[i % 4], value[i]);
+    return __float_as_uint(device::larger_magnitude(device::larger_magnitude(most[0], most[1]),
+                                                    device::larger_magnitude(most[2], most[3])));
   }
   __device__ __forceinline__ uint32_t largest_finite() const {
     uint32_t most = 0;
