@@ -100,6 +100,43 @@ __device__ __forceinline__ void load_codes(const char* payload, uint32_t run, ui
   }
 }
 
+// The integers of a run as floats. bias: as above.
+template <uint32_t elems, uint32_t bits, bool in_planes, uint32_t bias>
+__device__ __forceinline__ void load_integers(const char* payload, uint32_t run, uint32_t swap, float* numbers) {
+  // The bits of 2^23, below which there is place for a number; a float with both is their sum.
+  constexpr uint32_t two_to_23 = 0x4b000000;
+  const auto in_order = [swap](uint2 words) { return swap != 0 ? uint2{words.y, words.x} : words; };
+  const auto without_bias = [](uint32_t number) {
+    return __fadd_rn(__uint_as_float(number), -(0x1p23f + static_cast<float>(bias)));
+  };
+  if constexpr (bits == 8) {
+    constexpr uint32_t signs = bias * 0x01010101u;
+    const uint4 all = reinterpret_cast<const uint4*>(payload)[run];
+    const uint2 low = in_order({all.x, all.z}), high = in_order({all.y, all.w});
+    const uint32_t words[] = {low.x ^ signs, high.x ^ signs, low.y ^ signs, high.y ^ signs};
+#pragma unroll
+    for (uint32_t i = 0; i < run_elems; ++i)
+      numbers[i] = without_bias(__byte_perm(words[i / 4], two_to_23, 0x7440 + i % 4));
+  } else if constexpr (bits == 4) {
+    constexpr uint32_t signs = bias * 0x11111111u;
+    const uint2 both = in_order(reinterpret_cast<const uint2*>(payload)[run]);
+    const uint32_t words[] = {both.x ^ signs, both.y ^ signs};
+#pragma unroll
+    for (uint32_t i = 0; i < run_elems; ++i) {
+      // A number stays where it is in the word, and is divided by 16 for each place.
+      const uint32_t word = i % 8 < 5 ? words[i / 8] : words[i / 8] >> 12, place = i % 8 < 5 ? i % 8 : i % 8 - 3;
+      const float divisor = static_cast<float>(1u << 4 * place);
+      numbers[i] = __fmaf_rn(__uint_as_float(two_to_23 | (word & 15u << 4 * place)), 1 / divisor,
+                             -(0x1p23f / divisor + static_cast<float>(bias)));
+    }
+  } else {
+    uint32_t codes[run_elems];
+    load_codes<elems, bits, in_planes>(payload, run, swap, codes);
+#pragma unroll
+    for (uint32_t i = 0; i < run_elems; ++i) numbers[i] = without_bias(two_to_23 | (codes[i] ^ bias));
+  }
+}
+
 // Single codes, for the few groups that need them. index: of the value in the block. A lane only stores codes of its
 // run.
 template <uint32_t elems, uint32_t bits, bool in_planes>

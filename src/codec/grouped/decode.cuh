@@ -54,11 +54,10 @@ class BlockDecoder {
       const bool special = (bits & special_scale) != 0;
       valid = valid && is_normal(bits << 16);
       const float scale = __uint_as_float(special ? (bits & 0x7ffc) << 16 : bits << 16);
-      uint32_t codes[run_elems];
-      load_codes<elems, bits_of(element), element == Element::int6>(codes_, run, swap_, codes);
       Run<Dtype> x{.swap = swap_};
+      load_integers<elems, bits_of(element), element == Element::int6, half>(codes_, run, swap_, x.value);
 #pragma unroll
-      for (uint32_t i = 0; i < run_elems; ++i) x.value[i] = __fmul_rn(signed_number(codes[i], half), scale);
+      for (float& value : x.value) value = __fmul_rn(value, scale);
       float most = __fmul_rn(half, scale);
       if (rotate > 1) {
         x.rotate(rotate, factor, lane_);
@@ -86,11 +85,10 @@ class BlockDecoder {
       const float scale = __uint_as_float(special ? (bits & 0x7ffc) << 16 : bits << 16);
       const float zero = zero_of(run);
       valid = valid && is_normal(bits << 16) && is_finite(zero);
-      uint32_t codes[run_elems];
-      load_codes<elems, 8, false>(codes_, run, swap_, codes);
       Run<Dtype> x{.swap = swap_};
+      load_integers<elems, 8, false, 0>(codes_, run, swap_, x.value);
 #pragma unroll
-      for (uint32_t i = 0; i < run_elems; ++i) x.value[i] = __fmaf_rn(number(codes[i]), scale, zero);
+      for (float& value : x.value) value = __fmaf_rn(value, scale, zero);
       if (!(__fmaf_rn(255, scale, fabsf(zero)) <= largest_float)) x.limit();
       x.store(values_, run);
       if (special) {
