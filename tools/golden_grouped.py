@@ -28,7 +28,8 @@ FLOATS = {"e4m3": (3, 7, 0x7E), "e5m2": (2, 15, 0x7B), "e2m3": (3, 1, 0x1F), "e3
 def float32(value: float) -> float:
     """The nearest float32."""
     try:
-        return struct.unpack("<f", struct.pack("<f", value))[0]
+        (nearest,) = struct.unpack("<f", struct.pack("<f", value))
+        return float(nearest)
     except OverflowError:
         return math.copysign(math.inf, value)
 

@@ -208,11 +208,11 @@ class Vectors:
             f"{name}.values": values,
         }
 
-    def lossy(self, name: str, kind: str, values: bytes, codec: int, decoded: Callable[[bytes], bytes]) -> None:
-        """decoded: makes the decoded values from the frame."""
-        frame = self.encode(values, TYPES[kind].dtype, TYPES[kind].value_bytes, codec, 0)
-        self.lines.append(f"lossy {name} {TYPES[kind].dtype} {codec} 0")
-        self.files |= {f"{name}.frame": frame, f"{name}.values": values, f"{name}.decoded": decoded(frame)}
+    def lossy(self, name: str, kind: str, values: bytes, codec: golden_grouped.Grouped) -> None:
+        frame = self.encode(values, TYPES[kind].dtype, TYPES[kind].value_bytes, codec.number, 0)
+        self.lines.append(f"lossy {name} {TYPES[kind].dtype} {codec.number} 0")
+        decoded = golden_grouped.decode(codec, frame[64:])
+        self.files |= {f"{name}.frame": frame, f"{name}.values": values, f"{name}.decoded": decoded}
 
     def decodes(self, name: str, frame: Frame, values: bytes) -> None:
         self.lines.append(f"decodes {name}")
@@ -408,13 +408,7 @@ def add_grouped(vectors: Vectors) -> None:
     for codec in golden_grouped.variants():
         name = f"{codec.name}_{codec.element}" if codec.element != codec.name and codec.element else codec.name
         name += f"_rotate_{codec.rotate}" if codec.rotate > 1 else ""
-        vectors.lossy(
-            name,
-            "bfloat16",
-            bytes(values),
-            codec.number,
-            lambda frame, codec=codec: golden_grouped.decode(codec, frame[64:]),
-        )
+        vectors.lossy(name, "bfloat16", bytes(values), codec)
         # Any codes, and any scales that are valid.
         payload = bytearray(random.below(256) for _ in range(codec.payload_bytes(kind.block_elems, 2)))
         golden_grouped.make_valid(codec, payload)
