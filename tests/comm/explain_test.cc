@@ -68,9 +68,13 @@ TEST_CASE("every explanation is the decision of the backend") {
             CHECK(contains(said->sentence, "Predicted: ") == (ranks > 1));
             CHECK(said->ctas <= 64);
             if (ranks > 1) CHECK((said->rings != 0) == said.has_blocks());
-            if (said.has_packets())
-              CHECK(is_possible({said->two_shot != 0, said->ctas, said->warps, said->packet_bytes == 128},
-                                shape.operation, shape.bytes, ranks));
+            if (said.has_packets()) {
+              const select::PacketForm form = said->packet_bytes == 128  ? select::PacketForm::lines
+                                              : said->packet_bytes == 16 ? select::PacketForm::short_packets
+                                                                         : select::PacketForm::words;
+              CHECK(is_possible({said->two_shot != 0, said->ctas, said->warps, form}, shape.operation, shape.bytes,
+                                ranks));
+            }
           }
         }
       }
