@@ -17,7 +17,7 @@ namespace narrowcast::device {
 //   is_fixed      every payload has payload_bytes(codec) bytes, a multiple of 16
 //   is_identity   the payload is the values themselves; encode() and decode() are never called
 //   is_exact      decode() restores the values exactly
-//   Scratch       scratch of the warp in shared memory, 4-byte aligned; in collectives at most most_scratch_bytes
+//   Scratch       scratch of the warp in shared memory, 8-byte aligned; in collectives at most most_scratch_bytes
 //                 (select/block_shape.h)
 //
 // encode(values, payload, scratch, lane): values and payload are shared memory, 16-byte aligned, values_bytes long; the
