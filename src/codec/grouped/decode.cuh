@@ -104,7 +104,7 @@ class BlockDecoder {
 
   template <uint32_t bits>
   __device__ __forceinline__ bool decode_floats() {
-    const SmallFloat format = small_float(coding_.element);
+    const SmallFloat format = format_of<bits>(coding_.element);
     const bool is_e5m2 = coding_.element == Element::e5m2;
     const float bias = bias_factor(format);
     const int shift = 23 - format.mantissa_bits;

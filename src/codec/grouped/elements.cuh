@@ -5,6 +5,12 @@
 
 namespace narrowcast::codec::grouped {
 
+// The format of an element with so many bits, a constant if there is only one.
+template <uint32_t bits>
+__device__ __forceinline__ SmallFloat format_of(Element element) {
+  return small_float(bits == 4 ? Element::e2m1 : element);
+}
+
 // The code of a magnitude that is at most the largest. Adding a power of two whose unit in the last place is the step
 // of the format rounds to a multiple of this step, and the difference of the bits is their number.
 __device__ __forceinline__ uint32_t magnitude_code(const SmallFloat& format, float magnitude) {

@@ -137,7 +137,7 @@ class BlockEncoder {
 
   template <uint32_t bits>
   __device__ __forceinline__ void encode_floats() {
-    const SmallFloat format = small_float(coding_.element);
+    const SmallFloat format = format_of<bits>(coding_.element);
     const bool is_e5m2 = coding_.element == Element::e5m2;
     const float reciprocal = bits == 8 ? is_e5m2 ? reciprocal_rounded_up(57344) : reciprocal_rounded_up(448) : 0;
     const float block_scale = coding_.scale == Scale::e4m3 ? store_block_scale() : 1;
