@@ -49,7 +49,7 @@ std::string list(const std::vector<std::string>& items) {
 
 std::string object(std::initializer_list<std::pair<const char*, std::string>> members) {
   std::string text = "{";
-  for (const auto& [name, value] : members) text += (text.size() == 1 ? "" : ",") + quoted(name) + ":" + value;
+  for (const auto& [name, value] : members) text += (text.size() == 1 ? "" : ",") + json_string(name) + ":" + value;
   return text + "}";
 }
 
@@ -57,23 +57,25 @@ template <size_t size>
 std::string names_json(const std::bitset<size>& set, const char* const* names) {
   std::vector<std::string> items;
   for (size_t i = 0; i < size; ++i)
-    if (set[i]) items.push_back(quoted(names[i]));
+    if (set[i]) items.push_back(json_string(names[i]));
   return list(items);
 }
 
-std::string codec_json(const std::optional<ncast_codec>& codec) { return codec ? quoted(codec_text(*codec)) : "null"; }
+std::string codec_json(const std::optional<ncast_codec>& codec) {
+  return codec ? json_string(codec_text(*codec)) : "null";
+}
 std::string take_json(const std::optional<TakeMode>& take) {
-  return take ? quoted(take_names[static_cast<size_t>(*take)]) : "null";
+  return take ? json_string(take_names[static_cast<size_t>(*take)]) : "null";
 }
 
 std::string rule_json(const Settings& settings, size_t index) {
   const Rule& rule = settings.rules[index];
   std::vector<std::string> covering;
-  for (const std::string& name : covered_by(settings, index)) covering.push_back(quoted(name));
+  for (const std::string& name : covered_by(settings, index)) covering.push_back(json_string(name));
   const bool any_reduces = (rule.operations & reducing_operations()).any();
   Operations operations = rule.operations;
   operations[NCAST_OP_RECV] = operations[NCAST_OP_SEND];
-  return object({{"name", quoted(rule.name)},
+  return object({{"name", json_string(rule.name)},
                  {"line", std::to_string(rule.line)},
                  {"operations", names_json(operations, operation_names)},
                  {"dtypes", names_json(rule.dtypes, dtype_names)},
@@ -81,7 +83,7 @@ std::string rule_json(const Settings& settings, size_t index) {
                  {"min_bytes", std::to_string(rule.min_bytes)},
                  {"max_bytes", rule.max_bytes == UINT64_MAX ? "null" : std::to_string(rule.max_bytes)},
                  {"ranks", rule.ranks ? std::to_string(*rule.ranks) : "null"},
-                 {"communicator", rule.communicator.empty() ? "null" : quoted(rule.communicator)},
+                 {"communicator", rule.communicator.empty() ? "null" : json_string(rule.communicator)},
                  {"codec", codec_json(rule.codec)},
                  {"take", take_json(rule.take)},
                  {"lossy", rule.codec && !is_exact(*rule.codec) ? "true" : "false"},
@@ -127,12 +129,12 @@ std::string check_policy(const std::string& path) {
   else
     parse_file(content, path, &settings);
   std::vector<std::string> faults, codecs, rules;
-  for (const std::string& message : warnings.messages()) faults.push_back(quoted(message));
+  for (const std::string& message : warnings.messages()) faults.push_back(json_string(message));
   for (size_t i = 0; i < operation_count; ++i)
-    if (settings.fallback_codec[i])
-      codecs.push_back(object({{"operation", quoted(operation_names[i])},
-                               {"codec", codec_json(settings.fallback_codec[i])},
-                               {"lossy", is_exact(*settings.fallback_codec[i]) ? "false" : "true"}}));
+    if (const auto& codec = settings.fallback_codec[i])
+      codecs.push_back(object({{"operation", json_string(operation_names[i])},
+                               {"codec", codec_json(codec)},
+                               {"lossy", is_exact(*codec) ? "false" : "true"}}));
   for (size_t i = 0; i < settings.rules.size(); ++i) rules.push_back(rule_json(settings, i));
   return object({{"faults", list(faults)},
                  {"codec", list(codecs)},

@@ -7,7 +7,7 @@
 namespace narrowcast::nccl {
 
 // A string. Control characters are left out.
-inline std::string quoted(std::string_view text) {
+inline std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char letter : text) {
     if (letter == '"' || letter == '\\') result += '\\';

@@ -79,19 +79,19 @@ std::string operation_json(const char* name, const OperationCount& count, const 
                      ",\"captured\":" + number(count.captured) + ",\"forwarded\":" + number(count.forwarded) +
                      ",\"reasons\":{";
   for (const auto& [why, times] : count.reasons)
-    text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
+    text += (text.back() == '{' ? "" : ",") + json_string(why) + ":" + number(times);
   text += '}';
   if (!count.plans.empty()) {
     text += ",\"plans\":{";
     for (const auto& [plan, times] : count.plans)
-      text += (text.back() == '{' ? "" : ",") + quoted(plan) + ":" + number(times);
+      text += (text.back() == '{' ? "" : ",") + json_string(plan) + ":" + number(times);
     text += '}';
   }
   if (!count.lossy.empty()) {
     text += ",\"lossy\":[";
     for (const LossyCount& one : count.lossy)
-      text += std::string(text.back() == '[' ? "" : ",") + "{\"rule\":" + quoted(one.rule) +
-              ",\"codec\":" + quoted(one.codec) + ",\"calls\":" + number(one.calls) + "}";
+      text += std::string(text.back() == '[' ? "" : ",") + "{\"rule\":" + json_string(one.rule) +
+              ",\"codec\":" + json_string(one.codec) + ",\"calls\":" + number(one.calls) + "}";
     text += ']';
   }
   if (const std::optional<double> ratio = time_ratio(count.times)) {
@@ -118,8 +118,8 @@ std::string file_path() {
 
 std::string document() {
   const StatisticsOutput& output = *chosen_output.load();
-  std::string text = "{\"pid\":" + std::to_string(getpid()) + ",\"nccl\":{\"path\":" + quoted(output.nccl_path) +
-                     ",\"version\":" + quoted(output.nccl_version) + "},\"communicators\":[";
+  std::string text = "{\"pid\":" + std::to_string(getpid()) + ",\"nccl\":{\"path\":" + json_string(output.nccl_path) +
+                     ",\"version\":" + json_string(output.nccl_version) + "},\"communicators\":[";
   const std::lock_guard lock(registry().mutex);
   for (const auto& one : registry().all) text += (text.back() == '[' ? "\n" : ",\n") + one->json();
   return text + "]}\n";

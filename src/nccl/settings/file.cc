@@ -139,7 +139,8 @@ std::string names_of(const std::bitset<size>& set, const char* const* names) {
 std::string complete(const toml::table& table, size_t number, Rule* rule) {
   if (rule->name.empty()) rule->name = "rule " + std::to_string(number);
   rule->line = table.source().begin.line;
-  const bool is_lossy = rule->codec && !is_exact(*rule->codec);
+  const ncast_codec codec = rule->codec.value_or(NCAST_CODEC_AUTO);
+  const bool is_lossy = !is_exact(codec);
   const Operations reducing = reducing_operations();
   if (rule->operations.none()) {
     rule->operations = rule->redops.any() ? reducing : ~Operations();
@@ -148,9 +149,9 @@ std::string complete(const toml::table& table, size_t number, Rule* rule) {
     return "op is only for operations that reduce, not for " + names_of(rule->operations, operation_names);
   }
   if (rule->redops.none()) rule->redops = is_lossy ? lossy_redops : ~Redops();
-  const Dtypes encoded = is_lossy ? encoded_dtypes(*rule->codec) : ~Dtypes();
+  const Dtypes encoded = is_lossy ? encoded_dtypes(codec) : ~Dtypes();
   if (const Dtypes unable = rule->dtypes & ~encoded; unable.any())
-    return codec_text(*rule->codec) + " does not encode " + names_of(unable, dtype_names);
+    return codec_text(codec) + " does not encode " + names_of(unable, dtype_names);
   if (rule->dtypes.none()) rule->dtypes = encoded;
   if (is_lossy && !table.contains("min_bytes")) rule->min_bytes = least_lossy_bytes;
   if (rule->min_bytes <= rule->max_bytes) return "";
