@@ -359,7 +359,8 @@ def test_calls_with_every_codec_are_measured(monkeypatch):
     window = next(one for one in narrowcast.codecs() if one.name == "window")
     other = dataclasses.replace(window, name="other")
     monkeypatch.setattr(cost_model, "codecs", lambda: (*narrowcast.codecs(), other))
-    assert cost_model.coded("bfloat16") == ["window", "dense", "other"]
+    assert cost_model.coded("float64") == ["window", "dense", "other"]
+    assert {"window", "dense", "int8", "nvfp4", "other"} <= set(cost_model.coded("bfloat16"))
     assert cost_model.coded("int32") == []
     times, rows = Times(), [{"codec": "other", "type": kind, "count": 8, "time_us": 2} for kind in ("float32", "int32")]
     conditions = {"graph_calls": 1, "ctas": 0, "in_place": False, "pattern": "ring", "ranks": 2, "link": "nvlink"}
