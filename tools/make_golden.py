@@ -274,7 +274,7 @@ def add_invalid(vectors: Vectors) -> None:
     vectors.invalid("body_cut", raw()[:79])
     vectors.invalid("magic", raw(magic=0x5453434F))
     vectors.invalid("version", raw(version=2))
-    vectors.invalid("codec", raw(codec=3))
+    vectors.invalid("codec", raw(codec=77))
     vectors.invalid("value_type", raw(dtype=12))
     vectors.invalid("value_type_without_window", raw(dtype=0, codec=WINDOW, block_elems=4096, blocks=1))
     vectors.invalid("flags", raw(flags=4))
