@@ -49,7 +49,8 @@ TEST_CASE_FIXTURE(SingleRank, "invalid arguments of calls are rejected") {
   CHECK_REJECTED(ncast_broadcast(nullptr, values, 1, dtype, 0, raw, comm, nullptr), "ncast_broadcast: send is NULL");
   CHECK_REJECTED(ncast_all_gather(values, nullptr, 1, dtype, raw, comm, nullptr), "ncast_all_gather: recv is NULL");
   CHECK_REJECTED(ncast_all_gather(values, others, 1, static_cast<ncast_dtype>(12), raw, comm, nullptr), "dtype is 12");
-  CHECK_REJECTED(ncast_all_to_all(values, others, 1, dtype, static_cast<ncast_codec>(77), comm, nullptr), "codec is 77");
+  CHECK_REJECTED(ncast_all_to_all(values, others, 1, dtype, static_cast<ncast_codec>(77), comm, nullptr),
+                 "codec is 77");
   CHECK_REJECTED(ncast_all_to_all(values, values, 1, dtype, raw, comm, nullptr), "overlap");
   CHECK_REJECTED(ncast_all_reduce(values, values + 1, 4, dtype, NCAST_SUM, raw, comm, nullptr), "overlap");
   CHECK_REJECTED(ncast_all_reduce(values, others, 1, dtype, static_cast<ncast_redop>(5), raw, comm, nullptr),
