@@ -99,9 +99,10 @@ class Times:
         return "\n".join(lines) + "\n"
 
 
-def coded(dtype: str) -> list[str]:
-    """The codecs that encode values of this type."""
-    return [one.name for one in _coding() if dtype in (kind.dtype for kind in one.types)]
+def coded(dtype: str, *, exact: bool = False) -> list[str]:
+    """The codecs that encode values of this type. exact: only those that restore all bits."""
+    able = [one for one in _coding() if dtype in (kind.dtype for kind in one.types)]
+    return [one.name for one in able if one.exact or not exact]
 
 
 def every_series() -> list[str]:

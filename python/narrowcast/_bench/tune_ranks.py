@@ -93,7 +93,8 @@ def tune(
         packets = Contender("packets", plain, run_ours(by_packets, "raw"), comm=by_packets)
         raw = Contender("blocks:raw", plain, run_ours(by_blocks, "raw"), comm=by_blocks)
         encoded = [
-            Contender(f"blocks:{name}", plain, run_ours(by_blocks, name), comm=by_blocks) for name in coded(DTYPE)
+            Contender(f"blocks:{name}", plain, run_ours(by_blocks, name), comm=by_blocks)
+            for name in coded(DTYPE, exact=True)
         ]
         planned = [(plan, Contender(plan.series, plain, run_plan(run), comm=by_blocks)) for plan, run in own]
         emit(

@@ -48,11 +48,11 @@ void check_round_trip(GpuBatch& batch, const ncast_cuda_options* options = nullp
 }
 
 TEST_CASE("a batch of any types on the GPU has the frames and the values of the host") {
-  for_each_codec([](const ncast_codec_info&, ncast_codec codec) {
+  for_each_codec([](const ncast_codec_info& info, ncast_codec codec) {
     CAPTURE(text_of(codec));
     GpuBatch all(codec, arrays_of(every_dtype(), codec), 1);
     check_round_trip(all);
-    if (is_reduced()) return;
+    if (is_reduced() || !info.exact) return;
     for (const ncast_dtype dtype : every_dtype()) {
       CAPTURE(ncast_dtype_name(dtype));
       GpuBatch one(codec, arrays_of({dtype}, codec), 2);

@@ -361,6 +361,7 @@ def test_calls_with_every_codec_are_measured(monkeypatch):
     monkeypatch.setattr(cost_model, "codecs", lambda: (*narrowcast.codecs(), other))
     assert cost_model.coded("float64") == ["window", "dense", "other"]
     assert {"window", "dense", "int8", "nvfp4", "other"} <= set(cost_model.coded("bfloat16"))
+    assert cost_model.coded("bfloat16", exact=True) == ["window", "dense", "other"]
     assert cost_model.coded("int32") == []
     times, rows = Times(), [{"codec": "other", "type": kind, "count": 8, "time_us": 2} for kind in ("float32", "int32")]
     conditions = {"graph_calls": 1, "ctas": 0, "in_place": False, "pattern": "ring", "ranks": 2, "link": "nvlink"}
