@@ -10,7 +10,7 @@ classes to frameworks.
 
 from __future__ import annotations
 
-from ._torch.compression import CompressedAllGather, CompressedReduceScatter, Compression, compress_fsdp, compress_hook
+from ._c10d.compression import CompressedAllGather, CompressedReduceScatter, Compression, compress_fsdp, compress_hook
 from ._torch.encoded import EncodedTensors, TensorInfo
 from ._torch.offload import Offloaded, offload
 from ._torch.table import SGD, RowwiseAdagrad, Table

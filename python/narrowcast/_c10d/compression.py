@@ -9,10 +9,10 @@ import torch.distributed as dist
 
 from .. import codec as host_codec
 from .. import cuda
-from .._c10d.reductions import Reduction
-from .._c10d.tensors import stream_of
 from .._native.codecs import codecs, comm_codec_number, forced
 from ..comm import Communicator
+from .reductions import Reduction
+from .tensors import stream_of
 
 # Ranks reduce parts of whole blocks, whatever the type of the values.
 _PART_ELEMS: Final = 4096
@@ -37,8 +37,13 @@ class Exchange:
                 dist.all_gather_object(found, mine, group=group)
                 return found
 
-            where = {"backend": "cuda", "device": device.index} if device.type == "cuda" else {"backend": "host"}
-            self._communicators[key] = Communicator.by_exchange(exchange, dist.get_rank(group), ranks, **where)  # type: ignore[arg-type]
+            self._communicators[key] = Communicator.by_exchange(
+                exchange,
+                dist.get_rank(group),
+                ranks,
+                backend="cuda" if device.type == "cuda" else "host",
+                device=device.index if device.type == "cuda" else None,
+            )
         return self._communicators[key]
 
     def close(self) -> None:
