@@ -105,7 +105,7 @@ class Packets {
   // Sends a unit. The receiver finds it at the same place.
   __device__ __forceinline__ void send(int peer, Place place, const Unit& unit) const {
     char* to = packets(peer, place) + slot(peer, peers_.rank) * slot_bytes;
-    const uint64_t(&words)[Packet::unit_words] = unit.words;
+    const uint64_t (&words)[Packet::unit_words] = unit.words;
     if constexpr (Packet::is_word) {
 #pragma unroll
       for (int store = 0; store < Packet::stores; ++store)
