@@ -82,7 +82,7 @@ def test_a_custom_cost_model_decides(monkeypatch, tmp_path):
     assert (explanation.path, explanation.codec) == ("blocks", "raw")
     assert explanation.predicted.chosen == 9
     typical = {name: cost.typical for name, cost in explanation.predicted.candidates.items()}
-    coded = {"blocks:window": None, "blocks:dense": None}
+    coded = {f"blocks:{one.name}": None for one in narrowcast.codecs() if one.name != "raw"}
     assert typical == {"packets": 10, "blocks:raw": 9, **coded, "nccl": 7, "nccl:default": None}
     assert (explanation.predicted.nccl, explanation.predicted.nccl_default) == (7, None)
     explanation = narrowcast.explain("all_gather", 1, dtype="float8_e4m3", ranks=2)
