@@ -84,7 +84,7 @@ NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation oper
                                           ncast_dtype dtype, ncast_codec codec, ncast_explanation** explanation);
 
 // The largest absolute error of a finite value in the result of a call that the library runs in a built-in way with a
-// codec that is not exact, compared with the exact result. Codecs and rounding contribute to it.
+// lossy codec, compared with the exact result. Codecs and rounding contribute to it.
 //   codec: of the values on the link, forced or not. AUTO allows exact codecs only.
 //   op: ignored if the operation does not reduce.
 //   largest: `ranks` numbers, for each rank the largest finite magnitude of the values that it sends. For a value of

@@ -39,7 +39,7 @@ class CudaSpeed:
     wire_bytes: int
     encode_gb_per_s: float
     decode_gb_per_s: float
-    correct: bool  #: all values are restored, or are within the error of a codec that is not exact
+    correct: bool  #: all values are restored, or are within the error of a lossy codec
 
     @property
     def ratio(self) -> float:

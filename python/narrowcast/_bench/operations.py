@@ -153,7 +153,7 @@ class Call:
         """The number of wrong values in the output.
 
         Moved data is compared bit for bit. Reductions are compared with the exact result or, with exact=False, with the
-        range of results that any order of rounded additions can produce. With a codec that is not exact, values must be
+        range of results that any order of rounded additions can produce. With a lossy codec, values must be
         within the error bound of the call.
         """
         if not self.has_result:

@@ -53,7 +53,7 @@ def is_exact(codec: str, kind: ValueType) -> bool:
 
 
 def is_restored(found: Array, values: Array, kind: ValueType, codec: str) -> bool:
-    """Whether decoded values have the bits of those that were encoded or, with a codec that is not exact, are near."""
+    """Whether decoded values have the bits of those that were encoded or, with a lossy codec, are near."""
     if is_exact(codec, kind):
         return np.array_equal(found, values)
     own, right = (bits.view(kind.numpy) for bits in (found, values))

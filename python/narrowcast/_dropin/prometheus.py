@@ -30,7 +30,7 @@ def text(report: Report) -> str:
         (
             "lossy_calls_total",
             "counter",
-            "Executed calls with a codec that is not exact, by the rule that allows it.",
+            "Executed calls with a lossy codec, by the rule that allows it.",
             _of_operations(_lossy),
         ),
         ("raw_bytes_total", "counter", "Bytes of values sent by executed calls.", _of_links("raw_bytes")),

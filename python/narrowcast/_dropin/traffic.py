@@ -64,7 +64,7 @@ class Traffic:
     plans: dict[str, int] = field(default_factory=dict)
     """The number of taken calls that ran each plan of the user, by its name."""
     lossy: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The number of taken calls for each rule that allows a codec that is not exact, and the codec that they used."""
+    """The number of taken calls for each rule that allows a lossy codec, and the codec that they used."""
     links: Links | None = Links()
     """None if the bytes of a rank are unknown, for example after an abort."""
     predicted: int = 0

@@ -44,7 +44,7 @@ def demo(
 ) -> None:
     """Run every collective on real tensors, raw and compressed, and verify all bits of the results.
 
-    With a codec that is not exact, results must be within the error bound of the call.
+    With a lossy codec, results must be within the error bound of the call.
     """
     codecs = [codec_name(name) for name in codec or _CODECS]
     cases = [(*case, name) for case in _CASES for name in codecs]

@@ -35,7 +35,7 @@ def error(
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per tensor and codec.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw errors and ratios.")] = None,
 ) -> None:
-    """Show how much codecs that are not exact change the values of every tensor, and the ratio that this gains.
+    """Show how much lossy codecs change the values of every tensor, and the ratio that this gains.
 
     relative L2 is the norm of the differences divided by that of the values; of bound compares the largest error of a
     block with the one that the codec states for it. Values that are not finite are left out, and others that they make

@@ -59,13 +59,13 @@ def encode(
     codec: Annotated[
         str, typer.Option(callback=file_codec_name, help="A codec, or auto: the shortest for each tensor.")
     ] = "window",
-    lossy: Annotated[bool, typer.Option("--lossy", help="Allow a codec that is not exact.")] = False,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Allow a lossy codec.")] = False,
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
     threads: WriterThreadsOption = None,
 ) -> None:
     """Encode files: FILE becomes FILE.ncast, and `decode` restores every byte.
 
-    With --lossy, a codec that is not exact may change values, as `narrowcast error` shows.
+    With --lossy, a lossy codec may change values, as `narrowcast error` shows.
 
     Inputs stay. An output appears only after everything has been written; one that exists is replaced with -f only.
     """

@@ -96,7 +96,7 @@ std::optional<uint64_t> hash_of(const void* piece, const Call& call) {
 }
 
 // Whether results can be compared between ranks: parts with what was sent, or equal results with each other. With a
-// codec that is not exact, only results that are the same on all ranks can be compared.
+// lossy codec, only results that are the same on all ranks can be compared.
 bool is_comparable(Operation operation, bool exact) {
   if (!exact)
     return operation == NCAST_OP_ALL_GATHER || operation == NCAST_OP_ALL_REDUCE || operation == NCAST_OP_BROADCAST;

@@ -1,6 +1,6 @@
 // NARROWCAST_VERIFY=1: encodes and decodes the values that a rank sends and compares the result with them, and compares
 // what arrives with what was sent, bit for bit. Logs a warning for differences. Captured calls are not verified. With a
-// codec that is not exact, only results that must be the same on all ranks are compared.
+// lossy codec, only results that must be the same on all ranks are compared.
 #pragma once
 
 #include "nccl/calls/launch.h"

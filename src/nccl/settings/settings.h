@@ -54,7 +54,7 @@ struct Rule : Conditions {
   std::optional<TakeMode> take;
 };
 
-// A codec that is not exact changes only calls of at least this size, these reductions and no broadcasts, unless a rule
+// A lossy codec changes only calls of at least this size, these reductions and no broadcasts, unless a rule
 // states others.
 inline constexpr uint64_t least_lossy_bytes = 64 << 10;
 inline const Redops lossy_redops = Redops().set(NCAST_SUM).set(NCAST_AVG);

@@ -56,7 +56,7 @@ struct Report {
   uint32_t least_depth = 0;
   uint32_t depth_needed_when_split = 0;
 
-  // How often a value is rounded on its way to an output, at most: by reductions, and by codecs that are not exact.
+  // How often a value is rounded on its way to an output, at most: by reductions, and by lossy codecs.
   uint32_t roundings = 0;
   uint32_t inexact_encodings = 0;
   bool rank_order = true;       // every output combines the ranks in ascending order

@@ -1,4 +1,4 @@
-"""`narrowcast error`, and other commands with codecs that are not exact."""
+"""`narrowcast error`, and other commands with lossy codecs."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def codec_command(
 ) -> None:
     """Measure encode and decode of every tensor in GB/s of raw bytes, and verify all bits.
 
-    With a codec that is not exact, values must be within its stated error: bound.
+    With a lossy codec, values must be within its stated error: bound.
     """
     from . import codec as bench_codec
 
