@@ -90,7 +90,8 @@ NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation oper
 //   largest: `ranks` numbers, for each rank the largest finite magnitude of the values that it sends. For a value of
 //            the result it suffices to consider values that are less than two blocks of the codec away.
 // Values that are moved are encoded once. Reductions decode the contributions of all ranks but the one that computes
-// the result, and an all-reduce encodes the result. If a value of a block is not finite, codecs may make others NaN.
+// the result, and all but a reduce-scatter encode the result. If a value of a block is not finite, codecs may make
+// others NaN.
 // Returns 0 if the codec is exact or does not encode the type, infinity if the result may overflow, and NaN if an
 // argument is not valid.
 NCAST_API double ncast_call_error_bound(ncast_operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,

@@ -76,8 +76,9 @@ double error_bound(operation::Operation operation, ncast_dtype dtype, ncast_redo
   if (!reduces(operation)) return error_of(most);
   const Precision precision = precision_of(dtype);
   const Reduced result = reduced(op, precision, largest, error_of);
-  const double again =
-      operation == operation::Operation::all_reduce && std::isfinite(result.largest) ? error_of(result.largest) : 0;
+  // On GPUs every rank reduces a piece and sends it, to the root as well.
+  const bool sends_results = operation != operation::Operation::reduce_scatter;
+  const double again = sends_results && std::isfinite(result.largest) ? error_of(result.largest) : 0;
   if (result.largest + again > precision.most) return std::numeric_limits<double>::infinity();
   return result.error + again;
 }

@@ -174,7 +174,7 @@ def error_bound(
 
     operation: the name of a method of `Communicator`. Values that are moved are encoded once. Reductions decode the
         contributions of all ranks but the one that computes a sum, add them in fp32 (float64: in fp64) and round once;
-        an all-reduce then encodes the sum.
+        all but a reduce-scatter then encode the sum.
     codec: that of the values on the link, forced or not. `codec.error_bound` has the error of one encoding.
     absmax: the largest finite magnitude of the values that ranks send: one number, or one for each rank.
     op: for operations that reduce.
