@@ -17,6 +17,8 @@ class DeviceArray {
   explicit DeviceArray(const std::vector<T>& from) : size_(from.size()) {
     REQUIRE_CUDA(cudaMalloc(&data_, size_ * sizeof(T)));
     REQUIRE_CUDA(cudaMemcpy(data_, from.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
+    // The copy may still be under way, and streams need not wait for the default stream.
+    REQUIRE_CUDA(cudaStreamSynchronize(nullptr));
   }
   ~DeviceArray() { cudaFree(data_); }
   DeviceArray(const DeviceArray&) = delete;

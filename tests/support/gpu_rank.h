@@ -59,7 +59,10 @@ class GpuRank {
 
   // Launch kernels that wait for each other between begin() and end(). All ranks have finished their set-up when
   // begin() returns, because operations that wait for the GPU could deadlock with such kernels if ranks share it.
-  void begin() { everybody_.arrive_and_wait(); }
+  void begin() {
+    EXPECT_CUDA(cudaStreamSynchronize(nullptr));  // copies from pageable memory may return before they end
+    everybody_.arrive_and_wait();
+  }
   // Call on every rank after each of several launches. If ranks share a GPU, it waits until all have launched this
   // kernel: streams share hardware queues, and a second kernel of one stream could be queued before the kernel that the
   // first one waits for.

@@ -249,6 +249,7 @@ TEST_CASE("a graph of both calls encodes and decodes new values at every replay"
   copy(first.d_frame, second.d_frame);
   copy(first.d_const_frame, second.d_const_frame);
   copy(first.d_out, second.d_out);
+  REQUIRE_CUDA(cudaDeviceSynchronize());
   REQUIRE_CUDA(cudaGraphLaunch(replay, stream));
   REQUIRE_CUDA(cudaStreamSynchronize(stream));
   copy(second.d_wire_bytes, first.d_wire_bytes);
