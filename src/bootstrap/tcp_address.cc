@@ -146,4 +146,24 @@ ncast_status listening_addresses(Reach reach, const std::string& interface, std:
   return NCAST_OK;
 }
 
+ncast_status listen(Reach reach, const std::string& interface, Descriptor* listener, TcpAddress* address) {
+  std::vector<TcpAddress> candidates;
+  if (ncast_status status = listening_addresses(reach, interface, &candidates)) return status;
+  std::string why;
+  for (const TcpAddress& candidate : candidates) {
+    sockaddr_storage storage;
+    socklen_t bytes = candidate.socket_address(&storage);
+    auto* const place = reinterpret_cast<sockaddr*>(&storage);
+    if (listener->open([&] { return socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }) &&
+        bind(listener->get(), place, bytes) == 0 && ::listen(listener->get(), SOMAXCONN) == 0 &&
+        getsockname(listener->get(), place, &bytes) == 0) {
+      *address = TcpAddress::from(place);
+      return NCAST_OK;
+    }
+    // The address may not be ready yet, or this process may not use it. Try the next one.
+    if (why.empty()) why = candidate.text() + ": " + system_error_text(errno);
+  }
+  return fail(NCAST_SYSTEM_ERROR, "cannot listen at %s", why.c_str());
+}
+
 }  // namespace narrowcast::bootstrap

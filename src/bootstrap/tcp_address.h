@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/descriptor.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::bootstrap {
@@ -43,5 +44,8 @@ std::string wanted_interface();
 // `interface` are listed. Virtual bridges come after other interfaces, loopback last; for local ranks, and without
 // `interface`, only loopback. Error: SYSTEM_ERROR if there is none.
 ncast_status listening_addresses(Reach reach, const std::string& interface, std::vector<TcpAddress>* addresses);
+
+// Listens at the first of these addresses that it can, without blocking. Error: SYSTEM_ERROR.
+ncast_status listen(Reach reach, const std::string& interface, Descriptor* listener, TcpAddress* address);
 
 }  // namespace narrowcast::bootstrap

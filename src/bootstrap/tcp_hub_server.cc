@@ -146,25 +146,7 @@ ncast_status HubServer::listen() {
   if (!wake_.open([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
     return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", system_error_text(errno).c_str());
   }
-  std::vector<TcpAddress> candidates;
-  if (ncast_status status = listening_addresses(reach_, interface_, &candidates)) return status;
-  std::string why;
-  for (const TcpAddress& candidate : candidates) {
-    sockaddr_storage address;
-    socklen_t bytes = candidate.socket_address(&address);
-    const bool listens =
-        listener_.open([&] { return socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }) &&
-        bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0 &&
-        ::listen(listener_.get(), SOMAXCONN) == 0 &&
-        getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0;
-    if (listens) {
-      address_ = TcpAddress::from(reinterpret_cast<sockaddr*>(&address));
-      return NCAST_OK;
-    }
-    // The address may not be ready yet, or this process may not use it. Try the next one.
-    if (why.empty()) why = candidate.text() + ": " + system_error_text(errno);
-  }
-  return fail(NCAST_SYSTEM_ERROR, "cannot listen at %s", why.c_str());
+  return bootstrap::listen(reach_, interface_, &listener_, &address_);
 }
 
 void HubServer::wake() {

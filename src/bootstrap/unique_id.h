@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "bootstrap/tcp_address.h"
 #include "bootstrap/world_id.h"
 #include "narrowcast/comm.h"
 
@@ -11,7 +12,7 @@ namespace narrowcast::bootstrap {
 struct UniqueIdContent {
   char magic[8];
   WorldId world;
-  char reserved_address[64];  // the hub's TcpAddress, for backends that use a TCP rendezvous; otherwise zero
+  TcpAddress hub;  // zero if there is none
 };
 inline constexpr char unique_id_magic[8] = {'n', 'c', 'a', 's', 't', 'i', 'd', '1'};
 static_assert(sizeof(UniqueIdContent) <= NCAST_UNIQUE_ID_BYTES);

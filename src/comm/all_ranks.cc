@@ -141,7 +141,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
     return NCAST_OK;
   }
   const std::string message = ncast_last_error();
-  narrowcast::executor::release_id(id, {});
+  narrowcast::executor::close_hub(id, {});
   destroy_all(comms, ranks);
   return fail(status, "%s", message.c_str());
 }

@@ -77,7 +77,7 @@ ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_ex
   if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
   Contribution own = {};
   const ncast_status status = exchange_and_create(comm, ranks, rank, exchange, context, given_config, &own);
-  if (status != NCAST_OK && bootstrap::is_unique_id(own.id)) release_id(own.id, {});
+  if (status != NCAST_OK && bootstrap::is_unique_id(own.id)) close_hub(own.id, {});
   return status;
 }
 
@@ -98,11 +98,7 @@ ncast_status make_id(bool is_local, ncast_unique_id* id) {
   bootstrap::UniqueIdContent content = {};
   std::memcpy(content.magic, bootstrap::unique_id_magic, sizeof content.magic);
   if (ncast_status status = bootstrap::random_bytes(&content.world, sizeof content.world)) return status;
-  for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
-    const Backend* const backend = find_backend(number);
-    if (backend == nullptr || backend->prepare_id == nullptr) continue;
-    if (ncast_status status = backend->prepare_id(&content, is_local)) return status;
-  }
+  if (ncast_status status = open_hub(&content, is_local)) return status;
   *id = bootstrap::make_unique_id(content);
   return NCAST_OK;
 }
@@ -121,7 +117,7 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   if (is_used(world)) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was already used for a communicator of this process");
   }
-  release_id(*id, config.backend);
+  close_hub(*id, config.backend);
   if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
   // All ranks have joined, so no other rank of this process still needs the id.
   mark_used(world);

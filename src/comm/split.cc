@@ -132,7 +132,7 @@ ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config
   }
   if (status != NCAST_OK && is_first && bootstrap::is_unique_id(own.id)) {
     const std::string message = ncast_last_error();
-    release_id(own.id, {});
+    close_hub(own.id, {});
     return fail(status, "%s", message.c_str());
   }
   return status;

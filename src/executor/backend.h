@@ -30,11 +30,8 @@ struct Backend {
   // Checks the arguments that only this backend knows, such as streams, before the call starts. May be NULL.
   ncast_status (*check)(const Call& call) = nullptr;
 
-  // Adds the fields that this backend needs to a new unique id. is_local: of ncast_get_local_unique_id. May be NULL.
-  ncast_status (*prepare_id)(bootstrap::UniqueIdContent* content, bool is_local) = nullptr;
-
-  // Frees the resources of prepare_id in this process, unless ranks have joined with the id. May be NULL.
-  void (*release_id)(const bootstrap::UniqueIdContent& content) = nullptr;
+  // Whether ranks meet at a hub in the process that created the unique id. NULL: they do not.
+  bool (*uses_hub)() = nullptr;
 };
 
 // Called at load time by a static object in the backend's file, so a build has the backends whose files are linked into
@@ -44,9 +41,10 @@ void add_backend(ncast_backend number, const Backend& backend);
 // NULL if this build does not have the backend.
 const Backend* find_backend(ncast_backend number);
 
-// Tells the backends that no rank will join with this id, so that they free their resources. If `kept` is set, that
-// backend is not told.
-void release_id(const ncast_unique_id& id, std::optional<ncast_backend> kept);
+// Starts the hub of a new unique id if any backend may use it. is_local: only ranks of this host can reach it.
+ncast_status open_hub(bootstrap::UniqueIdContent* content, bool is_local);
+// Ends the hub of an id in this process, unless ranks have joined there, or ranks of backend `kept` will.
+void close_hub(const ncast_unique_id& id, std::optional<ncast_backend> kept);
 
 // For example "host". NULL if the number is not one of ncast_backend.
 const char* backend_name(ncast_backend number);

@@ -1,5 +1,6 @@
 // ncast_comm_split.
 #include "bootstrap/tcp_address.h"
+#include "bootstrap/unique_id.h"
 #include "executor/backend.h"
 #include "failing.h"
 
@@ -56,17 +57,19 @@ TEST_CASE("a rank that cannot split fails the others, and the communicator remai
 }
 
 // Takes part in the two exchanges of a split, but does not join the new communicator.
-void split_without_joining(ncast_comm* comm, int ranks, uint64_t network = 0) {
-  struct {
+ncast_unique_id split_without_joining(ncast_comm* comm, int ranks, uint64_t network = 0) {
+  struct Part {
     int32_t color, key;
     ncast_backend backend;
     ncast_status status;
     uint64_t network;
-    char others[328];
-  } const mine = {0, 0, NCAST_BACKEND_HOST, NCAST_OK, network, {}};
-  std::vector<char> all(sizeof mine * static_cast<size_t>(ranks));
+    char message[200];
+    ncast_unique_id id;
+  } const mine = {0, 0, NCAST_BACKEND_HOST, NCAST_OK, network, {}, {}};
+  std::vector<Part> all(static_cast<size_t>(ranks));
   for (int exchange = 0; exchange < 2; ++exchange)
     EXPECT_OK(ncast_all_gather(&mine, all.data(), sizeof mine, NCAST_UINT8, NCAST_CODEC_RAW, comm, nullptr));
+  return all[0].id;
 }
 
 TEST_CASE("if a rank dies during a split, the others fail with its name") {
@@ -104,26 +107,27 @@ TEST_CASE("an abort of the communicator ends its split on all ranks") {
 }
 
 TEST_CASE("ranks of a split in other networks are not told to connect by loopback") {
-  static bool is_local;
   for (const bool is_near : {true, false}) {
     const ncast_unique_id id = new_id();
     run_processes(2, [&](int rank) {
       executor::Backend other = *executor::find_backend(NCAST_BACKEND_HOST);
-      other.prepare_id = [](bootstrap::UniqueIdContent*, bool local) {
-        is_local = local;
-        return NCAST_OK;
-      };
+      other.uses_hub = [] { return true; };
       executor::add_backend(NCAST_BACKEND_CUDA, other);
       Comm comm(id, rank, 2, {0});
       const uint64_t network = bootstrap::own_network();
       if (rank != 0) {
-        split_without_joining(comm, 2, is_near ? network : network + 1);
+        const ncast_unique_id part = split_without_joining(comm, 2, is_near ? network : network + 1);
         EXPECT_OK(ncast_comm_abort(comm));
+        std::vector<bootstrap::TcpAddress> expected;
+        const bootstrap::Reach reach = is_near ? bootstrap::Reach::local : bootstrap::Reach::anywhere;
+        EXPECT_OK(bootstrap::listening_addresses(reach, "", &expected));
+        bootstrap::TcpAddress hub = bootstrap::content_of(part).hub;
+        hub.port = 0;
+        EXPECT(hub.text() == expected[0].text());
         return;
       }
       ncast_comm* part = nullptr;
       EXPECT(ncast_comm_split(comm, 0, 0, nullptr, &part) == NCAST_ABORTED);
-      EXPECT(is_local == is_near);
     });
   }
 }

@@ -2,9 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "bootstrap/tcp_hub_server.h"
 #include "bootstrap/unique_id.h"
 #include "executor/backend.h"
 #include "executor/cuda/communicator.h"
@@ -13,22 +11,6 @@
 
 namespace narrowcast::executor::cuda {
 namespace {
-
-constexpr double unused_hub_seconds = 3600;  // for unique ids that no communicator is created from
-
-// Ranks connect to a hub in the process that created the unique id.
-ncast_status add_address(bootstrap::UniqueIdContent* content, bool is_local) {
-  bootstrap::TcpAddress address;
-  const bootstrap::Reach reach = is_local ? bootstrap::Reach::local : bootstrap::Reach::anywhere;
-  static_assert(sizeof address <= sizeof content->reserved_address);
-  if (ncast_status status =
-          bootstrap::open_rendezvous(content->world, bootstrap::Limit{unused_hub_seconds}, reach, &address))
-    return status;
-  std::memcpy(content->reserved_address, &address, sizeof address);
-  return NCAST_OK;
-}
-
-void close_hub(const bootstrap::UniqueIdContent& content) { bootstrap::close_unused_rendezvous(content.world); }
 
 ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (ranks > channel::max_gpu_ranks)
@@ -46,9 +28,7 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
                     ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
   const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
-  bootstrap::TcpAddress address;
-  std::memcpy(&address, content.reserved_address, sizeof address);
-  if (ncast_status status = Communicator::create(address, content.world, ranks, rank, config, comm)) {
+  if (ncast_status status = Communicator::create(content.hub, content.world, ranks, rank, config, comm)) {
     const std::string message = ncast_last_error();
     return fail(status, "%s: %s", function, message.c_str());
   }
@@ -74,7 +54,7 @@ ncast_status launch(const std::vector<Call>& calls) {
 }
 
 const bool added =
-    (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr, add_address, close_hub}), true);
+    (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr, [] { return true; }}), true);
 
 }  // namespace
 }  // namespace narrowcast::executor::cuda
