@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "channel/host/world.h"
+#include "channel/host/shared_world.h"
 #include "failing.h"
 
 namespace narrowcast::testing {

@@ -35,7 +35,17 @@ _FILE_SETTINGS = (
     "TAKE",
     "VERIFY",
 )
-_ENVIRONMENT_ONLY = ("CONFIG", "LIBRARY", "NVRTC", "PATH", "PLAN_CACHE", "SHARED_KIB", "SOCKET_IFNAME", "TRACEBACK")
+_ENVIRONMENT_ONLY = (
+    "CONFIG",
+    "HOSTID",
+    "LIBRARY",
+    "NVRTC",
+    "PATH",
+    "PLAN_CACHE",
+    "SHARED_KIB",
+    "SOCKET_IFNAME",
+    "TRACEBACK",
+)
 VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_FILE_SETTINGS, *_ENVIRONMENT_ONLY))
 # The keys, besides rules and plans, of the file that NARROWCAST_CONFIG names.
 KEYS = frozenset(name.lower() for name in _FILE_SETTINGS)

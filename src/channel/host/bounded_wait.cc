@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cinttypes>
 
 #include "bootstrap/interrupt.h"
 #include "status/error.h"
@@ -46,15 +45,14 @@ ncast_status BoundedWait::no_progress(RankSet awaited) {
       return world_.fail_of_dead(peer);
     }
     if ((left_ & awaited & bit) != 0) {
-      return fail(NCAST_REMOTE_ERROR,
-                  "rank %d (pid %" PRId64 ") destroyed its communicator while rank %d was waiting for it", peer,
-                  world_.pid_of(peer), world_.rank());
+      return fail(NCAST_REMOTE_ERROR, "%s destroyed its communicator while rank %d was waiting for it",
+                  world_.name_of(peer).c_str(), world_.rank());
     }
   }
   if (awaited != 0 && limit_.passed(stalled_since_)) {
     const int peer = std::countr_zero(awaited);
-    return fail(NCAST_TIMEOUT, "rank %d waited %g s for rank %d (pid %" PRId64 ", alive)", world_.rank(),
-                limit_.seconds, peer, world_.pid_of(peer));
+    return fail(NCAST_TIMEOUT, "rank %d waited %g s for %s, which is alive", world_.rank(), limit_.seconds,
+                world_.name_of(peer).c_str());
   }
   return NCAST_OK;
 }

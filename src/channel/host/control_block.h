@@ -32,6 +32,8 @@ class PublishedTag {
   void store(const Tag& tag);
   // False if nothing has been stored yet, or if a store is in progress.
   bool load(Tag* tag) const;
+  // Changes with every store; 0: nothing has been stored yet.
+  uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
  private:
   static constexpr size_t words = tag_bytes / sizeof(uint64_t);

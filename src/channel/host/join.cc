@@ -9,7 +9,7 @@
 #include "bootstrap/interrupt.h"
 #include "bootstrap/rank_list.h"
 #include "channel/host/failure_notice.h"
-#include "channel/host/world.h"
+#include "channel/host/shared_world.h"
 #include "digest/sha256.h"
 #include "status/error.h"
 
@@ -25,10 +25,11 @@ std::string segment_name(const bootstrap::WorldId& id) {
   return bootstrap::segment_prefix + digest::hex(digest::sha256("narrowcast host segment", secret), 32);
 }
 
-ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* result) {
+ncast_status SharedWorld::join(const bootstrap::WorldId& id, const WorldOptions& options,
+                               std::unique_ptr<World>* result) {
   bootstrap::sweep_stale_segments();
   sweep_failure_notices();
-  std::unique_ptr<World> world(new World(id, options.rank, options.ranks));
+  std::unique_ptr<SharedWorld> world(new SharedWorld(id, options.rank, options.ranks));
   if (ncast_status status = world->meet(options)) {
     world->give_up(status);
     return status;
@@ -37,11 +38,11 @@ ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& optio
   return NCAST_OK;
 }
 
-void World::decline(const bootstrap::WorldId& id, int rank, ncast_status status) {
+void SharedWorld::decline(const bootstrap::WorldId& id, int rank, ncast_status status) {
   leave_failure_notice(id, rank, status, ncast_last_error());
 }
 
-ncast_status World::meet(const WorldOptions& options) {
+ncast_status SharedWorld::meet(const WorldOptions& options) {
   const auto start = bootstrap::Clock::now();
   if (ncast_status status = check_failure_notice(id_)) return status;
   if (ncast_status status = create_or_open(options)) return status;
@@ -61,7 +62,7 @@ ncast_status World::meet(const WorldOptions& options) {
 }
 
 // Informs the other ranks.
-void World::give_up(ncast_status status) {
+void SharedWorld::give_up(ncast_status status) {
   const std::string message = ncast_last_error();
   const bool is_first = control_ == nullptr || publish_failure(status, message.c_str());
   const bool all_have_joined = control_ != nullptr && control_->complete.load(std::memory_order_seq_cst) != 0;
@@ -72,7 +73,7 @@ void World::give_up(ncast_status status) {
   static_cast<void>(fail(status, "%s", message.c_str()));
 }
 
-ncast_status World::create_or_open(const WorldOptions& options) {
+ncast_status SharedWorld::create_or_open(const WorldOptions& options) {
   const std::string name = segment_name(id_);
   // If another rank published the name first, it may have been removed again before this rank opens it, so try again.
   for (;;) {
@@ -88,11 +89,11 @@ ncast_status World::create_or_open(const WorldOptions& options) {
       control->version != ControlBlock::current_version) {
     return fail(NCAST_MISMATCH, "rank %d uses another version of the library than other ranks", rank_);
   }
-  control_ = control;
+  use(control);
   return NCAST_OK;
 }
 
-ncast_status World::create(const std::string& name, const WorldOptions& options, bool* taken) {
+ncast_status SharedWorld::create(const std::string& name, const WorldOptions& options, bool* taken) {
   const SegmentLayout layout{static_cast<uint64_t>(options.ranks), options.shape};
   if (ncast_status status = memory_.create(layout.total_bytes())) return status;
   if (ncast_status status = memory_.allocate(0, layout.control_bytes())) return status;
@@ -109,7 +110,7 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   return status;
 }
 
-ncast_status World::enter(const WorldOptions& options) {
+ncast_status SharedWorld::enter(const WorldOptions& options) {
   bootstrap::ProcessIdentity self;
   if (ncast_status status = bootstrap::find_current_process(&self)) return status;
   if (control_->ranks != static_cast<uint64_t>(ranks_)) {
@@ -143,7 +144,7 @@ ncast_status World::enter(const WorldOptions& options) {
 }
 
 template <typename Done>
-ncast_status World::wait_for_all(Done done, const std::atomic<RankSet>& arrived, const Deadline& deadline) {
+ncast_status SharedWorld::wait_for_all(Done done, const std::atomic<RankSet>& arrived, const Deadline& deadline) {
   auto last_inspection = bootstrap::Clock::now();
   for (;;) {
     const uint32_t seen = bell().epoch();
@@ -162,8 +163,7 @@ ncast_status World::wait_for_all(Done done, const std::atomic<RankSet>& arrived,
         if (done()) return NCAST_OK;
         if (ncast_status status = check_failure()) return status;
         const int peer = std::countr_zero(gone);
-        return fail(NCAST_REMOTE_ERROR, "rank %d (pid %" PRId64 ") died before all %d ranks had joined", peer,
-                    pid_of(peer), ranks_);
+        return fail(NCAST_REMOTE_ERROR, "%s died before all %d ranks had joined", name_of(peer).c_str(), ranks_);
       }
       if (deadline.limit.passed(deadline.start)) {
         return fail(NCAST_TIMEOUT, "rank %d waited %g s for ranks that have not joined: %s (of %d)", rank_,
@@ -174,14 +174,14 @@ ncast_status World::wait_for_all(Done done, const std::atomic<RankSet>& arrived,
   }
 }
 
-std::string World::missing_ranks(RankSet arrived) const {
+std::string SharedWorld::missing_ranks(RankSet arrived) const {
   std::vector<int> missing;
   for (int peer = 0; peer < ranks_; ++peer)
     if ((arrived & rank_bit(peer)) == 0) missing.push_back(peer);
   return bootstrap::rank_list(missing);
 }
 
-ncast_status World::make_ring_ends(const WorldOptions& options) {
+ncast_status SharedWorld::make_ring_ends(const WorldOptions& options) {
   const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
   const auto me = static_cast<uint64_t>(rank_);
   if (memory_.bytes() < layout.total_bytes()) {
@@ -195,9 +195,8 @@ ncast_status World::make_ring_ends(const WorldOptions& options) {
   for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
     // A rank has no ring to itself. Its entry is never used.
     std::byte* base = memory_.data();
-    Doorbell* bell = &control_->member[peer].bell;
-    senders_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(me, peer), options.shape, bell);
-    receivers_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(peer, me), options.shape, bell);
+    add_rings(peer == me ? nullptr : base + layout.ring_offset(me, peer),
+              peer == me ? nullptr : base + layout.ring_offset(peer, me), options.shape);
   }
   return NCAST_OK;
 }

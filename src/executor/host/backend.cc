@@ -1,12 +1,15 @@
-// The host backend: ranks are processes or threads of one machine, data is in host memory.
+// The host backend: ranks are processes or threads, of one host or several; data is in host memory.
 #include "executor/backend.h"
 
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "bootstrap/unique_id.h"
+#include "channel/host/shared_world.h"
+#include "channel/network/network_world.h"
 #include "executor/host/communicator.h"
 #include "executor/host/launch.h"
 #include "executor/host/stream.h"
@@ -29,6 +32,12 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (ncast_status status = select::Options::of(config, &options)) return status;
   StagingShape shape;
   return choose_shape(ranks, config, &shape);
+}
+
+// Ranks with this variable exchange messages by TCP; without it they share memory.
+bool are_hosts_named() {
+  const char* const name = secure_getenv("NARROWCAST_HOSTID");
+  return name != nullptr && *name != 0;
 }
 
 // Only what a file says matters: the built-in model has no times of this backend.
@@ -57,15 +66,19 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
     return fail(status, "%s: %s", function, message.c_str());
   };
   select::CostModel costs;
-  const bootstrap::WorldId world_id = bootstrap::content_of(id).world;
-  if (ncast_status status = load_costs(config, &costs)) {
-    channel::World::decline(world_id, rank, status);
-    return named(status);
-  }
+  const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
   channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
-  if (ncast_status status = add_settings(config, costs, &options.settings)) return named(status);
   std::unique_ptr<channel::World> world;
-  if (ncast_status status = channel::World::join(world_id, options, &world)) return named(status);
+  ncast_status status = load_costs(config, &costs);
+  if (status == NCAST_OK) status = add_settings(config, costs, &options.settings);
+  if (are_hosts_named()) {
+    status = channel::NetworkWorld::join(content.hub, content.world, options, status, &world);
+  } else if (status == NCAST_OK) {
+    status = channel::SharedWorld::join(content.world, options, &world);
+  } else {
+    channel::SharedWorld::decline(content.world, rank, status);
+  }
+  if (status != NCAST_OK) return named(status);
   *comm = new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds}, std::move(costs));
   return NCAST_OK;
 }
@@ -75,7 +88,7 @@ ncast_status check(const Call& call) {
   return no_such_stream(function_of(call), call.stream);
 }
 
-const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check}), true);
+const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check, are_hosts_named}), true);
 
 }  // namespace
 }  // namespace narrowcast::executor::host

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bootstrap/shared_memory.h"
+#include "channel/host/shared_world.h"
 #include "narrowcast/interrupt.h"
 #include "support/last_error.h"
 #include "support/ranks.h"
@@ -23,7 +24,7 @@ struct Worlds {
     bootstrap::WorldId id;
     REQUIRE(bootstrap::random_bytes(&id, sizeof id) == NCAST_OK);
     run_threads(3, [&](int rank) {
-      EXPECT_OK(World::join(id, {rank, 3, {2, 1024}, {30}}, &of_rank[static_cast<size_t>(rank)]));
+      EXPECT_OK(SharedWorld::join(id, {rank, 3, {2, 1024}, {30}}, &of_rank[static_cast<size_t>(rank)]));
     });
   }
 };
@@ -74,12 +75,12 @@ TEST_CASE("a rank that ends inside a call fails all others, and one that ends ou
     REQUIRE(bootstrap::random_bytes(&id, sizeof id) == NCAST_OK);
     const pid_t peer = start_process([&] {
       std::unique_ptr<World> world;
-      EXPECT_OK(World::join(id, {1, 2, {2, 1024}, {30}}, &world));
+      EXPECT_OK(SharedWorld::join(id, {1, 2, {2, 1024}, {30}}, &world));
       if (in_call) world->enter_call();
       _exit(0);
     });
     std::unique_ptr<World> world;
-    REQUIRE(World::join(id, {0, 2, {2, 1024}, {30}}, &world) == NCAST_OK);
+    REQUIRE(SharedWorld::join(id, {0, 2, {2, 1024}, {30}}, &world) == NCAST_OK);
     CHECK(wait_for_process(peer) == 0);
     BoundedWait wait(*world, {0});
     CHECK(poll(wait, 0) == NCAST_OK);

@@ -12,7 +12,7 @@
 
 #include "bootstrap/shared_memory.h"
 #include "channel/host/failure_notice.h"
-#include "channel/host/world.h"
+#include "channel/host/shared_world.h"
 #include "status/error.h"
 #include "support/last_error.h"
 #include "support/other_user.h"
@@ -36,7 +36,7 @@ ncast_status join(const WorldId& id, int rank, int ranks, std::unique_ptr<World>
                   uint64_t scratch_bytes = 1) {
   WorldOptions options{rank, ranks, shape, {seconds}};
   REQUIRE(options.settings.add("scratch_bytes", scratch_bytes) == NCAST_OK);
-  return World::join(id, options, world);
+  return SharedWorld::join(id, options, world);
 }
 
 // Names of all existing segments of the library, including those of tests that run at the same time.
@@ -252,7 +252,7 @@ TEST_CASE("a rank that cannot use the segment fails the others") {
 TEST_CASE("a rank that fails before it joins fails the others") {
   const WorldId id = new_world_id();
   const TimeLimit limit;
-  World::decline(id, 1, fail(NCAST_INVALID_ARGUMENT, "no file\x1b[2J\x7f"));
+  SharedWorld::decline(id, 1, fail(NCAST_INVALID_ARGUMENT, "no file\x1b[2J\x7f"));
   std::unique_ptr<World> world;
   CHECK(join(id, 0, 2, &world, 0) == NCAST_REMOTE_ERROR);
   CHECK(error_contains("rank 1 reports: no file?[2J?"));

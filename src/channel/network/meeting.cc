@@ -1,0 +1,285 @@
+// Rank r connects to the ranks before it, and accepts connections of those after it. Both ends prove that they know the
+// secret: each sends a random challenge, and answers that of the other with a digest of both challenges and the secret.
+//   accepting end   challenge
+//   connecting end  hello: its rank, its challenge, its proof
+//   accepting end   proof
+#include "channel/network/meeting.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string_view>
+
+#include "bootstrap/interrupt.h"
+#include "bootstrap/outcome.h"
+#include "bootstrap/shared_memory.h"
+#include "bootstrap/tcp_address.h"
+#include "bootstrap/tcp_messages.h"
+#include "digest/sha256.h"
+#include "status/error.h"
+#include "status/system_error.h"
+
+namespace narrowcast::channel {
+namespace {
+
+using bootstrap::Clock;
+using bootstrap::Connection;
+using bootstrap::Message;
+using Nonce = std::array<uint64_t, 2>;
+
+enum Kind : uint32_t { challenge_kind = 0x6b6e6c63, hello_kind, proof_kind };
+
+// For a connection to say something that is right.
+constexpr bootstrap::Limit stranger_limit{20};
+constexpr size_t most_strangers = 256;
+constexpr std::chrono::milliseconds turn_interval{50};
+
+// What ranks tell each other through the rendezvous. Copied as bytes.
+struct Place {
+  bootstrap::TcpAddress address;
+  int64_t pid;
+  char host[40];
+};
+
+struct Hello {
+  int32_t rank;
+  uint32_t reserved;
+  Nonce challenge;
+  digest::Sha256 proof;
+};
+
+// What a proof is about.
+struct Claim {
+  bootstrap::WorldId secret;
+  Nonce accepting, connecting;  // the challenges of both ends
+  int32_t ranks[2];             // of the accepting and the connecting end
+};
+digest::Sha256 prove(const char* domain, const Claim& claim) {
+  return digest::sha256(domain, {reinterpret_cast<const char*>(&claim), sizeof claim});
+}
+constexpr char connecting_domain[] = "narrowcast link, connecting end",
+               accepting_domain[] = "narrowcast link, accepting end";
+
+// In a time that does not depend on the content.
+bool is_same(const digest::Sha256& a, const digest::Sha256& b) {
+  uint8_t difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<uint8_t>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+template <typename Content>
+bool is_message(const Message& message, Kind kind) {
+  return message.header.kind == static_cast<bootstrap::MessageKind>(kind) && message.payload.size() == sizeof(Content);
+}
+
+// A connection that is not known to be that of a rank yet.
+struct Candidate {
+  std::unique_ptr<Connection> connection;
+  int peer = -1;  // of the connecting end: the rank it connects to
+  Claim claim = {};
+  Clock::time_point since = Clock::now();
+  bool failed = false;
+};
+
+class Meeting {
+ public:
+  Meeting(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
+          std::vector<Peer>& peers)
+      : rendezvous_(rendezvous), secret_(secret), limit_(limit), peers_(peers) {}
+
+  ncast_status open();
+  ncast_status run();
+
+ private:
+  int rank() const { return rendezvous_.rank(); }
+  Peer& peer(int number) { return peers_[static_cast<size_t>(number)]; }
+  bool is_complete() const {
+    const auto has_none = [](const Peer& one) { return one.connection == nullptr; };
+    return std::ranges::count_if(peers_, has_none) == 1;  // this rank has none to itself
+  }
+  ncast_status check() const;
+  ncast_status connect(int to);
+  void accept();
+  Candidate make_candidate(int peer);
+  void send(Candidate& candidate, Kind kind, bootstrap::Payload payload) {
+    candidate.connection->queue(static_cast<bootstrap::MessageKind>(kind), 0, std::move(payload));
+  }
+  bool answer(Candidate& candidate, const Message& message);
+  bool answer_as_connecting(Candidate& candidate, const Message& message);
+  bool answer_as_accepting(Candidate& candidate, const Message& message);
+  void take(Candidate& candidate, int from);
+
+  bootstrap::Rendezvous& rendezvous_;
+  const bootstrap::WorldId secret_;
+  const bootstrap::Limit limit_;
+  const Clock::time_point start_ = Clock::now();
+  std::vector<Peer>& peers_;
+  std::vector<Place> places_;
+  bootstrap::Descriptor listener_;
+  std::vector<Candidate> candidates_;
+};
+
+ncast_status Meeting::open() {
+  Place own = {};
+  ncast_status status =
+      bootstrap::listen(bootstrap::Reach::anywhere, bootstrap::wanted_interface(), &listener_, &own.address);
+  if ((status = bootstrap::agree_on_outcome(rendezvous_, status))) return status;
+  own.pid = getpid();
+  char host[HOST_NAME_MAX + 1] = "?";
+  static_cast<void>(gethostname(host, sizeof host));
+  std::copy_n(host, sizeof own.host - 1, own.host);  // truncates
+  places_.resize(static_cast<size_t>(rendezvous_.ranks()));
+  if ((status = rendezvous_.all_gather(&own, sizeof own, places_.data()))) return status;
+  peers_.resize(places_.size());
+  for (int number = 0; number < rendezvous_.ranks(); ++number) {
+    const Place& place = places_[static_cast<size_t>(number)];
+    peer(number).name = "rank " + std::to_string(number) + " (pid " + std::to_string(place.pid) + " on " +
+                        std::string(place.host, strnlen(place.host, sizeof place.host)) + ")";
+  }
+  return NCAST_OK;
+}
+
+// Why the meeting cannot go on.
+ncast_status Meeting::check() const {
+  if (bootstrap::is_interrupted()) return bootstrap::interrupted();
+  if (ncast_status status = rendezvous_.check_failure()) return status;
+  if (!limit_.passed(start_)) return NCAST_OK;
+  for (int number = 0; number < rendezvous_.ranks(); ++number) {
+    const Peer& missing = peers_[static_cast<size_t>(number)];
+    if (number == rank() || missing.connection != nullptr) continue;
+    return fail(NCAST_TIMEOUT, "no connection to %s at %s within %g s", missing.name.c_str(),
+                places_[static_cast<size_t>(number)].address.text().c_str(), limit_.seconds);
+  }
+  return NCAST_OK;
+}
+
+ncast_status Meeting::run() {
+  for (int number = 0; number < rank(); ++number)
+    if (ncast_status status = connect(number)) return status;
+  while (!is_complete()) {
+    if (ncast_status status = check()) return status;
+    std::vector<pollfd> events = {{listener_.get(), POLLIN, 0}};
+    for (const Candidate& candidate : candidates_) events.push_back(candidate.connection->wanted_events());
+    poll(events.data(), events.size(), static_cast<int>(turn_interval.count()));
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      Candidate& candidate = candidates_[i];
+      if (events[i + 1].revents == 0) continue;
+      std::vector<Message> messages;
+      candidate.failed = !candidate.connection->write_some() || !candidate.connection->read_some(&messages);
+      for (const Message& message : messages) {
+        if (candidate.connection == nullptr || answer(candidate, message)) continue;
+        candidate.failed = true;
+        break;
+      }
+      if (candidate.connection != nullptr && !candidate.connection->write_some()) candidate.failed = true;
+      if (candidate.failed && candidate.peer >= 0 && candidate.connection != nullptr)
+        return fail(NCAST_REMOTE_ERROR, "the connection to %s at %s failed: %s", peer(candidate.peer).name.c_str(),
+                    places_[static_cast<size_t>(candidate.peer)].address.text().c_str(),
+                    candidate.connection->error() == 0 ? "it was closed"
+                                                       : system_error_text(candidate.connection->error()).c_str());
+    }
+    std::erase_if(candidates_, [](const Candidate& candidate) {
+      return candidate.connection == nullptr || candidate.failed ||
+             (candidate.peer < 0 && stranger_limit.passed(candidate.since));
+    });
+    if (events[0].revents != 0) accept();
+  }
+  return NCAST_OK;
+}
+
+ncast_status Meeting::connect(int to) {
+  const bootstrap::TcpAddress& place = places_[static_cast<size_t>(to)].address;
+  sockaddr_storage address;
+  const socklen_t bytes = place.socket_address(&address);
+  Candidate candidate = make_candidate(to);
+  bootstrap::Descriptor& socket = candidate.connection->socket;
+  // A connection that is refused fails at the first read.
+  const bool connects = bytes != 0 && socket.open([&] {
+    return ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  }) && (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0 || errno == EINPROGRESS);
+  if (!connects)
+    return fail(NCAST_SYSTEM_ERROR, "cannot connect to %s at %s: %s", peer(to).name.c_str(), place.text().c_str(),
+                bytes == 0 ? "this is no address" : system_error_text(errno).c_str());
+  bootstrap::set_up_socket(socket.get());
+  candidates_.push_back(std::move(candidate));
+  return NCAST_OK;
+}
+
+void Meeting::accept() {
+  while (candidates_.size() < most_strangers + places_.size()) {
+    Candidate candidate = make_candidate(-1);
+    bootstrap::Descriptor& socket = candidate.connection->socket;
+    if (!socket.open([this] { return accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }))
+      return;
+    bootstrap::set_up_socket(socket.get());
+    if (bootstrap::random_bytes(&candidate.claim.accepting, sizeof candidate.claim.accepting) != NCAST_OK) return;
+    send(candidate, challenge_kind, bootstrap::to_payload(candidate.claim.accepting));
+    if (candidate.connection->write_some()) candidates_.push_back(std::move(candidate));
+  }
+}
+
+Candidate Meeting::make_candidate(int peer) {
+  Candidate candidate;
+  candidate.connection = std::make_unique<Connection>();
+  candidate.connection->allow_payload(sizeof(Hello));
+  candidate.peer = peer;
+  candidate.claim.secret = secret_;
+  return candidate;
+}
+
+bool Meeting::answer(Candidate& candidate, const Message& message) {
+  return candidate.peer >= 0 ? answer_as_connecting(candidate, message) : answer_as_accepting(candidate, message);
+}
+
+bool Meeting::answer_as_connecting(Candidate& candidate, const Message& message) {
+  Claim& claim = candidate.claim;
+  if (is_message<Nonce>(message, challenge_kind)) {
+    claim.accepting = bootstrap::from_payload<Nonce>(message.payload);
+    if (bootstrap::random_bytes(&claim.connecting, sizeof claim.connecting) != NCAST_OK) return false;
+    claim.ranks[0] = candidate.peer;
+    claim.ranks[1] = rank();
+    send(candidate, hello_kind,
+         bootstrap::to_payload(Hello{rank(), 0, claim.connecting, prove(connecting_domain, claim)}));
+    return true;
+  }
+  if (!is_message<digest::Sha256>(message, proof_kind) || claim.connecting == Nonce{} ||
+      !is_same(bootstrap::from_payload<digest::Sha256>(message.payload), prove(accepting_domain, claim)))
+    return false;
+  take(candidate, candidate.peer);
+  return true;
+}
+
+bool Meeting::answer_as_accepting(Candidate& candidate, const Message& message) {
+  Claim& claim = candidate.claim;
+  if (!is_message<Hello>(message, hello_kind)) return false;
+  const auto hello = bootstrap::from_payload<Hello>(message.payload);
+  if (hello.rank <= rank() || hello.rank >= rendezvous_.ranks() || peer(hello.rank).connection != nullptr) return false;
+  claim.connecting = hello.challenge;
+  claim.ranks[0] = rank();
+  claim.ranks[1] = hello.rank;
+  if (!is_same(hello.proof, prove(connecting_domain, claim))) return false;
+  send(candidate, proof_kind, bootstrap::to_payload(prove(accepting_domain, claim)));
+  // The proof is short, and the first that is sent after the challenge: the socket has room for it.
+  if (!candidate.connection->write_some()) return false;
+  take(candidate, hello.rank);
+  return true;
+}
+
+void Meeting::take(Candidate& candidate, int from) { peer(from).connection = std::move(candidate.connection); }
+
+}  // namespace
+
+ncast_status connect_ranks(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
+                           std::vector<Peer>* peers) {
+  Meeting meeting(rendezvous, secret, limit, *peers);
+  if (ncast_status status = meeting.open()) return status;
+  return bootstrap::agree_on_outcome(rendezvous, meeting.run());
+}
+
+}  // namespace narrowcast::channel

@@ -1,0 +1,46 @@
+// The world of ranks on several hosts: each rank has its own memory, and a connection to each peer that keeps the
+// memory of both alike.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+
+#include "bootstrap/tcp_address.h"
+#include "bootstrap/world_id.h"
+#include "channel/host/world.h"
+#include "channel/network/link.h"
+
+namespace narrowcast::channel {
+
+class NetworkWorld final : public World {
+ public:
+  // hub: where the process that made the unique id listens. Returns when all ranks are connected. Errors: TIMEOUT
+  // (names a missing rank), MISMATCH, REMOTE_ERROR (a rank died or failed while joining), SYSTEM_ERROR.
+  // own: the status of a rank that cannot take part, whose message is the last error: all ranks get it.
+  static ncast_status join(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret,
+                           const WorldOptions& options, ncast_status own, std::unique_ptr<World>* world);
+  // Waits at most a second for each peer to receive what was sent.
+  ~NetworkWorld() override;
+
+  ncast_status add_region(size_t bytes, bootstrap::SharedRange* region) override;
+  RankSet dead() const override;
+  ncast_status fail_of_dead(int peer) const override;
+  std::string name_of(int peer) const override { return names_[static_cast<size_t>(peer)]; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  NetworkWorld(int rank, int ranks) : World(rank, ranks) {}
+  ncast_status meet(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret, const WorldOptions& options,
+                    ncast_status own);
+  bool has_ended(int peer, int* error = nullptr) const;
+
+  const std::unique_ptr<ControlBlock> own_control_ = std::make_unique<ControlBlock>();
+  std::unique_ptr<void, Free> rings_;
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<Link>> links_;  // by peer; NULL for this rank
+};
+
+}  // namespace narrowcast::channel
