@@ -77,6 +77,10 @@ class Job:
     def summed(self, name: str, *tensors: torch.Tensor) -> None:
         self._own["summed"][name] = digest(*tensors)
 
+    def digests(self, kind: str) -> dict[str, Any]:
+        """What this rank has recorded: of the kind "moved", "summed", "near" or "chosen"."""
+        return self._own[kind]
+
     def near(self, name: str, values: list[float], tolerance: float | None) -> None:
         """tolerance: the maximum difference relative to the largest value; None: differences are only reported."""
         self._own["near"][name] = {"values": [value.hex() for value in values], "tolerance": tolerance}

@@ -88,14 +88,15 @@ class Compression(Exchange):
     group: the process group of the model; None: the default one.
     error_feedback: whether what the codecs lose of a bucket is added to its next gradients, on the rank that lost it,
         so that errors do not add up over the steps ("1-bit stochastic gradient descent", Seide et al., 2014). This
-        keeps a copy of the gradients, and encodes all values, even where that is slower. Codecs that are exact lose
+        keeps a copy of the gradients, and encodes all values, even where that is slower. Not for optimizers whose steps
+        are no linear function of gradients, such as Adam ("1-bit Adam", Tang et al., 2021). Codecs that are exact lose
         nothing.
 
     Gradients that are not finite are passed on, and leave no losses. Raises ValueError for an invalid codec.
     """
 
     def __init__(
-        self, codec: str, *, result_codec: str | None = None, group: Any = None, error_feedback: bool = True
+        self, codec: str, *, result_codec: str | None = None, group: Any = None, error_feedback: bool = False
     ) -> None:
         super().__init__(codec)
         self.result_codec = codec if result_codec is None else result_codec
