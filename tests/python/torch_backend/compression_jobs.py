@@ -29,7 +29,7 @@ def averages(*, folder, rank, ranks, emit):
     generator = torch.Generator().manual_seed(rank)
     for codec in ("window!", "int8:group=32!", "int4:group=32!", "int2:group=32!"):
         for dtype in (torch.float32, torch.bfloat16):
-            state = Compression(codec, error_feedback=False)
+            state = Compression(codec)
             values = torch.randn(70_001, generator=generator).to(dtype)
             expected = sum(one.double() for one in gathered(values)) / ranks
             state.average(values, 0)
@@ -63,20 +63,20 @@ def interrupted(*, folder, rank, ranks, emit):
         state.average(values, 3, parameters)
         return values
 
-    state = Compression("int4:group=32")
+    state = Compression("int4:group=32", error_feedback=True)
     run(state, steps[0])
     saved = state.state_dict()
-    loaded, other = Compression("int4:group=32"), Compression("int8:group=32")
+    loaded, other = Compression("int4:group=32", error_feedback=True), Compression("int8:group=32", error_feedback=True)
     loaded.load_state_dict(saved)
     other.load_state_dict(saved)
-    fresh = Compression("int4:group=32")
+    fresh = Compression("int4:group=32", error_feedback=True)
     second = run(state, steps[1])
     emit(torch.equal(run(loaded, steps[1]), second))
     plain = run(fresh, steps[1])
     emit(torch.equal(plain, second))
     state.reset()
     emit(torch.equal(run(state, steps[1]), plain))
-    emit(torch.equal(run(other, steps[1]), run(Compression("int8:group=32"), steps[1])))
+    emit(torch.equal(run(other, steps[1]), run(Compression("int8:group=32", error_feedback=True), steps[1])))
     # The losses of other parameters, and those of gradients that are not finite, are forgotten.
     emit(torch.equal(run(state, steps[1], [torch.empty(9_000)]), plain))
     infinite = steps[2].clone()
@@ -85,7 +85,7 @@ def interrupted(*, folder, rank, ranks, emit):
     emit(bool(torch.isinf(found[5])))
     emit(bool(torch.isfinite(run(fresh, steps[3])).all()))
     # Twice the gradients with twice the losses.
-    one, two = Compression("int4:group=32"), Compression("int4:group=32")
+    one, two = Compression("int4:group=32", error_feedback=True), Compression("int4:group=32", error_feedback=True)
     run(one, steps[0])
     run(two, steps[0])
     two.rescale(2)
