@@ -37,7 +37,9 @@ foreach(header IN LISTS store_headers ITEMS codec/frame/cuda/header_check.cuh co
     codec/dense/bit_moves.cuh codec/dense/block.cuh codec/dense/choice.cuh codec/dense/format.h codec/dense/kernel.cuh
     codec/dense/parts.cuh codec/grouped/codes.cuh codec/grouped/decode.cuh codec/grouped/elements.cuh
     codec/grouped/encode.cuh codec/grouped/format.h codec/grouped/kernel.cuh codec/grouped/random.h
-    codec/grouped/run.cuh codec/parameter.h device/block_context.h device/copy.cuh store/rows/format.h
+    codec/grouped/run.cuh codec/absolute/block.cuh codec/absolute/format.h codec/absolute/kernel.cuh
+    codec/rate/block.cuh codec/rate/format.h codec/rate/kernel.cuh
+    codec/parameter.h device/block_context.h device/copy.cuh store/rows/format.h
     device/coder_codec.cuh device/lane_values.cuh
     store/rows/window_layout.h store/table/control.h)
   configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
@@ -49,7 +51,8 @@ endforeach()
 set(host_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
   ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc
   ${tests}/store/cuda/simt/frame_read_test.inc ${tests}/codec/simt/window_block_test.inc
-  ${tests}/codec/simt/dense_test.inc ${tests}/codec/simt/grouped_test.inc)
+  ${tests}/codec/simt/dense_test.inc ${tests}/codec/simt/grouped_test.inc
+  ${tests}/codec/simt/fields_test.inc)
 
 set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")

@@ -21,7 +21,7 @@ using device::BlockContext;
 
 struct BlockCoder {
   // values: block_bytes readable bytes. payload: block_bytes writable bytes. Returns the size of the payload, a
-  // multiple of 16. A codec with a variable payload returns block_bytes to have the block stored raw.
+  // multiple of 16. A codec with a variable payload returns block_bytes for a block that is stored raw: the values.
   size_t (*encode)(const BlockType& type, const BlockContext& context, const uint8_t* values, uint8_t* payload);
   // payload: payload_bytes arbitrary bytes, at most block_bytes. Writes block_bytes to values. Returns false if the
   // payload does not follow the format; values are then unspecified. A payload is decoded without a context, because

@@ -86,7 +86,8 @@ TEST_CASE("no frame exceeds the bound, and random bytes reach it") {
       INFO(text_of(codec), ", ", name_of(dtype));
       const size_t bound = ncast_bound(dtype, codec, elems), bytes = encode(values, dtype, codec, 0).size();
       CHECK(bytes <= bound);
-      // Window shrinks most bytes of these types.
+      // Window shrinks most bytes of these types, and a large error allows `abs` to do so.
+      if ((codec & 0xff) == NCAST_CODEC_ABS && codec != NCAST_CODEC_ABS) continue;
       if (codec != NCAST_CODEC_WINDOW || (dtype != NCAST_FLOAT8_E4M3 && dtype != NCAST_FLOAT8_E5M2))
         CHECK(bytes == bound);
     }

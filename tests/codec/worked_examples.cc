@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codec/dense/block.h"
+#include "codec/fields/blocks.h"
 #include "codec/grouped/blocks.h"
 #include "codec/window/vectorized.h"
 #include "doctest/doctest.h"
@@ -103,6 +104,27 @@ TEST_CASE("the payloads of the specification of quantised groups are what its va
   for (size_t scale = 1024; scale < int4.size(); scale += 2) int4[scale] = 0x80;
   check("int4", "int4_payload", int4);
   check("nvfp4", "nvfp4_payload", Bytes(1168));
+}
+
+TEST_CASE("the payloads of the specification of abs and rate are what its values encode to") {
+  const auto check = [](const FieldBlock& block, const char* page, const std::string& name, Bytes expected) {
+    for (const Line& line : hexdump(page, name)) {
+      REQUIRE(line.offset + line.bytes.size() <= expected.size());
+      std::copy(line.bytes.begin(), line.bytes.end(), expected.begin() + static_cast<std::ptrdiff_t>(line.offset));
+    }
+    CHECK(block.encoded() == expected);
+  };
+  FieldBlock absolute(NCAST_FLOAT32, "abs:bound=0.5");
+  for (uint32_t i = 0; i < absolute.elems(); ++i) absolute.set(i, 3);
+  absolute.set(1, 4.4);
+  absolute.set(2, 2);
+  for (uint32_t i = 64; i < 96; ++i) absolute.set_bits(i, 0x7fc00000);
+  check(absolute, "absolute.md", "abs_payload", Bytes(48));
+
+  FieldBlock rate(NCAST_FLOAT32, "rate:bits=9");
+  for (uint32_t i = 0; i < 5; ++i) rate.set(i, 1 + i % 4);
+  rate.set(5, NAN);
+  check(rate, "rate.md", "rate_payload", Bytes(1152));
 }
 
 }  // namespace narrowcast::tests
