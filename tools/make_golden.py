@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import golden_fields
 import golden_grouped
 from golden_dense import dense_payload
 from golden_values import (
@@ -39,7 +42,7 @@ from golden_values import (
 VERSION = 1
 CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
 RAW, WINDOW, DENSE = 0, 1, 2
-VARIABLE = (WINDOW, DENSE)
+VARIABLE = (WINDOW, DENSE, golden_fields.Absolute.id)
 # Types, and the numbers of bits of sign and mantissa that their trimmed blocks keep.
 TRIMMED = (("float16", 8), ("float32", 8), ("float32", 11), ("float64", 8), ("float64", 11), ("float64", 24))
 
@@ -208,10 +211,11 @@ class Vectors:
             f"{name}.values": values,
         }
 
-    def lossy(self, name: str, kind: str, values: bytes, codec: golden_grouped.Grouped) -> None:
-        frame = self.encode(values, TYPES[kind].dtype, TYPES[kind].value_bytes, codec.number, 0)
-        self.lines.append(f"lossy {name} {TYPES[kind].dtype} {codec.number} 0")
-        decoded = golden_grouped.decode(codec, frame[64:])
+    def lossy(self, name: str, kind: str, values: bytes, codec: int, decode: Callable[[bytes], bytes]) -> None:
+        """A frame of one block. decode: decodes its payload."""
+        frame = self.encode(values, TYPES[kind].dtype, TYPES[kind].value_bytes, codec, 0)
+        self.lines.append(f"lossy {name} {TYPES[kind].dtype} {codec} 0")
+        decoded = decode(frame[80 if codec % 256 in VARIABLE else 64 :])
         self.files |= {f"{name}.frame": frame, f"{name}.values": values, f"{name}.decoded": decoded}
 
     def decodes(self, name: str, frame: Frame, values: bytes) -> None:
@@ -408,7 +412,7 @@ def add_grouped(vectors: Vectors) -> None:
     for codec in golden_grouped.variants():
         name = f"{codec.name}_{codec.element}" if codec.element != codec.name and codec.element else codec.name
         name += f"_rotate_{codec.rotate}" if codec.rotate > 1 else ""
-        vectors.lossy(name, "bfloat16", bytes(values), codec)
+        vectors.lossy(name, "bfloat16", bytes(values), codec.number, functools.partial(golden_grouped.decode, codec))
         # Any codes, and any scales that are valid.
         payload = bytearray(random.below(256) for _ in range(codec.payload_bytes(kind.block_elems, 2)))
         golden_grouped.make_valid(codec, payload)
@@ -420,6 +424,57 @@ def add_grouped(vectors: Vectors) -> None:
             wrong = {"e4m3": b"\x80", "float32": bytes(4)}.get(codec.scale, b"\x80\x7f")
             frame.payloads = [bytes(payload[:scales] + wrong + payload[scales + len(wrong) :])]
             vectors.invalid(f"{name}_scale", frame.build())
+
+
+def add_fields(vectors: Vectors) -> None:
+    random = Random(14)
+    for kind_name, pattern in (("float32", "f"), ("float64", "d")):
+        kind = TYPES[kind_name]
+        size = kind.value_bytes
+
+        def field(elems: int, pattern: str = pattern) -> bytes:
+            """A parabola with noise in some groups, values that are not finite, and a group of them."""
+            values = [(i - 300) ** 2 / 2**14 + random.below(2**10) / 2**10 * (i // 128 % 2) for i in range(elems)]
+            values[100], values[101], values[200:232] = -math.inf, math.nan, [math.inf] * 32
+            return struct.pack(f"<{elems}{pattern}", *values)
+
+        # A bound that is a float32 below its decimal, and one for which some groups are raw.
+        for bound in (0.001, 2.0**-24):
+            codec = golden_fields.Absolute(bound)
+            decode = functools.partial(codec.decode, value_bytes=size)
+            name = f"abs_{kind_name}" + ("_small" if bound < 0.001 else "")
+            vectors.lossy(name, kind_name, field(1024), codec.number, decode)
+        constant = struct.pack("<f" if size == 4 else "<d", 7.25) * 1024
+        vectors.lossy(f"abs_{kind_name}_constant", kind_name, constant, codec.number, decode)
+
+        # Any codes of every width, any start, and values that all groups of a mode share.
+        codec = golden_fields.Absolute(0.5)
+        modes = [65 if group == 5 else 64 if group % 11 == 7 else group for group in range(31)] + [32]
+        words = sum({64: size // 4, 65: 8 * size}.get(mode, mode) for mode in modes)
+        noise = bytes(random.below(256) for _ in range(4 * words))
+        payload = align(struct.pack("<i", -5) + bytes(modes) + noise)
+
+        def frame(payload: bytes, kind: ValueType = kind, codec: golden_fields.Absolute = codec) -> Frame:
+            parameters = {"reserved": codec.parameters}
+            return Frame(kind.dtype, codec.id, 1024, [payload], block_elems=1024, header=parameters)
+
+        vectors.decodes(f"foreign_abs_{kind_name}", frame(payload), codec.decode(payload, size))
+        for name, damaged in (
+            ("mode", payload[:4] + b"\x21" + payload[5:]),
+            ("longer_than_its_groups", payload + bytes(16)),
+            ("shorter_than_its_groups", payload[:-16]),
+            ("without_modes", payload[:32]),
+        ):
+            vectors.invalid(f"abs_{kind_name}_{name}", frame(damaged).build())
+
+        for bits in (8, 15, 23, 31):
+            rate = golden_fields.Rate(bits)
+            decode = functools.partial(rate.decode, value_bytes=size)
+            vectors.lossy(f"rate_{bits}_{kind_name}", kind_name, field(4096 // size), rate.number, decode)
+        rate = golden_fields.Rate(13)
+        noise = bytes(random.below(256) for _ in range(rate.payload_bytes(size)))
+        foreign = Frame(kind.dtype, rate.id, 4096 // size, [noise], header={"reserved": rate.parameters})
+        vectors.decodes(f"foreign_rate_{kind_name}", foreign, rate.decode(noise, size))
 
 
 def far_overflow(kind: ValueType) -> bytes:
@@ -434,11 +489,10 @@ def far_overflow(kind: ValueType) -> bytes:
 def write_corpus(vectors: Vectors, folder: Path) -> None:
     random = Random(4)
     frames = ["raw_bfloat16", "raw_checksum", "window_short_block", "window_bfloat16", "before_damage", "end_zero"]
+    lossy = ["int4_rotate_16", "foreign_int8a", "foreign_e4m3", "nvfp4_e2m1"]
+    lossy += ["abs_float32", "foreign_abs_float64", "rate_15_float64"]
     seeds: dict[str, dict[str, bytes]] = {
-        "decode": {
-            name: vectors.files[f"{name}.frame"]
-            for name in [*frames, "foreign_all_far", "int4_rotate_16", "foreign_int8a", "foreign_e4m3", "nvfp4_e2m1"]
-        },
+        "decode": {name: vectors.files[f"{name}.frame"] for name in [*frames, "foreign_all_far", *lossy]},
         "inspect": {name: vectors.files[f"{name}.frame"] for name in frames},
         "block": {},
         "round_trip": {},
@@ -475,6 +529,7 @@ def main() -> None:
     add_invalid(vectors)
     add_dense(vectors)
     add_grouped(vectors)
+    add_fields(vectors)
     write_corpus(vectors, ROOT / "tests/fuzz/corpus")
     manifest = "# Made by tools/make_golden.py. [encoded, lossy] NAME dtype codec flags | decodes NAME | invalid NAME\n"
     vectors.files["manifest.txt"] = (manifest + "\n".join(vectors.lines) + "\n").encode()
