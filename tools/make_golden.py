@@ -509,6 +509,10 @@ def write_corpus(vectors: Vectors, folder: Path) -> None:
         seeds["block"][f"dense_{name}"] = bytes([len(TYPES) + number, 0]) + dense_payload(kind, values, *shape)
         few = ordinary(kind, 96, random)
         seeds["round_trip"][name] = bytes([kind.dtype, WINDOW | (number % 4) << 1 | 6 << 3]) + few
+    for number, name in enumerate(("abs_float32", "abs_float64", "rate_float32", "rate_float64"), 2 * len(TYPES)):
+        header = 80 if name.startswith("abs") else 64
+        payload = vectors.files[f"foreign_{name}.frame"][header:]
+        seeds["block"][name] = bytes([number, 13 - 8]) + payload
     # Variants of lossy codecs, with values of any bits.
     for number in range(1, 9):
         noise = bytes(random.below(256) for _ in range(200))

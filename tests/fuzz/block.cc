@@ -1,13 +1,16 @@
-// Decodes arbitrary bytes as one block of `window` or `dense` and checks that all decoders agree. Without a frame,
-// because its checks would reject most inputs.
-//   byte 0: value type and codec; byte 1: if odd, the escape count in the header word of `window` is corrected;
-//   then the payload
+// Decodes arbitrary bytes as one block of `window`, `dense`, `abs` or `rate` and checks that all decoders agree. Without
+// a frame, because its checks would reject most inputs.
+//   byte 0: value type and codec; byte 1: if odd, the escape count in the header word of `window` is corrected; of `rate`
+//   the bits; then the payload
 #include "codec/dense/block.h"
 
 #include <cstring>
 #include <vector>
 
 #include "check.h"
+#include "codec/absolute/block.h"
+#include "codec/rate/block.h"
+#include "codec/rate/format.h"
 #include "codec/window/vectorized.h"
 
 namespace {
@@ -66,11 +69,47 @@ constexpr codec::dense::ValueType dense_types[] = {codec::dense::bfloat16,    co
                                                    codec::dense::float32,     codec::dense::float64,
                                                    codec::dense::float8_e4m3, codec::dense::float8_e5m2};
 
+// Both paths of a codec for fields.
+void check_field(const codec::BlockCoder& reference, const codec::BlockCoder& fast, const codec::BlockType& type,
+                 std::vector<uint8_t> payload) {
+  if (payload.size() > type.block_bytes) payload.resize(type.block_bytes);
+  payload.shrink_to_fit();
+  std::vector<uint8_t> expected(type.block_bytes), values(type.block_bytes);
+  const bool ok = reference.decode(type, payload.data(), payload.size(), expected.data());
+  FUZZ_CHECK(fast.decode(type, payload.data(), payload.size(), values.data()) == ok);
+  FUZZ_CHECK(!ok || values == expected);
+  if (!ok) return;
+
+  std::vector<uint8_t> again(type.block_bytes), by_reference(type.block_bytes);
+  again.resize(fast.encode(type, {}, expected.data(), again.data()));
+  by_reference.resize(reference.encode(type, {}, expected.data(), by_reference.data()));
+  FUZZ_CHECK(again == by_reference);
+  FUZZ_CHECK(fast.decode(type, again.data(), again.size(), values.data()));
+}
+
+constexpr size_t field_blocks = 4;  // abs and rate, float32 and float64
+void check_field(size_t number, uint8_t parameter, std::vector<uint8_t> payload) {
+  const bool is_single = number % 2 == 0;
+  const ncast_dtype dtype = is_single ? NCAST_FLOAT32 : NCAST_FLOAT64;
+  if (number < 2) {
+    constexpr ncast_codec half = NCAST_CODEC_ABS | ncast_codec{0x3f000000} << 16;  // bound=0.5
+    return check_field(codec::absolute::reference, codec::absolute::fast, {dtype, is_single ? 4096u : 8192u, half},
+                       std::move(payload));
+  }
+  const ncast_codec codec = NCAST_CODEC_RATE | (ncast_codec{8} + parameter % 24) << 16;
+  payload.resize(codec::rate::Rate(codec).payload_bytes(codec::rate::value_type(dtype).quads()));
+  check_field(codec::rate::reference, codec::rate::fast, {dtype, 4096, codec}, std::move(payload));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes < 2) return 0;
-  const size_t number = data[0] % (2 * std::size(types));
+  const size_t number = data[0] % (2 * std::size(types) + field_blocks);
+  if (number >= 2 * std::size(types)) {
+    check_field(number - 2 * std::size(types), data[1], std::vector<uint8_t>(data + 2, data + bytes));
+    return 0;
+  }
   if (number >= std::size(types)) {
     check_dense(dense_types[number - std::size(types)], std::vector<uint8_t>(data + 2, data + bytes));
     return 0;

@@ -81,7 +81,7 @@ class Block {
     return bytes;
   }
 
-  __device__ static bool decode(const void* payload, uint32_t bytes, void* values, int lane, Step step) {
+  __device__ static bool decode(const void* payload, uint32_t bytes, void* values, int lane, Step of_codec) {
     const auto* const in = static_cast<const char*>(payload);
     auto* const group = static_cast<char*>(values) + lane * group_bytes;
     const bool is_constant = bytes == constant_payload_bytes;
@@ -99,13 +99,14 @@ class Block {
     const uint32_t difference = unpack(from, coded ? mode : 0, integers);
     const uint32_t before = device::inclusive_scan(difference) - difference + *reinterpret_cast<const uint32_t*>(in);
     to_order(integers, lane);
+    const Float step = of_codec.step();
     if (coded) {
 #pragma unroll
       for (uint32_t v = 0; v < vectors; ++v) {
         Float x[in_vector];
 #pragma unroll
         for (uint32_t i = 0; i < in_vector; ++i)
-          x[i] = product(static_cast<Float>(static_cast<int32_t>(before + integers[v * in_vector + i])), step.step());
+          x[i] = product(static_cast<Float>(static_cast<int32_t>(before + integers[v * in_vector + i])), step);
         store(group + 16 * (v ^ (lane % bank_vectors)), x);
       }
     } else {

@@ -55,11 +55,13 @@ def lossy(library_with_test_codecs, tmp_path):
     return run
 
 
-def test_errors_are_those_of_the_decoded_values(lossy, tmp_path):
+# least: the largest error is at least this part of the bound, which is loose for `rate`.
+@pytest.mark.parametrize(("name", "least"), [("uniform:bits=6", 0.5), ("abs:bound=0.01", 0.99), ("rate:bits=12", 0.02)])
+def test_errors_are_those_of_the_decoded_values(lossy, tmp_path, name, least):
     values = np.random.default_rng(0).standard_normal(5000).astype(np.float32)
     values[[7, 4000]] = np.nan, np.inf
     np.save(tmp_path / "a.npy", values)
-    codec = ["--codec", "uniform:bits=6"]
+    codec = ["--codec", name]
     found, *others = lossy(
         ["error", "a.npy", "--json", *codec],
         ["encode", "--lossy", "a.npy", *codec],
@@ -73,12 +75,12 @@ def test_errors_are_those_of_the_decoded_values(lossy, tmp_path):
     is_finite = np.isfinite(values)
     assert not np.isfinite(decoded[~is_finite]).any()
     errors, exact = (decoded - values)[is_finite], values[is_finite].astype(np.float64)
-    assert (row["tensor"], row["dtype"], row["elems"], row["codec"]) == ("a", "float32", 5000, "uniform:bits=6")
+    assert (row["tensor"], row["dtype"], row["elems"], row["codec"]) == ("a", "float32", 5000, name)
     assert abs(row["ratio"] - size / values.nbytes) < 0.05  # the file has a header
     assert row["max_error"] == pytest.approx(np.abs(errors).max())
     assert row["relative_l2"] == pytest.approx(np.linalg.norm(errors) / np.linalg.norm(exact))
     assert row["sqnr_db"] == pytest.approx(-20 * np.log10(row["relative_l2"]))
-    assert 0.5 < row["max_error_over_bound"] <= 1
+    assert least < row["max_error_over_bound"] <= 1
     assert row["nonfinite_kept"]
 
 
