@@ -1,3 +1,4 @@
+// Loops over groups, of which compilers vectorise those over values.
 #include <array>
 #include <bit>
 #include <cmath>

@@ -1,3 +1,4 @@
+// Planes of four bits are coded by tables, and the bits of a quad are in two words.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,7 +12,8 @@
 namespace narrowcast::codec::rate {
 namespace {
 
-// How a plane of four bits is coded while `active` numbers have had a one, and how many have had one after it.
+// How a plane of four bits is coded, or the plane that coded bits stand for: these bits or that plane, the number of
+// coded bits, and how many numbers have had a one after the plane. The tables are by the number before it.
 struct PlaneCode {
   uint8_t bits, length, active;
 };
@@ -35,11 +37,7 @@ constexpr PlaneCodes plane_codes = [] {
   return codes;
 }();
 
-// The plane that the next bits stand for.
-struct Plane {
-  uint8_t bits, length, active;
-};
-using Planes = std::array<std::array<Plane, 1 << most_plane_bits>, quad_elems + 1>;
+using Planes = std::array<std::array<PlaneCode, 1 << most_plane_bits>, quad_elems + 1>;
 constexpr Planes planes_of_bits = [] {
   Planes planes{};
   for (uint32_t before = 0; before <= quad_elems; ++before)
@@ -206,7 +204,7 @@ struct Quad {
     }
     uint32_t active = 0, at = type.exponent_bits, plane = type.bits;
     while (plane > 0) {
-      Plane next = planes_of_bits[active][string.from(at) & ((1u << most_plane_bits) - 1)];
+      PlaneCode next = planes_of_bits[active][string.from(at) & ((1u << most_plane_bits) - 1)];
       at += next.length;
       if (at > rate.quad_bits()) {
         // The string ends within the plane: a run without its end says nothing.

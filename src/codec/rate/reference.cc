@@ -53,17 +53,15 @@ class BitString {
 // Calls move(place in the string, byte of the payload, bit of the byte) for every bit of quad number `quad`.
 template <typename Move>
 void for_each_bit(Rate rate, uint32_t quads, uint32_t quad, Move move) {
-  const auto unit = [&, place = 0u](uint32_t section, uint32_t unit_bits) mutable {
-    for (uint32_t i = 0; i < unit_bits; ++i, ++place) {
-      const uint32_t bit = quad * unit_bits + i;
-      move(place, section + bit / 8, bit % 8);
-    }
+  uint32_t place = 0;
+  const auto piece = [&](uint32_t section, uint32_t piece_bits) {
+    for (uint32_t bit = quad * piece_bits; bit < (quad + 1) * piece_bits; ++bit)
+      move(place++, section + bit / 8, bit % 8);
   };
-  auto units = unit;
-  for (uint32_t word = 0; word < rate.words(); ++word) units(word * 4 * quads, 32);
-  if (rate.has_half()) units(rate.halves(quads), 16);
-  if (rate.has_byte()) units(rate.bytes(quads), 8);
-  if (rate.has_nibble()) units(rate.nibbles(quads), 4);
+  for (uint32_t word = 0; word < rate.words(); ++word) piece(word * 4 * quads, 32);
+  if (rate.has_half()) piece(rate.halves(quads), 16);
+  if (rate.has_byte()) piece(rate.bytes(quads), 8);
+  if (rate.has_nibble()) piece(rate.nibbles(quads), 4);
 }
 
 template <typename Unsigned>
