@@ -57,8 +57,9 @@ Reduced reduced(ncast_redop op, const Precision& precision, std::span<const doub
   double magnitude = multiplies ? product_with_errors : sum;
   // Every step of the reduction is rounded, a division included.
   const double rounding = ranks * precision.sum / (1 - ranks * precision.sum) * magnitude;
-  if (magnitude + rounding > double{std::numeric_limits<float>::max()} && precision.sum == 0x1p-24)
-    return {error, std::numeric_limits<double>::infinity()};
+  const double most_of_sums =
+      precision.sum == 0x1p-24 ? double{std::numeric_limits<float>::max()} : std::numeric_limits<double>::max();
+  if (!(magnitude + rounding <= most_of_sums)) return {error, std::numeric_limits<double>::infinity()};
   const double divisor = op == NCAST_AVG ? ranks : 1;
   error = (error + rounding) / divisor;
   magnitude = (magnitude + rounding) / divisor;
