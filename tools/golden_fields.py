@@ -166,7 +166,7 @@ def planes(digits: list[int], width: int) -> list[int]:
 
 
 def signed(value: int, width: int) -> int:
-    return (value + 2 ** (width - 1)) % 2**width - 2 ** (width - 1)
+    return (value + (1 << width - 1)) % (1 << width) - (1 << width - 1)
 
 
 def transformed(integers: list[int], width: int) -> list[int]:
