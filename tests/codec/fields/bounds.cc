@@ -124,7 +124,7 @@ TEST_CASE("errors of rate are within its bound in every quad, and not far below 
             }
           }
         }
-      CHECK(worst > 0.1);
+      CHECK(worst > 0.05);
     }
 }
 
