@@ -50,7 +50,7 @@ constexpr Planes planes_of_bits = [] {
 }();
 
 // The bits of a quad: at most 124, and some that are cut off.
-struct BitString {
+struct QuadBits {
   uint64_t low = 0, high = 0;
 
   void put(uint64_t bits, uint32_t length, uint32_t at) {
@@ -81,7 +81,7 @@ uint64_t load_unit(const uint8_t* section, uint32_t quad) {
 }
 
 // Nibbles of odd quads go to bytes whose lower half is there.
-void store(const BitString& string, Rate rate, uint32_t quads, uint32_t quad, uint8_t* payload) {
+void store(const QuadBits& string, Rate rate, uint32_t quads, uint32_t quad, uint8_t* payload) {
   uint32_t at = 0;
   for (uint32_t word = 0; word < rate.words(); ++word, at += 32)
     store_unit<uint32_t>(payload + word * 4 * quads, quad, string.from(at));
@@ -93,8 +93,8 @@ void store(const BitString& string, Rate rate, uint32_t quads, uint32_t quad, ui
     byte = static_cast<uint8_t>(quad % 2 == 0 ? nibble : byte | nibble << 4);
   }
 }
-BitString load(Rate rate, uint32_t quads, uint32_t quad, const uint8_t* payload) {
-  BitString string;
+QuadBits load(Rate rate, uint32_t quads, uint32_t quad, const uint8_t* payload) {
+  QuadBits string;
   uint32_t at = 0;
   for (uint32_t word = 0; word < rate.words(); ++word, at += 32)
     string.put(load_unit<uint32_t>(payload + word * 4 * quads, quad), 32, at);
@@ -105,7 +105,7 @@ BitString load(Rate rate, uint32_t quads, uint32_t quad, const uint8_t* payload)
 }
 
 template <typename Float>
-struct Quad {
+struct QuadCoder {
   using Unsigned = std::conditional_t<sizeof(Float) == 4, uint32_t, uint64_t>;
   using Signed = std::make_signed_t<Unsigned>;
   using Numbers = std::array<Unsigned, quad_elems>;
@@ -117,9 +117,9 @@ struct Quad {
 
   static Unsigned half(Unsigned number) { return static_cast<Unsigned>(static_cast<Signed>(number) >> 1); }
 
-  static BitString encoded(const Numbers& values, Rate rate) {
+  static QuadBits encoded(const Numbers& values, Rate rate) {
     constexpr Unsigned infinity = Unsigned{type.special_exponent()} << mantissa_bits;
-    BitString string;
+    QuadBits string;
     Unsigned most = 0, most_finite = 0;
     for (const Unsigned bits : values) {
       const Unsigned magnitude = bits & magnitude_mask;
@@ -159,7 +159,7 @@ struct Quad {
     return string;
   }
   static void put_special(const Numbers& values, const Numbers& numbers, uint32_t exponent, uint32_t each,
-                          BitString& to) {
+                          QuadBits& to) {
     constexpr Unsigned infinity = Unsigned{type.special_exponent()} << mantissa_bits;
     to.put(type.special_exponent(), type.exponent_bits, 0);
     if (each == 0) return;
@@ -175,7 +175,7 @@ struct Quad {
       to.put(code & mask, each, 2 * type.exponent_bits + i * each);
     }
   }
-  static void get_special(const BitString& from, uint32_t each, Numbers& values) {
+  static void get_special(const QuadBits& from, uint32_t each, Numbers& values) {
     constexpr Unsigned infinity = Unsigned{type.special_exponent()} << mantissa_bits;
     values.fill(magnitude_mask);
     if (each == 0) return;
@@ -194,7 +194,7 @@ struct Quad {
     }
   }
 
-  static Numbers decoded(const BitString& string, Rate rate) {
+  static Numbers decoded(const QuadBits& string, Rate rate) {
     Numbers values = {};
     const auto exponent = static_cast<uint32_t>(string.low & type.special_exponent());
     if (exponent == 0) return values;
@@ -232,10 +232,13 @@ struct Quad {
   // The plane in the last `count` bits, fewer than it has.
   static uint8_t known_bits(uint32_t active, uint64_t bits, uint32_t count) {
     uint32_t plane = 0, used = 0;
-    for (uint32_t i = 0; i < active && used < count; ++i) plane |= static_cast<uint32_t>(bits >> used++ & 1) << i;
-    while (active < quad_elems && used < count && (bits >> used++ & 1) != 0) {
-      while (active < quad_elems - 1 && used < count && (bits >> used & 1) == 0) ++used, ++active;
-      if (active < quad_elems - 1 && used++ == count) break;
+    const auto next = [&] { return (bits >> used++ & 1) != 0; };
+    for (uint32_t i = 0; i < active && used < count; ++i) plane |= uint32_t{next()} << i;
+    while (active < quad_elems && used < count && next()) {
+      for (; active < quad_elems - 1; ++active) {
+        if (used == count) return static_cast<uint8_t>(plane);
+        if (next()) break;
+      }
       plane |= 1u << active++;
     }
     return static_cast<uint8_t>(plane);
@@ -250,21 +253,21 @@ struct Quad {
 
 template <typename Float>
 size_t encode_block(Rate rate, const uint8_t* values, uint8_t* payload) {
-  constexpr uint32_t quads = Quad<Float>::type.quads();
+  constexpr uint32_t quads = QuadCoder<Float>::type.quads();
   for (uint32_t quad = 0; quad < quads; ++quad) {
-    typename Quad<Float>::Numbers bits;
+    typename QuadCoder<Float>::Numbers bits;
     std::memcpy(bits.data(), values + quad * sizeof bits, sizeof bits);
-    store(Quad<Float>::encoded(bits, rate), rate, quads, quad, payload);
+    store(QuadCoder<Float>::encoded(bits, rate), rate, quads, quad, payload);
   }
   return rate.payload_bytes(quads);
 }
 
 template <typename Float>
 bool decode_block(Rate rate, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
-  constexpr uint32_t quads = Quad<Float>::type.quads();
+  constexpr uint32_t quads = QuadCoder<Float>::type.quads();
   if (payload_bytes != rate.payload_bytes(quads)) return false;
   for (uint32_t quad = 0; quad < quads; ++quad) {
-    const auto bits = Quad<Float>::decoded(load(rate, quads, quad, payload), rate);
+    const auto bits = QuadCoder<Float>::decoded(load(rate, quads, quad, payload), rate);
     std::memcpy(values + quad * sizeof bits, bits.data(), sizeof bits);
   }
   return true;
