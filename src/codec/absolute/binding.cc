@@ -1,6 +1,5 @@
 // Adds the block coders of `abs` to the codec table.
-#include <array>
-#include <cstring>
+#include <iterator>
 
 #include "codec/absolute/block.h"
 #include "codec/absolute/format.h"
@@ -8,10 +7,9 @@
 namespace narrowcast::codec::absolute {
 namespace {
 
-enum Counter { raw_blocks, constant_blocks, raw_groups, repeated_groups, bits };
-constexpr const char* counter_names[] = {"raw_blocks", "constant_blocks", "raw_groups", "repeated_groups",
-                                         "width_bits"};
-static_assert(std::size(counter_names) == bits + 1);
+enum Counter { raw_blocks, constant_blocks, raw_groups, repeated_groups, code_bits };
+constexpr const char* counter_names[] = {"raw_blocks", "constant_blocks", "raw_groups", "repeated_groups", "code_bits"};
+static_assert(std::size(counter_names) == code_bits + 1);
 
 // Adds one block to the counters. Reads only its modes. Returns false if they are invalid.
 bool count(const BlockType&, const uint8_t* payload, size_t payload_bytes, uint64_t* counters) {
@@ -25,7 +23,7 @@ bool count(const BlockType&, const uint8_t* payload, size_t payload_bytes, uint6
     if (!is_mode(mode)) return false;
     counters[raw_groups] += mode == raw_mode;
     counters[repeated_groups] += mode == repeated_mode;
-    counters[bits] += mode <= most_width ? mode : 0;
+    counters[code_bits] += mode <= most_width ? mode : 0;
   }
   return true;
 }
