@@ -1,7 +1,7 @@
-// Decodes arbitrary bytes as one block of `window`, `dense`, `abs` or `rate` and checks that all decoders agree. Without
-// a frame, because its checks would reject most inputs.
-//   byte 0: value type and codec; byte 1: if odd, the escape count in the header word of `window` is corrected; of `rate`
-//   the bits; then the payload
+// Decodes arbitrary bytes as one block of `window`, `dense`, `abs` or `rate` and checks that all decoders agree.
+// Without a frame, because its checks would reject most inputs.
+//   byte 0: value type and codec; byte 1: if odd, the escape count in the header word of `window` is corrected; of
+//   `rate` the bits; then the payload
 #include "codec/dense/block.h"
 
 #include <cstring>
