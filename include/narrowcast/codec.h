@@ -62,13 +62,20 @@ NCAST_API size_t ncast_codec_count(void);
 // Errors: INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info);
 
-// Parses "auto", a codec's name, or "name:key=value,key=value". A codec may end with "!": NCAST_CODEC_FORCED. The
-// result is canonical: equal codecs are equal numbers. Errors: INVALID_ARGUMENT. The message names the unknown codec or
-// key, or the value and its range.
+// Parses "auto", the name of a codec or preset, "name:key=value,key=value" or "within:relative=R". All but auto may end
+// with "!": NCAST_CODEC_FORCED. The result is canonical: equal codecs are equal numbers. Errors: INVALID_ARGUMENT. The
+// message names the unknown codec or key, or the value and its range.
 NCAST_API ncast_status ncast_codec_parse(const char* text, ncast_codec* codec);
 
+// A preset is a name for a codec with parameters, which ncast_codec_parse() replaces: "sdp4bit". It may be followed by
+// further parameters, as in "sdp4bit:seed=7". The names are those of other systems' recipes (docs/guide/lossy.md).
+//   index: from 0
+//   codec: receives the text that the name stands for; may be NULL
+// Returns the name, or NULL if there are no more presets.
+NCAST_API const char* ncast_codec_preset(size_t index, const char** codec);
+
 // Writes the canonical text of a codec and a terminating NUL. Parameters that have their default are omitted. Accepts
-// the codecs of calls, AUTO and FORCED included.
+// the codecs of calls, AUTO, WITHIN and FORCED included.
 // Errors: INVALID_ARGUMENT (not a codec), TOO_SMALL (a capacity of NCAST_CODEC_TEXT_BYTES always suffices).
 NCAST_API ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity);
 

@@ -85,7 +85,8 @@ NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation oper
 
 // The largest absolute error of a finite value in the result of a call that the library runs in a built-in way with a
 // lossy codec, compared with the exact result. Codecs and rounding contribute to it.
-//   codec: of the values on the link, forced or not. AUTO allows exact codecs only.
+//   codec: of the values on the link, forced or not. AUTO allows exact codecs only; WITHIN several, of whose bounds the
+//          largest counts.
 //   op: ignored if the operation does not reduce.
 //   largest: `ranks` numbers, for each rank the largest finite magnitude of the values that it sends. For a value of
 //            the result it suffices to consider values that are less than two blocks of the codec away.

@@ -60,14 +60,23 @@ typedef enum {
 // predicted to be fastest, the same on all ranks. RAW allows no codec, AUTO every exact codec of the library, and any
 // other codec itself. With FORCED ("window!" in text) the values are encoded even if that is slower, for tests and
 // benchmarks. Frames and plans contain the codec alone.
+//
+// WITHIN ("within:relative=0.01") is an error budget: it allows every exact codec, and the lossy ones whose results are
+// certain to differ by at most that share of the largest magnitude that a result can have. If no contribution exceeds
+// A, that is A for values that are moved and for AVG, MIN and MAX, the number of ranks times A for SUM, and A to the
+// power of that number for PROD. Lossy codecs have their default parameters. Values near the smallest and largest of
+// the type are excepted. ncast_call_error_bound() has the bounds.
+//   bits 16-47  the share, a float above 0 and below 1
+//   bits 48-63  0
 typedef uint64_t ncast_codec;
 
-// The ids. If a codec does not support a value type, values of that type are stored raw. AUTO and FORCED are only for
-// the calls of a communicator. AUTO cannot be forced, and a forced RAW is RAW.
+// The ids. If a codec does not support a value type, values of that type are stored raw. AUTO, WITHIN and FORCED are
+// only for the calls of a communicator. AUTO cannot be forced, and a forced RAW is RAW.
 enum {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator
 #define NCAST_CODEC_ROW(id, SYMBOL, name, code, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
 #include "narrowcast/codecs.def"
+  NCAST_CODEC_WITHIN = 254,
   NCAST_CODEC_AUTO = 255,
   NCAST_CODEC_FORCED = 256  // a flag, added to an id
 };

@@ -35,6 +35,7 @@ from .codec import (
     encode_batch,
     inspect,
     inspect_blocks,
+    presets,
 )
 from .comm import Buffer, Communicator, Counters, Operation, OperationCounters, operations, unique_id
 from .errors import (
@@ -103,6 +104,7 @@ __all__ = [
     "inspect_blocks",
     "library_version",
     "operations",
+    "presets",
     "unique_id",
 ]
 

@@ -112,10 +112,12 @@ class Communicator(Calls):
     first when the body raised. A program that ends without closing it waits for its calls for up to a second, then
     aborts.
 
-    codec: what the call allows: a codec such as "window" (lossless), "raw" (none), or "auto" (every exact codec), the
-        default. The library sends the values raw or with an allowed codec, whichever is predicted to be fastest on this
-        link by what all ranks know. Exact codecs do not change the result. "window!" forces a codec, even if it is
-        slower. On the host backend values are sent raw unless a codec is forced or the cost model has its times.
+    codec: what the call allows: a codec such as "window" (lossless), "raw" (none), "auto" (every exact codec), the
+        default, or "within:relative=R", also the lossy ones whose stated error for the call is at most R times the
+        largest magnitude that a result can have. The library sends the values raw or with an allowed codec, whichever
+        is predicted to be fastest on this link by what all ranks know. Exact codecs do not change the result. "window!"
+        forces a codec, even if it is slower. On the host backend values are sent raw unless a codec is forced or the
+        cost model has its times.
 
     Backend "host": arrays are in host memory. `stream` is a `Stream`, which keeps the arrays alive until it has run the
     call. None runs the call before it returns.

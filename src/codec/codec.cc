@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "codec/text.h"
@@ -38,8 +39,9 @@ const Row* find_row(ncast_codec codec) {
 }
 
 ncast_status check(const char* function, ncast_codec codec) {
-  if (codec == NCAST_CODEC_AUTO)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is auto, which only the calls of a communicator accept", function);
+  if (codec == NCAST_CODEC_AUTO || (is_within(codec) && !is_forced(codec)))
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %s, which only the calls of a communicator accept", function,
+                describe(codec).c_str());
   if (is_forced(codec))
     return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %s, but only the calls of a communicator can force a codec",
                 function, describe(codec).c_str());
@@ -55,11 +57,19 @@ ncast_status check_of_call(const char* function, ncast_codec codec) {
   if (codec == NCAST_CODEC_AUTO) return NCAST_OK;
   if (without_flag(codec) == NCAST_CODEC_AUTO)
     return fail(NCAST_INVALID_ARGUMENT, "%s: codec is auto, which cannot be forced", function);
+  if (is_within(codec)) {
+    if (without_flag(codec) == set(NCAST_CODEC_WITHIN, relative_field, get(codec, relative_field)) &&
+        is_valid_relative(relative_of(codec)))
+      return NCAST_OK;
+    return fail(NCAST_INVALID_ARGUMENT,
+                "%s: codec is 0x%" PRIx64 ", not within with a share above 0 and below 1 in bits 16 to 47", function,
+                codec);
+  }
   return check(function, without_flag(codec));
 }
 
 ncast_codec canonical(ncast_codec codec) {
-  if (codec == NCAST_CODEC_AUTO) return codec;
+  if (codec == NCAST_CODEC_AUTO || is_within(codec)) return codec;
   if (without_flag(codec) == NCAST_CODEC_RAW) return NCAST_CODEC_RAW;
   return text::without_defaults(row_of(codec), codec);
 }
@@ -81,7 +91,9 @@ BlockType block_type(ncast_dtype dtype, ncast_codec codec) {
   return {dtype, row_of(codec).type(dtype)->block_bytes, explicit_parameters(codec)};
 }
 
-bool is_exact(ncast_codec codec) { return codec == NCAST_CODEC_AUTO || row_of(codec).is_exact(); }
+bool is_exact(ncast_codec codec) {
+  return codec == NCAST_CODEC_AUTO || (!is_within(codec) && row_of(codec).is_exact());
+}
 
 double prior_ratio(ncast_codec codec, ncast_dtype dtype) {
   const ncast_codec_type* const type = row_of(codec).type(dtype);
@@ -128,6 +140,12 @@ ncast_status ncast_codec_parse(const char* text, ncast_codec* codec) {
     *codec = *parsed.codec;
     return NCAST_OK;
   });
+}
+
+const char* ncast_codec_preset(size_t index, const char** codec) {
+  if (index >= std::size(codec::presets)) return nullptr;
+  if (codec != nullptr) *codec = codec::presets[index].codec;
+  return codec::presets[index].name;
 }
 
 ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity) {

@@ -18,7 +18,7 @@ const Row* find_row(ncast_codec codec);
 // Checks that `codec` has a known id, zeros in its reserved bits, and parameters in range. Every function with a codec
 // argument calls one of these. Error: INVALID_ARGUMENT; the message begins with `function`.
 ncast_status check(const char* function, ncast_codec codec);
-// The codec of a call: it may also be AUTO, or forced.
+// The codec of a call: it may also be AUTO, WITHIN, or forced.
 ncast_status check_of_call(const char* function, ncast_codec codec);
 
 // The functions below require a codec that has passed check(). They accept the codec of a call only if stated.
@@ -34,6 +34,7 @@ ncast_codec effective_codec(ncast_dtype dtype, ncast_codec codec);
 // The codec must support dtype.
 BlockType block_type(ncast_dtype dtype, ncast_codec codec);
 
+// Accepts the codec of a call: whether it allows only exact codecs.
 bool is_exact(ncast_codec codec);
 // The ratio, wire bytes / raw bytes, that the cost model assumes. 1 if the codec does not support the type.
 double prior_ratio(ncast_codec codec, ncast_dtype dtype);

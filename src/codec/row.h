@@ -65,6 +65,13 @@ constexpr ncast_codec without_flag(ncast_codec codec) { return codec & ~ncast_co
 
 constexpr uint8_t id_of(ncast_codec codec) { return static_cast<uint8_t>(codec); }
 
+// An error budget: what a call allows, and not a codec of the table.
+inline constexpr ParameterField relative_field = {first_parameter_bit, 32};
+constexpr bool is_within(ncast_codec codec) { return id_of(codec) == NCAST_CODEC_WITHIN; }
+// The share of the largest result by which results may differ.
+constexpr float relative_of(ncast_codec within) { return std::bit_cast<float>(get(within, relative_field)); }
+constexpr bool is_valid_relative(float relative) { return relative > 0 && relative < 1; }
+
 // Choices are separated by '|'; the value of the first is 1.
 constexpr double count_of_choices(std::string_view choices) {
   double count = 1;

@@ -23,7 +23,7 @@ constexpr const HostCodec* hosts[] = {
 
 constexpr bool rows_are_valid() {
   for (const Row& row : table) {
-    if (row.id == NCAST_CODEC_AUTO || row.types().empty()) return false;
+    if (row.id >= NCAST_CODEC_WITHIN || row.types().empty()) return false;
     for (const Row& other : table)
       if (&row != &other && row.id == other.id) return false;
     unsigned bits = first_parameter_bit;

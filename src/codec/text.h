@@ -1,5 +1,5 @@
-// Codecs as text: "window", "window!", "auto", "name:key=value,key=value". Header-only and independent of the table,
-// because the drop-in parses its settings before it loads the library.
+// Codecs as text: "window", "window!", "auto", "name:key=value,key=value", "within:relative=0.01". Header-only and
+// independent of the table, because the drop-in parses its settings before it loads the library.
 #pragma once
 
 #include <charconv>
@@ -14,7 +14,19 @@ namespace narrowcast::codec {
 // Either `codec` or `error` is set.
 struct ParsedCodec {
   std::optional<ncast_codec> codec;  // canonical
-  std::string error;                 // "'windw' is not a codec (known: auto, raw, window)"
+  std::string error;                 // "'windw' is not a codec (known: auto, within, raw, window)"
+};
+
+// Names for codecs with parameters, after the recipes of other systems. docs/guide/lossy.md says how ours differ.
+struct Preset {
+  const char *name, *codec;
+};
+inline constexpr Preset presets[] = {
+    {"minmax8", "int8a"},
+    {"sdp4bit", "int4:group=128,rotate=32,rounding=stochastic"},
+    {"taco", "e4m3"},
+    {"tahquant", "int8:group=128,rotate=32"},
+    {"quickreduce-int4", "int4"},
 };
 
 namespace text {
@@ -22,8 +34,9 @@ namespace text {
 inline std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 inline std::string known_codecs(std::span<const Row> rows) {
-  std::string list = "auto";
+  std::string list = "auto, within";
   for (const Row& row : rows) list += std::string(", ") + row.name;
+  for (const Preset& preset : presets) list += std::string(", ") + preset.name;
   return list;
 }
 
@@ -105,6 +118,30 @@ inline ncast_codec without_defaults(const Row& row, ncast_codec codec) {
   return codec;
 }
 
+// The codec of a preset, with the parameters that follow its name: "int4:group=128,seed=7".
+inline std::string expanded(const Preset& preset, std::string_view settings) {
+  std::string codec = preset.codec;
+  if (settings.empty()) return codec;
+  const char separator = codec.find(':') == std::string::npos ? ':' : ',';
+  return codec + separator + std::string(settings.substr(1));
+}
+
+// settings: what follows "within".
+inline ParsedCodec parse_within(std::string_view all, std::string_view settings, bool forced) {
+  constexpr std::string_view prefix = ":relative=";
+  const auto wrong = [&](const std::string& why) -> ParsedCodec {
+    return {std::nullopt, "codec " + quoted(all) + ": " + why};
+  };
+  if (!settings.starts_with(prefix)) return wrong("expected within:relative=R, such as within:relative=0.01");
+  const std::string_view value = settings.substr(prefix.size());
+  float relative = 0;
+  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), relative);
+  if (failed != std::errc() || end != value.data() + value.size() || !is_valid_relative(relative))
+    return wrong("relative is " + quoted(value) + ", not a number above 0 and below 1");
+  const ncast_codec codec = set(NCAST_CODEC_WITHIN, relative_field, std::bit_cast<uint32_t>(relative));
+  return {forced ? codec | NCAST_CODEC_FORCED : codec, ""};
+}
+
 }  // namespace text
 
 inline ParsedCodec parse(std::span<const Row> rows, std::string_view all) {
@@ -113,6 +150,14 @@ inline ParsedCodec parse(std::span<const Row> rows, std::string_view all) {
   const bool forced = all.ends_with('!');
   const std::string_view unforced = all.substr(0, all.size() - (forced ? 1 : 0));
   const std::string_view name = unforced.substr(0, unforced.find(':'));
+  if (name == "within") return text::parse_within(all, unforced.substr(name.size()), forced);
+  for (const Preset& preset : presets) {
+    if (name != preset.name) continue;
+    const std::string codec = text::expanded(preset, unforced.substr(name.size())) + (forced ? "!" : "");
+    ParsedCodec parsed = parse(rows, codec);
+    if (!parsed.codec) parsed.error = "preset " + text::quoted(name) + ": " + parsed.error;
+    return parsed;
+  }
   for (const Row& row : rows) {
     if (name != row.name) continue;
     ncast_codec codec = row.id;
@@ -132,6 +177,7 @@ inline ParsedCodec parse(std::span<const Row> rows, std::string_view all) {
 // The canonical text of a codec. A number that is not a codec yields "codec 77".
 inline std::string format(std::span<const Row> rows, ncast_codec codec) {
   if (codec == NCAST_CODEC_AUTO) return "auto";
+  if (is_within(codec)) return "within:relative=" + text::number(relative_of(codec)) + (is_forced(codec) ? "!" : "");
   for (const Row& row : rows) {
     if (row.id != id_of(codec)) continue;
     codec = text::without_defaults(row, codec);

@@ -1,6 +1,7 @@
 // The explanations of narrowcast/explain.h.
 #include "narrowcast/explain.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/text.h"
 #include "comm/predictor.h"
 #include "comm/question.h"
 #include "executor/communicator.h"
@@ -118,7 +120,10 @@ std::string sentence_of(const ncast_explanation& explanation) {
   } else if (std::isnan(explanation.error_bound)) {
     text += " The error of the plan's results is not known.";
   }
-  if (!explanation.allowed.empty()) text += " The call allows " + explanation.allowed + ".";
+  if (!explanation.allowed.empty()) text += " The call allows " + explanation.allowed;
+  if (!explanation.allowed.empty() && codec::is_within(shape.codec))
+    text += ", by its error budget of " + codec::text::number(codec::relative_of(shape.codec));
+  if (!explanation.allowed.empty()) text += ".";
   return text + describe(explanation.costs, explanation.alternatives);
 }
 
@@ -131,7 +136,7 @@ ncast_status explain(const char* function, const comm::Question& question, const
   made->decider = decider;
   made->shape = shape;
   made->decision = decision;
-  made->allowed = select::allowed_codecs(shape.codec).text();
+  made->allowed = select::allowed_codecs(shape).text();
   const std::shared_ptr<const select::CostModel> model = decider->costs();
   made->costs = costs_of(shape, *model);
   made->built_in = select::candidates_of(shape.link);
@@ -222,7 +227,11 @@ double ncast_call_error_bound(ncast_operation operation, ncast_dtype dtype, ncas
       if (!std::isfinite(each[rank]) || each[rank] < 0)
         return fail(NCAST_INVALID_ARGUMENT, "%s: largest[%zu] is %g, not a finite number of 0 or more", function, rank,
                     each[rank]);
-    bound = codec == NCAST_CODEC_AUTO ? 0 : select::error_bound(*found, dtype, op, codec::without_flag(codec), each);
+    const select::CallShape shape{
+        .operation = *found, .dtype = dtype, .codec = codec::canonical(codec), .bytes = 0, .ranks = ranks, .redop = op};
+    bound = 0;
+    for (const ncast_codec one : select::allowed_codecs(shape).codecs)
+      bound = std::max(bound, select::error_bound(*found, dtype, op, one, each));
     return NCAST_OK;
   });
   return bound;

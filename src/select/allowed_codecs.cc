@@ -3,26 +3,37 @@
 #include <algorithm>
 
 #include "codec/codec.h"
+#include "select/error_bound.h"
 
 namespace narrowcast::select {
 
 bool AllowedCodecs::contains(ncast_codec codec) const { return std::ranges::find(codecs, codec) != codecs.end(); }
 
+bool AllowedCodecs::has_lossy() const { return !std::ranges::all_of(codecs, codec::is_exact); }
+
 std::string AllowedCodecs::text() const {
   std::string list;
   for (const ncast_codec codec : codecs) list += (list.empty() ? "" : ", ") + codec::describe(codec);
-  return forced ? list + "!" : list;
+  if (!forced || codecs.empty()) return list;
+  return list + (codecs.size() == 1 ? "!" : " (one of them is forced)");
 }
 
-AllowedCodecs allowed_codecs(ncast_codec requested) {
+AllowedCodecs allowed_codecs(const CallShape& shape) {
   AllowedCodecs allowed;
-  if (requested == NCAST_CODEC_AUTO) {
-    for (const codec::Row& row : codec::rows())
-      if (row.is_exact() && row.id != NCAST_CODEC_RAW) allowed.codecs.push_back(row.id);
-  } else if (requested != NCAST_CODEC_RAW) {
-    allowed.codecs = {codec::without_flag(requested)};
-    allowed.forced = codec::is_forced(requested);
+  const ncast_codec requested = shape.codec;
+  const bool has_budget = codec::is_within(requested);
+  allowed.forced = codec::is_forced(requested);
+  if (requested != NCAST_CODEC_AUTO && !has_budget) {
+    if (requested != NCAST_CODEC_RAW) allowed.codecs = {codec::without_flag(requested)};
+    return allowed;
   }
+  for (const codec::Row& row : codec::rows()) {
+    const bool fits = row.is_exact() || (has_budget && row.type(shape.dtype) != nullptr &&
+                                         is_within(codec::relative_of(requested), shape, row.id));
+    if (fits && row.id != NCAST_CODEC_RAW) allowed.codecs.push_back(row.id);
+  }
+  if (has_budget)
+    std::ranges::stable_sort(allowed.codecs, {}, [&](ncast_codec id) { return codec::prior_ratio(id, shape.dtype); });
   return allowed;
 }
 

@@ -4,20 +4,23 @@
 #include <string>
 #include <vector>
 
-#include "narrowcast/types.h"
+#include "select/call_shape.h"
 
 namespace narrowcast::select {
 
 struct AllowedCodecs {
   std::vector<ncast_codec> codecs;  // without raw; canonical
-  bool forced = false;              // the only one must be used, whatever its cost
+  bool forced = false;              // one of them must be used, whatever its cost
 
   bool contains(ncast_codec codec) const;
-  // "window", "window!", "window, delta"; empty: none.
+  bool has_lossy() const;
+  // "window", "window!", "window, delta", "window, delta (one of them is forced)"; empty: none.
   std::string text() const;
 };
 
-// requested: the codec of a call, canonical. RAW allows none, AUTO every exact codec, and any other codec itself.
-AllowedCodecs allowed_codecs(ncast_codec requested);
+// By the codec of the call, which is canonical: RAW allows none, AUTO every exact codec, WITHIN also the lossy ones
+// that meet the budget, and any other codec itself. Those of a budget are in the order
+// of their prior ratios.
+AllowedCodecs allowed_codecs(const CallShape& shape);
 
 }  // namespace narrowcast::select

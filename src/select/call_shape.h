@@ -29,7 +29,7 @@ struct CallShape {
   uint32_t max_ctas = most_block_ctas;
   bool clusters = false;                      // every rank's GPU has room for the clusters of two long all-reduces
   uint32_t shared_bytes = most_shared_bytes;  // of a CTA
-  // Only the choice between plans depends on these.
+  // Only the choice between plans depends on these, and error budgets on the reduction.
   ncast_redop redop = NCAST_SUM;
   int root = 0;
   Placement placement = Placement::unknown;

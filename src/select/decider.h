@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "codec/row.h"
 #include "select/decision.h"
 
 namespace narrowcast::select {
@@ -38,8 +39,10 @@ class Decider {
     CallShape shape{
         operation,           dtype, codec, bytes, traits_.ranks, traits_.link, traits_.max_ctas, traits_.clusters,
         traits_.shared_bytes};
-    if (distinguishes_.load(std::memory_order_relaxed)) {  // otherwise calls that differ only in these share a decision
-      shape.redop = redop;
+    // Otherwise calls that differ only in these share a decision.
+    const bool distinguishes = distinguishes_.load(std::memory_order_relaxed);
+    if (distinguishes || codec::is_within(codec)) shape.redop = redop;
+    if (distinguishes) {
       shape.root = root;
       shape.placement = placement;
     }

@@ -132,15 +132,33 @@ const char* why_not_coded(const Cost& raw, const Cost& coded, const Cost& nccl, 
   return nullptr;
 }
 
+// The reason for a choice by an error budget; otherwise the one given. is_measured: the time of the chosen codec is.
+const char* reason_of(const CallShape& shape, ncast_codec chosen, bool is_measured, const char* reason) {
+  if (!codec::is_within(shape.codec)) return reason;
+  if (!allowed_codecs(shape).has_lossy())
+    return chosen == NCAST_CODEC_RAW ? "no lossy codec meets the error budget, and coding without loss is not faster"
+                                     : "no lossy codec meets the error budget, and this one loses nothing";
+  if (chosen == NCAST_CODEC_RAW) return reason;
+  return is_measured ? "it meets the error budget, and is predicted to be faster than the others that do"
+                     : "it meets the error budget, with shorter payloads than the others that do, none of which was "
+                       "measured";
+}
+
 // The fastest of raw values with their best transport and the allowed codecs. raw: the candidate of raw values.
-CodecChoice choose_codec(const CallShape& shape, Transport coded_transport, size_t raw, const Costs& costs) {
-  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+CodecChoice fastest_codec(const CallShape& shape, Transport coded_transport, size_t raw, const Costs& costs) {
+  const AllowedCodecs allowed = allowed_codecs(shape);
   if (allowed.codecs.empty()) return {NCAST_CODEC_RAW, "raw was requested"};
   std::vector<ncast_codec> able;
   for (const ncast_codec codec : allowed.codecs)
     if (can_code(codec, shape.dtype)) able.push_back(codec);
   if (able.empty()) return {NCAST_CODEC_RAW, "no allowed codec encodes this type"};
-  if (allowed.forced) return {able.front(), "this codec is forced"};
+  const auto cost_of = [&](ncast_codec codec) { return costs[index_of(coded_transport, codec)]; };
+  const auto time_with = [&](ncast_codec codec) { return cost_of(codec).typical; };
+  const auto is_unknown = [&](ncast_codec codec) { return !cost_of(codec).is_known(); };
+  if (allowed.forced) {
+    if (!std::ranges::all_of(able, is_unknown)) std::erase_if(able, is_unknown);
+    return {*std::ranges::min_element(able, {}, time_with), "this codec is forced"};
+  }
   if (shape.operation == Operation::all_to_all_v) return {NCAST_CODEC_RAW, "the ranks do not know each other's counts"};
 
   const bool in_memory = coded_transport == Transport::frames;
@@ -151,14 +169,12 @@ CodecChoice choose_codec(const CallShape& shape, Transport coded_transport, size
   const char* const too_slow = candidates()[raw].transport == Transport::packets
                                    ? "at this size latency dominates, and coding adds to it"
                                    : coding_is_slow;
-  const auto cost_of = [&](ncast_codec codec) { return costs[index_of(coded_transport, codec)]; };
   const ncast_codec first = able.front();
-  std::erase_if(able, [&](ncast_codec codec) { return !cost_of(codec).is_known(); });
+  std::erase_if(able, is_unknown);
   if (!costs[raw].is_known() || able.empty()) {
     const bool is_coded = shape.link == Link::host && shape.bytes >= unmeasured_coded_bytes;
     return is_coded ? CodecChoice{first, link_is_bottleneck} : CodecChoice{NCAST_CODEC_RAW, coding_is_slow};
   }
-  const auto time_with = [&](ncast_codec codec) { return cost_of(codec).typical; };
   const auto why_not = [&](ncast_codec codec) {
     return why_not_coded(costs[raw], cost_of(codec), costs[index_of("nccl")], too_slow);
   };
@@ -166,6 +182,15 @@ CodecChoice choose_codec(const CallShape& shape, Transport coded_transport, size
   std::erase_if(able, [&](ncast_codec codec) { return why_not(codec) != nullptr; });
   if (able.empty()) return {NCAST_CODEC_RAW, why_not_fastest};
   return {*std::ranges::min_element(able, {}, time_with), link_is_bottleneck};
+}
+
+CodecChoice choose_codec(const CallShape& shape, Transport coded_transport, size_t raw, const Costs& costs,
+                         const CostModel& model) {
+  CodecChoice choice = fastest_codec(shape, coded_transport, raw, costs);
+  const size_t candidate = index_of(coded_transport, choice.codec);
+  const bool is_measured = model.predict(shape.operation, candidate, shape.bytes, shape.ranks, shape.link).has_value();
+  choice.reason = reason_of(shape, choice.codec, is_measured, choice.reason);
+  return choice;
 }
 
 Shots shots_of(ForcedTransport forced) {
@@ -210,7 +235,7 @@ Decision decide_frames(const CallShape& shape, const CostModel& model) {
   Decision decision;
   const Costs costs = costs_of(shape, model);
   const CodecChoice choice =
-      choose_codec(shape, Transport::frames, index_of(Transport::frames, NCAST_CODEC_RAW), costs);
+      choose_codec(shape, Transport::frames, index_of(Transport::frames, NCAST_CODEC_RAW), costs, model);
   decision.codec = choice.codec;
   decision.codec_reason = choice.reason;
   decision.plan = plan_between_processes(shape.operation);
@@ -242,9 +267,10 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   decision.nccl = costs[index_of("nccl")];
   decision.nccl_default = costs[index_of("nccl:default")];
 
-  CodecChoice codec = choose_codec(shape, Transport::blocks,
-                                   transport.packets ? packets() : index_of(Transport::blocks, NCAST_CODEC_RAW), costs);
-  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+  CodecChoice codec =
+      choose_codec(shape, Transport::blocks,
+                   transport.packets ? packets() : index_of(Transport::blocks, NCAST_CODEC_RAW), costs, policy.costs);
+  const AllowedCodecs allowed = allowed_codecs(shape);
   if (shape.operation == Operation::all_to_all_v && !allowed.forced && !allowed.codecs.empty())
     codec = codec_of_counts(shape, policy);
   const char* const packets_are_raw = "packets carry raw values";
@@ -263,9 +289,22 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   return decision;
 }
 
-// Adapts the times of codecs, which were measured with bfloat16, to the type of the call, and derives those of codecs
-// that the call names and that were not measured. Auto does not choose among derived times: they are those of a codec
-// of another speed.
+// The candidate whose time is derived from another's. measured: the times of those that were measured.
+std::optional<size_t> derived_candidate(const CallShape& shape, const Costs& measured) {
+  if (shape.codec == NCAST_CODEC_AUTO) return std::nullopt;
+  AllowedCodecs allowed = allowed_codecs(shape);
+  if (codec::is_within(shape.codec)) std::erase_if(allowed.codecs, codec::is_exact);
+  const auto candidate_of = [](ncast_codec codec) { return index_of(Transport::blocks, codec); };
+  for (const ncast_codec codec : allowed.codecs)
+    if (measured[candidate_of(codec)].is_known()) return std::nullopt;
+  if (allowed.codecs.empty()) return std::nullopt;
+  return candidate_of(allowed.codecs.front());
+}
+
+// Adapts the times of codecs, which were measured with bfloat16, to the type of the call, and derives that of the codec
+// that the call names if it was not measured. Otherwise no call chooses among derived times, which are those of a codec
+// of another speed: if none of the lossy codecs that meet an error budget was measured, it is the one with the shortest
+// payloads whose time is derived.
 void adapt_codecs(const CallShape& shape, Costs* costs) {
   const auto is_measured = [&](const Candidate& candidate) {
     const auto index = static_cast<size_t>(&candidate - candidates().data());
@@ -274,16 +313,15 @@ void adapt_codecs(const CallShape& shape, Costs* costs) {
   const auto known = std::ranges::find_if(candidates(), is_measured);
   if (known == candidates().end()) return;
   const Costs measured = *costs;
-  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+  const std::optional<size_t> derived = derived_candidate(shape, measured);
   for (size_t i = 0; i < candidates().size(); ++i) {
     const Candidate& candidate = candidates()[i];
     if (candidate.transport != Transport::blocks || !candidate.is_coded()) continue;
     (*costs)[i] = {};
     if (!can_code(candidate.codec, shape.dtype)) continue;
-    const bool is_allowed = std::ranges::find(allowed.codecs, candidate.codec, codec::id_of) != allowed.codecs.end();
     if (measured[i].is_known())
       (*costs)[i] = adapted(measured[i], candidate.codec, candidate.codec, shape.dtype);
-    else if (is_allowed && shape.codec != NCAST_CODEC_AUTO)
+    else if (i == derived)
       (*costs)[i] = adapted(measured[static_cast<size_t>(known - candidates().begin())], known->codec, candidate.codec,
                             shape.dtype);
   }

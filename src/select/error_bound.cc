@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "narrowcast/codec.h"
 
@@ -82,6 +83,20 @@ double error_bound(operation::Operation operation, ncast_dtype dtype, ncast_redo
   const double again = sends_results && std::isfinite(result.largest) ? error_of(result.largest) : 0;
   if (result.largest + again > precision.most) return std::numeric_limits<double>::infinity();
   return result.error + again;
+}
+
+bool is_within(double relative, const CallShape& shape, ncast_codec codec) {
+  // The bound relative to the largest result, if no contribution exceeds `magnitude`.
+  const auto bound = [&](double magnitude) {
+    const std::vector<double> largest(static_cast<size_t>(shape.ranks), magnitude);
+    double result = magnitude;
+    if (reduces(shape.operation) && shape.redop == NCAST_SUM) result *= shape.ranks;
+    if (reduces(shape.operation) && shape.redop == NCAST_PROD) result = std::pow(magnitude, shape.ranks);
+    return error_bound(shape.operation, shape.dtype, shape.redop, codec, largest) / result;
+  };
+  // Bounds that do not shrink with the values, such as an absolute one, are not relative.
+  const double of_ones = bound(1);
+  return of_ones <= relative && bound(0x1p-8) <= 2 * of_ones;
 }
 
 }  // namespace narrowcast::select

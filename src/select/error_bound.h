@@ -5,6 +5,7 @@
 
 #include "narrowcast/types.h"
 #include "operation/operation.h"
+#include "select/call_shape.h"
 
 namespace narrowcast::select {
 
@@ -16,5 +17,8 @@ namespace narrowcast::select {
 // values of this type exactly, so that the result is the same as without it. Infinity: the result may overflow.
 double error_bound(operation::Operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,
                    std::span<const double> largest);
+
+// Whether the results of a call with this codec meet the error budget `relative`, as ncast_codec defines it.
+bool is_within(double relative, const CallShape& shape, ncast_codec codec);
 
 }  // namespace narrowcast::select

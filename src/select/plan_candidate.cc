@@ -68,7 +68,7 @@ const char* why_not(const PlanCandidate& plan, const CallShape& shape) {
 
 const char* why_not_by_cost(const PlanCandidate& plan, const CallShape& shape) {
   if (!plan.has_same_results && rounds(shape.dtype)) return "it rounds sums in another order or more often";
-  const AllowedCodecs allowed = allowed_codecs(shape.codec);
+  const AllowedCodecs allowed = allowed_codecs(shape);
   if (plan.codec) {
     if (!codec::is_exact(*plan.codec)) return "its codec is not exact";
     if (allowed.forced && !allowed.contains(*plan.codec)) return "another codec is forced";
@@ -81,7 +81,7 @@ const char* why_not_by_cost(const PlanCandidate& plan, const CallShape& shape) {
 
 std::vector<ncast_codec> codecs_by_cost(const PlanCandidate& plan, const CallShape& shape) {
   if (plan.codec) return {*plan.codec};
-  AllowedCodecs allowed = allowed_codecs(shape.codec);
+  AllowedCodecs allowed = allowed_codecs(shape);
   std::erase_if(allowed.codecs,
                 [&](ncast_codec codec) { return codec::effective_codec(shape.dtype, codec) == NCAST_CODEC_RAW; });
   std::vector<ncast_codec> list;

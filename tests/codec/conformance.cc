@@ -119,7 +119,7 @@ TEST_CASE("text that names no codec is refused with what is known") {
     CHECK(ncast_codec_parse(text, &codec) == NCAST_INVALID_ARGUMENT);
     CHECK(std::string(ncast_last_error()).find(part) != std::string::npos);
   };
-  refused("zip", "'zip' is not a codec (known: auto, raw, window");
+  refused("zip", "'zip' is not a codec (known: auto, within, raw, window");
   refused("", "'' is not a codec");
   refused("window:", "'' is not key=value");
   refused("window:width=3", "has no parameter 'width'");

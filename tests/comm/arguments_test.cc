@@ -77,8 +77,8 @@ TEST_CASE_FIXTURE(SingleRank, "invalid arguments of rooted calls are rejected") 
   CHECK_REJECTED(ncast_gather(values, values + 1, 2, dtype, 0, raw, comm, nullptr), "overlap");
   CHECK_REJECTED(ncast_scatter(nullptr, others, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: send is NULL");
   CHECK_REJECTED(ncast_scatter(values, nullptr, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: recv is NULL");
-  CHECK_REJECTED(ncast_scatter(values, others, 1, dtype, 0, static_cast<ncast_codec>(254), comm, nullptr),
-                 "codec is 254");
+  CHECK_REJECTED(ncast_scatter(values, others, 1, dtype, 0, static_cast<ncast_codec>(191), comm, nullptr),
+                 "codec is 191");
 }
 
 TEST_CASE("invalid counts of all_to_all_v are rejected") {

@@ -59,7 +59,7 @@ TEST_CASE("every explanation is the decision of the backend") {
             const Decision decision = decide(shape, {CostModel::shipped()});
             CHECK(decision.candidate == said->candidate);
             CHECK(said->codec == decision.codec);
-            CHECK(said->allowed == allowed_codecs(codec).text());
+            CHECK(said->allowed == allowed_codecs(shape).text());
             CHECK(contains(said->sentence, decision.codec_reason));
             CHECK(contains(said->sentence, decision.transport_reason));
             CHECK(std::string(said->sentence).back() == '.');
@@ -184,6 +184,15 @@ TEST_CASE("the error bound of a call adds up what is encoded") {
   CHECK(bound(NCAST_OP_ALL_REDUCE, NCAST_SUM, NCAST_INT32) == 0);
   for (const ncast_codec exact : {ncast_codec{NCAST_CODEC_RAW}, forced_window, ncast_codec{NCAST_CODEC_AUTO}})
     CHECK(ncast_call_error_bound(NCAST_OP_ALL_REDUCE, NCAST_FLOAT32, NCAST_SUM, exact, 3, largest.data()) == 0);
+  // A budget may choose any of several codecs: the worst one counts.
+  const auto gathered = [](const char* codec) {
+    const double ones[] = {1, 1, 1};
+    ncast_codec parsed = 0;
+    REQUIRE(ncast_codec_parse(codec, &parsed) == NCAST_OK);
+    return ncast_call_error_bound(NCAST_OP_ALL_GATHER, NCAST_FLOAT32, NCAST_SUM, parsed, 3, ones);
+  };
+  CHECK(gathered("within:relative=0.02") == gathered("int6"));
+  CHECK(gathered("within:relative=1e-5") == 0);
   const std::vector<double> huge(4, 1e38), wrong = {1, -1};
   CHECK(std::isinf(ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, coarse, 4, huge.data())));
   const std::vector<double> larger(4, 1e308);

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from .._files.containers import segments
 from .._files.opening import Source
 from .._files.packing import BLOCK_BYTES
-from ..codec import codecs, decode, encode, error_bound
+from .._native.codecs import codec_of
+from ..codec import decode, encode, error_bound
 from ..files import FRAME_RAW_BYTES
 from ..types import ValueType
 from . import oracle
@@ -101,8 +102,7 @@ def _decoded(frame: Array, kind: ValueType) -> Array:
 
 
 def _block_elems(kind: ValueType, codec: str) -> int:
-    own = next(one for one in codecs() if one.name == codec.partition(":")[0])
-    return next((one.block_bytes for one in own.types if one.dtype == kind.name), BLOCK_BYTES) // kind.bytes
+    return next((one.block_bytes for one in codec_of(codec).types if one.dtype == kind.name), BLOCK_BYTES) // kind.bytes
 
 
 def _over_bound(magnitudes: Array, errors: Array, starts: Array, kind: ValueType, codec: str) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._native import codecs
 from ..codec import error_bound
 from ..types import ValueType
 from . import oracle
@@ -49,7 +50,9 @@ def absmax(bits: Array, kind: ValueType) -> float:
 
 def is_exact(codec: str, kind: ValueType) -> bool:
     """Whether the codec of a call restores all bits of values of this type."""
-    return codec == "auto" or error_bound(codec.removesuffix("!"), kind.name, 1.0) == 0
+    if codecs.is_exact(codec):
+        return True
+    return not codec.startswith("within:") and error_bound(codec.removesuffix("!"), kind.name, 1.0) == 0
 
 
 def is_restored(found: Array, values: Array, kind: ValueType, codec: str) -> bool:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from .. import codec as host_codec
 from .. import cuda
-from .._native.codecs import codecs, comm_codec_number, forced
+from .._native.codecs import comm_codec_number, forced, is_exact
 from ..comm import Communicator
 from .reductions import Reduction
 from .tensors import stream_of
@@ -101,6 +101,8 @@ class Compression(Exchange):
         super().__init__(codec)
         self.result_codec = codec if result_codec is None else result_codec
         comm_codec_number(self.result_codec)
+        if error_feedback and any(codec.startswith("within:") for codec in (self.codec, self.result_codec)):
+            raise ValueError("error feedback needs to know the codec: name one, or set error_feedback=False")
         self.group = group
         self.error_feedback = error_feedback
         self._losses: dict[int, _Losses] = {}
@@ -135,7 +137,7 @@ class Compression(Exchange):
         """
         comm = self.communicator(self.group, values.device)
         elems, stream = values.numel(), stream_of(values)
-        loses = self.error_feedback and not (_is_exact(self.codec) and _is_exact(self.result_codec))
+        loses = self.error_feedback and not (is_exact(self.codec) and is_exact(self.result_codec))
         if not loses and self.codec == self.result_codec:
             comm.all_reduce(values, op="avg", codec=self.codec, stream=stream)
             return
@@ -240,11 +242,6 @@ def compress_fsdp(model: torch.nn.Module, *, gradients: str | None = None, param
             module.set_custom_reduce_scatter(scatter)
         if gather is not None:
             module.set_custom_all_gather(gather)
-
-
-def _is_exact(codec: str) -> bool:
-    name = codec.removesuffix("!").partition(":")[0]
-    return name == "auto" or next(known.exact for known in codecs() if known.name == name)
 
 
 def _decoded(values: torch.Tensor, codec: str) -> torch.Tensor:

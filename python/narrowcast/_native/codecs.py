@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from ctypes import byref, c_uint64, create_string_buffer, sizeof
+from ctypes import byref, c_char_p, c_uint64, create_string_buffer, sizeof
 from dataclasses import dataclass
 
 from ..types import BY_NUMBER
@@ -11,7 +11,7 @@ from .library import check, library
 from .operations import operations
 from .structures import CODEC_TEXT_BYTES, CodecInfoC
 
-AUTO = 255
+AUTO, WITHIN = 255, 254
 PARAMETER_KINDS = ("integer", "power of two", "real", "choice")  # by ncast_parameter_kind
 
 
@@ -45,6 +45,7 @@ class Codec:
     """A codec that the library has."""
 
     name: str
+    number: int  #: its id in frames
     exact: bool  #: decodes to the bits that were encoded; otherwise to values within `codec_error_bound`
     fixed_payload: bool  #: all whole blocks of a type have payloads of the same length
     parameters: tuple[CodecParameter, ...]
@@ -64,6 +65,7 @@ def codecs() -> tuple[Codec, ...]:
         found.append(
             Codec(
                 name=info.name.decode(),
+                number=info.codec,
                 exact=bool(info.exact),
                 fixed_payload=bool(info.fixed_payload),
                 parameters=tuple(
@@ -84,6 +86,29 @@ def codecs() -> tuple[Codec, ...]:
     return tuple(found)
 
 
+def presets() -> dict[str, str]:
+    """Names that stand for codecs with parameters, after the recipes of other systems, and these codecs."""
+    found, codec = {}, c_char_p()
+    while name := library().ncast_codec_preset(len(found), byref(codec)):
+        found[name.decode()] = (codec.value or b"").decode()
+    return found
+
+
+def codec_of(codec: str) -> Codec:
+    """The codec that the text of a codec, a preset included, names, forced or not.
+
+    Raises ValueError as `comm_codec_number`, and KeyError for "auto" and error budgets, which name none.
+    """
+    number = comm_codec_number(codec) & 0xFF
+    return {one.number: one for one in codecs()}[number]
+
+
+def is_exact(codec: str) -> bool:
+    """Whether the codec of a call allows only codecs that restore all bits."""
+    number = comm_codec_number(codec) & 0xFF
+    return number == AUTO or (number != WITHIN and codec_of(codec).exact)
+
+
 @functools.cache
 def comm_codec_number(codec: str) -> int:
     """Parses the codec of a call: its text, forced or not, or "auto". Returns an ncast_codec.
@@ -99,8 +124,8 @@ def comm_codec_number(codec: str) -> int:
 def codec_number(codec: str) -> int:
     """As `comm_codec_number`, but for frames: neither "auto" nor forced."""
     number = comm_codec_number(codec)
-    if number == AUTO:
-        raise ValueError("codec is 'auto', which only the calls of a communicator accept")
+    if number & 0xFF in (AUTO, WITHIN):
+        raise ValueError(f"codec is {codec!r}, which only the calls of a communicator accept")
     if codec.endswith("!"):
         raise ValueError(f"codec is {codec!r}, but only the calls of a communicator can force a codec")
     return number

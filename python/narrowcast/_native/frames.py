@@ -6,7 +6,7 @@ from ctypes import byref, c_uint64, sizeof
 from dataclasses import dataclass
 
 from ..types import BY_NUMBER
-from .codecs import codec_text, codecs
+from .codecs import codec_of, codec_text
 from .library import check, library
 from .structures import CHECKSUM, MORE, FrameInfoC
 
@@ -79,8 +79,7 @@ def inspect_memory(frame: int, frame_bytes: int) -> FrameInfo:
 
 def inspect_blocks_memory(frame: int, frame_bytes: int) -> BlockStats:
     """ncast_inspect_blocks: how the blocks of the frame at `frame` were coded."""
-    codec = inspect_memory(frame, frame_bytes).codec.partition(":")[0]
-    names = next(one.counters for one in codecs() if one.name == codec)
+    names = codec_of(inspect_memory(frame, frame_bytes).codec).counters
     counts = (c_uint64 * max(len(names), 1))()
     check(library().ncast_inspect_blocks(frame, frame_bytes, counts, len(names)))
     return BlockStats({name: count for name, count in zip(names, counts, strict=False) if count})

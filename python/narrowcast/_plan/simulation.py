@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .._native.codecs import codecs
+from .._native.codecs import codec_of
 from .._native.operations import describe
 from ..errors import InvalidArgumentError
 from .dsl.sites import Site
@@ -108,11 +108,9 @@ def _gpus(machine: dict[str, Any]) -> int:
 
 def usual_ratio(model: PlanModel) -> float:
     """Wire bytes / raw bytes that the cost model assumes for bfloat16 values; the largest one of the plan's codecs."""
-    ratios = {
-        codec.name: next((one.prior_ratio for one in codec.types if one.dtype == _TYPE), 1.0) for codec in codecs()
-    }
-    used = {operand.codec.partition(":")[0] for operand in _operands(model)} - {"raw"}
-    return max((ratios.get(name, 1.0) for name in used), default=1.0)
+    used = [codec_of(codec) for codec in {operand.codec for operand in _operands(model)} - {"raw"}]
+    types = ({one.dtype: one.prior_ratio for one in codec.types} for codec in used)
+    return max((of_codec.get(_TYPE, 1.0) for of_codec in types), default=1.0)
 
 
 def _operands(model: PlanModel) -> Iterable[Operand]:

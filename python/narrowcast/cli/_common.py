@@ -17,7 +17,7 @@ from .._files.atomic import check_writable, write_file
 from .._files.display import printable
 from .._files.opening import FileArgument
 from .._files.segment import StatedTypeError, UnknownValuesError
-from .._native.codecs import codec_number, codecs, comm_codec_number, file_codecs
+from .._native.codecs import codec_number, comm_codec_number, file_codecs
 from .._native.structures import BACKENDS
 from ..errors import NarrowcastError
 from ..types import REDUCTIONS, reduction_number, value_type
@@ -50,11 +50,6 @@ def file_codec_name(name: str) -> str:
     """As codec_name, for encoded files, which accept "auto" too."""
     _checked(name, file_codecs)
     return name
-
-
-def is_exact_codec(name: str) -> bool:
-    """Whether a valid codec restores all bits of values of all types."""
-    return name == "auto" or next(one.exact for one in codecs() if one.name == name.partition(":")[0])
 
 
 def comm_codec_name(name: str) -> str:

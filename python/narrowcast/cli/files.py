@@ -13,6 +13,7 @@ import typer
 
 from .._files.display import bytes_text, printable
 from .._files.opening import FileArgument
+from .._native.codecs import is_exact
 from ..errors import CorruptError
 from ..files import FileFrame, Progress, decode_file, encode_file, frames_of
 from ._common import (
@@ -27,7 +28,6 @@ from ._common import (
     file_bytes,
     file_codec_name,
     input_file,
-    is_exact_codec,
     output_file,
     print_error,
     print_json,
@@ -71,7 +71,7 @@ def encode(
     """
     if len(sources) > 1 and (stdout or output is not None):
         raise BadUse("an encoded file has one input: -o and -c accept one FILE")
-    if not lossy and not is_exact_codec(codec):
+    if not lossy and not is_exact(codec):
         raise BadUse(f"--codec {codec} changes values: --lossy allows that")
 
     def work(source: FileArgument, target: FileArgument, progress: Progress | None) -> str:

@@ -24,7 +24,8 @@ namespace {
 uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
 
 Decision decide(Decider& decider, const Call& call) {
-  return decider.decide(decider.shape_of(call.operation, call.dtype, call.codec, bytes_of(call)));
+  return decider.decide(
+      decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec), bytes_of(call), call.redop));
 }
 
 }  // namespace

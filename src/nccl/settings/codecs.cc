@@ -25,7 +25,7 @@ bool is_exact(ncast_codec codec) {
 Dtypes encoded_dtypes(ncast_codec codec) {
   Dtypes dtypes;
   for (const codec::Row& row : codec_rows)
-    if (row.id == codec::id_of(codec))
+    if (row.id == codec::id_of(codec) || (codec::is_within(codec) && !row.is_exact()))
       for (const ncast_codec_type& type : row.types()) dtypes.set(type.dtype);
   return dtypes;
 }

@@ -19,8 +19,8 @@ inline constexpr std::string_view keys[] = {
     "attach", "calibrate", "codec", "cost_model",    "debug", "max_ctas",      "nccl_library", "nvtx",
     "off",    "p2p",       "plans", "scratch_bytes", "stats", "stats_seconds", "take",         "verify"};
 // Only in the environment: read by the library or the Python package, or needed to find the file.
-inline constexpr std::string_view environment_only[] = {"config",     "library",    "nvrtc",         "path",
-                                                        "plan_cache", "shared_kib", "socket_ifname", "traceback"};
+inline constexpr std::string_view environment_only[] = {
+    "config", "library", "nvrtc", "path", "plan_cache", "shared_kib", "socket_ifname", "traceback"};
 
 inline std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
@@ -78,6 +78,7 @@ std::string codec_text(ncast_codec codec);
 std::vector<ncast_codec> exact_codecs();
 // AUTO allows only exact codecs.
 bool is_exact(ncast_codec codec);
+// Of any lossy codec, if the codec is an error budget.
 Dtypes encoded_dtypes(ncast_codec codec);
 
 inline constexpr const char* take_names[] = {"auto", "always", "never"};

@@ -168,7 +168,8 @@ Operand read_operand(const Json& value, const Path& path, bool is_source) {
   if (value.contains("codec")) {
     const codec::ParsedCodec parsed = codec::parse(codec::rows(), object.string("codec"));
     if (!parsed.codec) fault(object.path_of("codec"), parsed.error);
-    if (*parsed.codec == NCAST_CODEC_AUTO) fault(object.path_of("codec"), "a plan must name the codec, not auto");
+    if (*parsed.codec == NCAST_CODEC_AUTO || codec::is_within(*parsed.codec))
+      fault(object.path_of("codec"), "a plan must name the codec, not auto or within");
     if (is_source && operand.place == Place::local && !operand.packets)
       fault(object.path_of("codec"), "values in a buffer of the rank are not encoded");
     if (codec::is_forced(*parsed.codec)) fault(object.path_of("codec"), "a plan's codec is always used: omit the '!'");

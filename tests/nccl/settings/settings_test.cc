@@ -272,6 +272,15 @@ TEST_CASE("a rule with a codec that is not exact leaves out calls that it does n
   CHECK(named.redops == Redops().set(NCAST_MAX));
   CHECK(named.min_bytes == 0);
   CHECK(codec_text(*from_file("[[rule]]\ncodec = 'uniform:bits=4'").rules.at(0).codec) == "uniform:bits=4");
+  // An error budget counts as lossy, and is for the types of any lossy codec.
+  const Rule budget = from_file("[[rule]]\ncodec = 'within:relative=0.02'").rules.at(0);
+  CHECK(codec_text(*budget.codec) == "within:relative=0.02");
+  CHECK(budget.operations == lossy.operations);
+  CHECK(budget.redops == lossy.redops);
+  CHECK(budget.min_bytes == lossy.min_bytes);
+  CHECK((budget.dtypes & Dtypes().set(NCAST_FLOAT16).set(NCAST_BFLOAT16).set(NCAST_INT32)) ==
+        Dtypes().set(NCAST_FLOAT16).set(NCAST_BFLOAT16));
+  CHECK(codec_text(*from_file("[[rule]]\ncodec = 'quickreduce-int4!'").rules.at(0).codec) == "int4!");
 }
 
 TEST_CASE("a file with any error enables only exact codecs") {

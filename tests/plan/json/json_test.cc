@@ -120,7 +120,7 @@ TEST_CASE("a plan names codecs that exist") {
     return error_of_step(R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [)" + operand + "]}");
   };
   CHECK(error_of_codec(R"({"channel": 0, "codec": "windw"})").starts_with(to + "'windw' is not a codec"));
-  CHECK(error_of_codec(R"({"channel": 0, "codec": "auto"})") == to + "a plan must name the codec, not auto");
+  CHECK(error_of_codec(R"({"channel": 0, "codec": "auto"})") == to + "a plan must name the codec, not auto or within");
   CHECK(error_of_codec(R"({"channel": 0, "codec": "window!"})") == to + "a plan's codec is always used: omit the '!'");
   CHECK(error_of_step(R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0, "codec": "window"}],
                           "to": [{"buffer": "output", "chunk": 0}]})") ==

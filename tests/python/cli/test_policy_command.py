@@ -60,7 +60,7 @@ def test_rules_that_never_apply_are_errors(check):
 def test_errors_have_the_file_the_line_and_the_key(check):
     done = check(f"{LOSSY}[[rule]]\nsize = 3\ncodec = 'int9'\n", "--json")
     assert done.returncode == 1
-    assert "narrowcast: own.toml:9: in a rule, 'int9' is not a codec (known: auto, raw, window" in done.stderr
+    assert "narrowcast: own.toml:9: in a rule, 'int9' is not a codec (known: auto, within, raw, window" in done.stderr
     assert "narrowcast: own.toml:8: in a rule, there is no key size (known: codec, " in done.stderr
     found = json.loads(done.stdout)
     assert [f"narrowcast: {fault}" for fault in found["faults"]] == done.stderr.splitlines()

@@ -158,6 +158,7 @@ def wrong_uses(*, folder, rank, ranks, emit):
     join(folder, rank, ranks)
     for use in (
         lambda: Compression("int9"),
+        lambda: Compression("within:relative=0.01"),
         lambda: Compression("int8", result_codec="int8:group=3"),
         lambda: compress_fsdp(Model(), gradients="int8"),
     ):

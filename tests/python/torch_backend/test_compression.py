@@ -72,7 +72,8 @@ def test_fsdp_learns_as_with_gloo(run):
 
 
 def test_invalid_codecs_and_models_are_rejected(run):
-    (unknown, _), (group, _), (plain, _) = run("wrong_uses", 2)
+    (unknown, _), (budget, _), (group, _), (plain, _) = run("wrong_uses", 2)
     assert "int9" in unknown
+    assert budget == "error feedback needs to know the codec: name one, or set error_feedback=False"
     assert "group" in group
     assert "fully_shard" in plain
