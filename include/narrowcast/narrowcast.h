@@ -22,5 +22,6 @@
 #include "narrowcast/store_cuda.h"
 #include "narrowcast/text.h"
 #include "narrowcast/types.h"
+#include "narrowcast/user_codec.h"
 
 #endif  // NARROWCAST_NARROWCAST_H_

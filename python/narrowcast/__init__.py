@@ -36,6 +36,7 @@ from .codec import (
     inspect,
     inspect_blocks,
     presets,
+    register_codec,
 )
 from .comm import Buffer, Communicator, Counters, Operation, OperationCounters, operations, unique_id
 from .errors import (
@@ -105,6 +106,7 @@ __all__ = [
     "library_version",
     "operations",
     "presets",
+    "register_codec",
     "unique_id",
 ]
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._arrays.view import View, byte_array, host_view, reject_batch_overlap, reject_overlap
-from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codecs, presets
+from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codecs, presets, register_codec
 from ._native.frames import BlockStats, FrameInfo, inspect_blocks_memory, inspect_memory
 from ._native.library import check, library
 from ._native.numbers import as_index, as_int, as_unsigned
@@ -40,6 +40,7 @@ __all__ = [
     "inspect",
     "inspect_blocks",
     "presets",
+    "register_codec",
 ]
 
 

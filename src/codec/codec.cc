@@ -68,6 +68,12 @@ ncast_status check_of_call(const char* function, ncast_codec codec) {
   return check(function, without_flag(codec));
 }
 
+ncast_status check_on_gpu(const char* function, ncast_codec codec) {
+  if (!is_of_user(codec)) return NCAST_OK;
+  return fail(NCAST_UNSUPPORTED, "%s: the codec %s is that of a user, and runs on CPUs only", function,
+              describe(codec).c_str());
+}
+
 ncast_codec canonical(ncast_codec codec) {
   if (codec == NCAST_CODEC_AUTO || is_within(codec)) return codec;
   if (without_flag(codec) == NCAST_CODEC_RAW) return NCAST_CODEC_RAW;

@@ -8,9 +8,14 @@
 
 namespace narrowcast::codec {
 
-// All codecs of this build. AUTO is not among them.
+// All codecs of this build, then the registered ones of users. AUTO is not among them.
 std::span<const Row> rows();
 const HostCodec& host_of(const Row& row);
+// The same. No more codecs can be registered after it.
+std::span<const Row> fixed_rows();
+// Adds the codec of a user, whose id no other has. Pointers in the row stay valid, as does `host`. Returns why that is
+// not possible, or "".
+std::string add_row(const Row& row, const HostCodec* host);
 
 // Finds a codec by its id. NULL if the library has no such codec.
 const Row* find_row(ncast_codec codec);
@@ -20,6 +25,9 @@ const Row* find_row(ncast_codec codec);
 ncast_status check(const char* function, ncast_codec codec);
 // The codec of a call: it may also be AUTO, WITHIN, or forced.
 ncast_status check_of_call(const char* function, ncast_codec codec);
+
+// Checks that kernels can exist for the codec of a call. Error: UNSUPPORTED for the codecs of users.
+ncast_status check_on_gpu(const char* function, ncast_codec codec);
 
 // The functions below require a codec that has passed check(). They accept the codec of a call only if stated.
 

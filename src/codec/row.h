@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "codec/parameter.h"
+#include "narrowcast/user_codec.h"
 
 namespace narrowcast::codec {
 
@@ -64,6 +65,11 @@ constexpr bool is_forced(ncast_codec codec) { return (codec & NCAST_CODEC_FORCED
 constexpr ncast_codec without_flag(ncast_codec codec) { return codec & ~ncast_codec{NCAST_CODEC_FORCED}; }
 
 constexpr uint8_t id_of(ncast_codec codec) { return static_cast<uint8_t>(codec); }
+
+// The codecs of users, which are not part of the library, and have no kernels.
+constexpr bool is_of_user(ncast_codec codec) {
+  return id_of(codec) >= NCAST_FIRST_USER_CODEC && id_of(codec) <= NCAST_LAST_USER_CODEC;
+}
 
 // An error budget: what a call allows, and not a codec of the table.
 inline constexpr ParameterField relative_field = {first_parameter_bit, 32};

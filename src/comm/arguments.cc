@@ -146,6 +146,8 @@ ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
                 static_cast<int>(call.dtype));
   }
   if (const ncast_status status = codec::check_of_call(function, call.codec)) return status;
+  if (call.comm->backend() == NCAST_BACKEND_CUDA)
+    if (const ncast_status status = codec::check_on_gpu(function, call.codec)) return status;
   if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function, op);
   }

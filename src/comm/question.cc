@@ -36,6 +36,8 @@ ncast_status shape_of(const char* function, const Question& question, const sele
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
                 static_cast<int>(question.dtype));
   if (ncast_status status = codec::check_of_call(function, question.codec)) return status;
+  if (decider.traits().link != select::Link::shared_memory)
+    if (ncast_status status = codec::check_on_gpu(function, question.codec)) return status;
   if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
                 question.count);

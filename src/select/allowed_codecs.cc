@@ -28,6 +28,7 @@ AllowedCodecs allowed_codecs(const CallShape& shape) {
     return allowed;
   }
   for (const codec::Row& row : codec::rows()) {
+    if (codec::is_of_user(row.id)) continue;
     const bool fits = row.is_exact() || (has_budget && row.type(shape.dtype) != nullptr &&
                                          is_within(codec::relative_of(requested), shape, row.id));
     if (fits && row.id != NCAST_CODEC_RAW) allowed.codecs.push_back(row.id);

@@ -19,8 +19,8 @@ struct AllowedCodecs {
 };
 
 // By the codec of the call, which is canonical: RAW allows none, AUTO every exact codec, WITHIN also the lossy ones
-// that meet the budget, and any other codec itself. Those of a budget are in the order
-// of their prior ratios.
+// that meet the budget, and any other codec itself. The codecs of users must be named. Those of a budget are in the
+// order of their prior ratios.
 AllowedCodecs allowed_codecs(const CallShape& shape);
 
 }  // namespace narrowcast::select

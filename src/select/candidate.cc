@@ -10,7 +10,7 @@ namespace narrowcast::select {
 const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = [] {
     std::vector<Candidate> list = {{"packets", Transport::packets}};
-    for (const codec::Row& row : codec::rows())
+    for (const codec::Row& row : codec::fixed_rows())
       list.push_back({std::string("blocks:") + row.name, Transport::blocks, row.id});
     for (const codec::Row& row : codec::rows())
       list.push_back({std::string("frames:") + row.name, Transport::frames, row.id});

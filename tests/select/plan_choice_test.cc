@@ -94,7 +94,7 @@ TEST_CASE("the plan of a builder runs with the fastest codec that the call allow
   Decider decider({.ranks = 4, .link = Link::shared_memory},
                   parsed(costs + "all_gather 4 shm plan:ring:window 1000:30 1000000:40\n"
                                  "all_gather 4 shm plan:one_shot:uniform 1000:1 1000000:1\n"));
-  constexpr ncast_codec coarse = 200;  // uniform with its default parameters
+  constexpr ncast_codec coarse = 190;  // uniform with its default parameters
   const auto decided = [&](ncast_codec codec, ncast_dtype dtype = NCAST_BFLOAT16) {
     return decider.decide(decider.shape_of(Operation::all_gather, dtype, codec, 1000000));
   };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from ctypes import byref, c_char_p, c_uint64, create_string_buffer, sizeof
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from .operations import operations
 from .structures import CODEC_TEXT_BYTES, CodecInfoC
 
 AUTO, WITHIN = 255, 254
+_FIRST_USER_CODEC = 192
 PARAMETER_KINDS = ("integer", "power of two", "real", "choice")  # by ncast_parameter_kind
 
 
@@ -42,15 +44,20 @@ class CodecType:
 
 @dataclass(frozen=True)
 class Codec:
-    """A codec that the library has."""
+    """A codec that the library has, or that was registered."""
 
     name: str
-    number: int  #: its id in frames
+    number: int  #: its id in frames; those from 192 on are registered
     exact: bool  #: decodes to the bits that were encoded; otherwise to values within `codec_error_bound`
     fixed_payload: bool  #: all whole blocks of a type have payloads of the same length
     parameters: tuple[CodecParameter, ...]
     types: tuple[CodecType, ...]  #: values of other types are stored raw
     counters: tuple[str, ...]  #: of `inspect_blocks`
+
+    @property
+    def registered(self) -> bool:
+        """Whether it is a codec of `register_codec`."""
+        return self.number >= _FIRST_USER_CODEC
 
 
 @functools.cache
@@ -88,10 +95,30 @@ def codecs() -> tuple[Codec, ...]:
 
 def presets() -> dict[str, str]:
     """Names that stand for codecs with parameters, after the recipes of other systems, and these codecs."""
-    found, codec = {}, c_char_p()
+    found: dict[str, str] = {}
+    codec = c_char_p()
     while name := library().ncast_codec_preset(len(found), byref(codec)):
         found[name.decode()] = (codec.value or b"").decode()
     return found
+
+
+def register_codec(path: str | os.PathLike[str]) -> Codec:
+    """Adds a codec of yours to those of this process: a shared library, as `narrowcast/user_codec.h` describes it.
+
+    It can be named wherever a codec can be, except for GPUs. All ranks of a communicator must have registered the same
+    libraries. Call this before the process creates its first communicator, explanation or cost model.
+    NARROWCAST_USER_CODECS registers libraries, separated by colons, when Narrowcast is loaded. `narrowcast codec check`
+    tests a codec.
+
+    path: as for `dlopen`: a path with a slash, or the name of a library that the loader finds.
+
+    Raises InvalidArgumentError if the library cannot be loaded or does not describe a valid codec, or if it is too
+    late, and UnsupportedError if it was made for another version.
+    """
+    number = c_uint64()
+    check(library().ncast_codec_register(os.fsencode(path), byref(number)))
+    codecs.cache_clear()
+    return next(one for one in codecs() if one.number == number.value)
 
 
 def codec_of(codec: str) -> Codec:
@@ -132,12 +159,13 @@ def codec_number(codec: str) -> int:
 
 
 def file_codecs(codec: str) -> tuple[str, ...]:
-    """The codecs that a file encoder tries on each frame for `codec`: for "auto", every one that restores all bits.
+    """The codecs that a file encoder tries on each frame for `codec`: for "auto", every one that restores all bits,
+    except registered ones.
 
     Raises ValueError as `codec_number`.
     """
     if codec == "auto":
-        return tuple(one.name for one in codecs() if one.exact and not one.fixed_payload)
+        return tuple(one.name for one in codecs() if one.exact and not one.fixed_payload and not one.registered)
     codec_number(codec)
     return (codec,)
 

@@ -41,14 +41,18 @@ def warn_of_unknown_variables() -> None:
 
 def library() -> CDLL:
     """The library, with all functions declared. Loaded at first use. Raises LibraryNotFoundError."""
-    global _watched
+    global _registered, _watched
     loaded = _loaded()
+    if not _registered:
+        _register_user_codecs(loaded)
+        _registered = True
     if not _watched:
         set_check = loaded.ncast_set_interrupt_check
         _watched = isinstance(set_check, _Missing) or interrupts.watch(set_check)
     return loaded
 
 
+_registered = False  # whether the codecs of NARROWCAST_USER_CODECS are
 _watched = False  # whether waits of the main thread run signal handlers
 
 
@@ -73,6 +77,15 @@ def _loaded() -> CDLL:
     for name in missing:
         setattr(loaded, name, _Missing(name, path))
     return loaded
+
+
+def _register_user_codecs(loaded: CDLL) -> None:
+    """Registers the libraries that NARROWCAST_USER_CODECS names. Raises the errors of `register_codec`."""
+    variable = f"{settings.PREFIX}USER_CODECS"
+    for path in filter(None, os.environ.get(variable, "").split(os.pathsep)):
+        if status := loaded.ncast_codec_register(os.fsencode(path), None):
+            message = bytes(loaded.ncast_last_error()).decode("utf-8", "replace")
+            raise error_of(status, f"{variable}: {message.partition(': ')[2]}")
 
 
 class _Missing:

@@ -45,6 +45,7 @@ _ENVIRONMENT_ONLY = (
     "SHARED_KIB",
     "SOCKET_IFNAME",
     "TRACEBACK",
+    "USER_CODECS",
 )
 VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_FILE_SETTINGS, *_ENVIRONMENT_ONLY))
 # The keys, besides rules and plans, of the file that NARROWCAST_CONFIG names.

@@ -34,6 +34,7 @@ COMMANDS = {
     "bench": ("bench", "bench"),
     "plan": ("plan", "plan"),
     "policy": ("policy", "policy"),
+    "codec": ("codec", "codec"),
     "store": ("store", "store"),
 }
 # Options after their argument belong to that command.

@@ -76,7 +76,10 @@ ncast_status read_header(const char* function, const void* frame, size_t frame_b
     return fail(NCAST_CORRUPT, "%s: frame header: unknown value type %d", function, header.dtype);
   const auto dtype = static_cast<ncast_dtype>(header.dtype);
   const ncast_codec codec = header.codec | header.parameters << 16;
-  if (const Row* const row = find_row(header.codec); row == nullptr)
+  if (const Row* const row = find_row(header.codec); row == nullptr && is_of_user(header.codec))
+    return fail(NCAST_CORRUPT, "%s: frame header: codec %d is that of a user, whose library is not registered",
+                function, header.codec);
+  else if (row == nullptr)
     return fail(NCAST_CORRUPT, "%s: frame header: unknown codec %d", function, header.codec);
   else if (row->type(dtype) == nullptr)
     return fail(NCAST_CORRUPT, "%s: frame header: codec %s does not support %s", function, row->name,

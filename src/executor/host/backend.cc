@@ -10,6 +10,8 @@
 #include "bootstrap/unique_id.h"
 #include "channel/host/shared_world.h"
 #include "channel/network/network_world.h"
+#include "codec/codec.h"
+#include "codec/user/registered.h"
 #include "executor/host/communicator.h"
 #include "executor/host/launch.h"
 #include "executor/host/stream.h"
@@ -51,6 +53,8 @@ ncast_status load_costs(const ncast_comm_config& config, select::CostModel* cost
 ncast_status add_settings(const ncast_comm_config& config, const select::CostModel& costs,
                           bootstrap::SharedSettings* settings) {
   if (ncast_status status = settings->add("scratch_bytes", scratch_bytes_of(config))) return status;
+  if (ncast_status status = settings->add("the set of registered codecs", codec::user::registered_codecs()))
+    return status;
   char hash[20];
   std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(costs.text()));
   return settings->add("the hash of the cost model", costs.text().empty() ? "none" : hash);
@@ -59,6 +63,7 @@ ncast_status add_settings(const ncast_comm_config& config, const select::CostMod
 ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
                     ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
+  codec::fixed_rows();  // staging has room for the payloads of all codecs
   StagingShape shape;
   if (ncast_status status = choose_shape(ranks, config, &shape)) return status;
   const auto named = [](ncast_status status) {

@@ -7,7 +7,7 @@
 namespace narrowcast {
 namespace {
 
-constexpr ncast_codec id = 200;
+constexpr ncast_codec id = 190;
 [[maybe_unused]] const bool added = codec::cuda::add_frame_kernels<codec::uniform::Codec>(id) &&
                                     codec::cuda::add_batch_kernels<codec::uniform::Codec>(id) &&
                                     executor::cuda::add_block_kernels<codec::uniform::Codec>(id);

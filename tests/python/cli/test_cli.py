@@ -141,6 +141,7 @@ def test_version_and_help(cli, cli_here):
     assert version.returncode == 0
     assert version.stdout.startswith("narrowcast 0.")
     commands = ([], *([name] for name in COMMANDS), ["bench", "all_reduce"], ["bench", "codec"])
+    commands += (["codec", "list"], ["codec", "check"])
     commands += tuple(["plan", name] for name in PLAN_COMMANDS)
     for command in commands:
         shown = cli_here(*command, "--help")
@@ -191,7 +192,7 @@ def test_a_command_imports_only_what_it_needs(tmp_path):
         (["bench", "all_reduce", "-f", "1"], "-f"),
         (["bench", "all_reduce", "-f", "nan"], "-f is nan"),
         (["bench", "all_reduce", "-f", "inf"], "-f is inf"),
-        (["bench", "all_reduce", "--codec", "zip"], "(known: auto, raw, window, dense, int8,"),
+        (["bench", "all_reduce", "--codec", "zip"], "(known: auto, within, raw, window, dense,"),
         (["bench", "codec", "plain", "--dtype", "uint8", "--codec", "auto"], "only the calls of a communicator"),
         (["bench", "all_reduce", "-c", "2"], "--check"),
         (["bench", "all_reduce", "--op", "median"], "median"),
@@ -205,7 +206,7 @@ def test_a_command_imports_only_what_it_needs(tmp_path):
         (["explain", "all_reduce", "--bytes", "some"], "some"),
         (["explain", "all_reduce", "--bytes", "9999999999G"], "9999999999G is too large"),
         (["explain", "all_reduce", "--bytes", "1K", "--dtype", "float31"], "float31"),
-        (["explain", "all_reduce", "--bytes", "1K", "--codec", "zip"], "(known: auto, raw, window, dense, int8,"),
+        (["explain", "all_reduce", "--bytes", "1K", "--codec", "zip"], "(known: auto, within, raw, window, dense,"),
         (["explain", "all_reduce", "--bytes", "1K", "--ranks", "9"], "--ranks"),
     ],
 )

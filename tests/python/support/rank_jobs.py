@@ -36,6 +36,25 @@ def operations(*, unique_id, rank, ranks, cases, emit):
             emit([operation, dtype, op, codec, count, call.count_wrong()])
 
 
+def registered(*, unique_id, rank, ranks, libraries, codec, emit):
+    """The error and the hash of every result with a codec that the ranks have registered: [operation, error, hash]."""
+    for library in libraries:
+        narrowcast.register_codec(library)
+    own = np.random.default_rng(rank).standard_normal(3 * 4096 + 5).astype(np.float32)
+    every = [np.random.default_rng(one).standard_normal(own.size).astype(np.float32) for one in range(ranks)]
+    with communicator(unique_id, rank, ranks) as comm:
+        reduced, gathered = comm.all_reduce(own.copy(), codec=codec), comm.all_gather(own, codec=codec)
+        sizes = comm.counters()
+        broadcast = comm.broadcast(own.copy(), codec=codec)
+    for name, found, right in (
+        ("all_reduce", reduced, np.sum(every, axis=0, dtype=np.float64)),
+        ("all_gather", gathered, np.concatenate(every)),
+        ("broadcast", broadcast, every[0]),
+    ):
+        emit([name, float(np.abs(found - right).max()), found.tobytes().hex()[:4096]])
+    emit(["ratio", sizes.wire_bytes / sizes.raw_bytes, ""])
+
+
 def counters(*, unique_id, rank, ranks, emit):
     values = samples.of_rank(samples.sample("weights", "bfloat16"), rank, 100_000)
     out = np.zeros(ranks * 100_000, np.uint16)

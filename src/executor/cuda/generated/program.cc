@@ -74,6 +74,7 @@ class Builder {
       if (status != NCAST_OK || (!can_be_encoded(operand) && !is_rounded(operand))) return;
       const ncast_codec codec = codec::effective_codec(program_.dtype, operand.codec);
       if (codec == NCAST_CODEC_RAW) return;
+      if ((status = codec::check_on_gpu(plan_.name.c_str(), codec)) != NCAST_OK) return;
       if (program_.codec != NCAST_CODEC_RAW && program_.codec != codec)
         status = fail(NCAST_UNSUPPORTED, "the plan '%s' uses two codecs; generated kernels support one besides raw",
                       plan_.name.c_str());
