@@ -99,10 +99,10 @@ class Times:
         return "\n".join(lines) + "\n"
 
 
-def coded(dtype: str, *, exact: bool = False) -> list[str]:
-    """The codecs that encode values of this type. exact: only those that restore all bits."""
+def coded(dtype: str, *, exact: bool | None = None) -> list[str]:
+    """The codecs that encode values of this type. exact: only those that restore all bits, or only the others."""
     able = [one for one in _coding() if dtype in (kind.dtype for kind in one.types)]
-    return [one.name for one in able if one.exact or not exact]
+    return [one.name for one in able if exact in (None, one.exact)]
 
 
 def every_series() -> list[str]:
@@ -122,7 +122,7 @@ def series_of_nccl(contender: str) -> tuple[str, ...]:
 
 
 def _coding() -> list[Codec]:
-    return [one for one in codecs() if one.name != "raw"]
+    return [one for one in codecs() if one.name != "raw" and not one.registered]
 
 
 def load(path: Path) -> str | None:

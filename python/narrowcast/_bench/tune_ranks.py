@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._native import cuda_driver
+from .._native.codecs import codec_of
 from .._native.cuda_driver import DeviceBuffer
 from .._native.library import library_version
 from ..comm import Communicator
@@ -43,6 +44,7 @@ def tune(
     batches: int,
     graph_calls: int,
     nccl: str | None,
+    codecs: list[str],
     plans: list[dict[str, Any]],
     timeout_seconds: float,
     emit: Emit,
@@ -50,7 +52,7 @@ def tune(
     """Measures operations for several sizes. Emits the machine, then one result for each size, and for each size of a
     plan that only works in place.
 
-    plans: those of the user, members of TunedPlan.
+    codecs: lossy ones, besides all exact ones. plans: those of the user, members of TunedPlan.
     """
     set_environment(0)
     kind = value_type(DTYPE)
@@ -94,8 +96,10 @@ def tune(
         raw = Contender("blocks:raw", plain, run_ours(by_blocks, "raw"), comm=by_blocks)
         encoded = [
             Contender(f"blocks:{name}", plain, run_ours(by_blocks, name), comm=by_blocks)
-            for name in coded(DTYPE, exact=True)
+            for name in [*coded(DTYPE, exact=True), *codecs]
         ]
+        # Payloads of a fixed length take as long for any values.
+        incompressible = [one for one in encoded if not codec_of(one.name.removeprefix("blocks:")).fixed_payload]
         planned = [(plan, Contender(plan.series, plain, run_plan(run), comm=by_blocks)) for plan, run in own]
         emit(
             {
@@ -113,7 +117,7 @@ def tune(
             harness_in_place = Harness(host, contenders, sample, source, within) if is_in_place else None
             for operation in operations:
                 for call in calls[operation]:
-                    only, only_in_place = encoded, []
+                    only, only_in_place = incompressible, []
                     if data == _SHRINKING:
                         explanation = by_packets.explain(call_of(operation), call.count, dtype=DTYPE)
                         only = [packets] if explanation.path == "packets" else []

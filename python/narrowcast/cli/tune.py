@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._bench.cost_model import UNKNOWN_KERNELS, Curve, Times, load, series_of, series_of_nccl
+from .._bench.cost_model import UNKNOWN_KERNELS, Curve, Times, coded, load, series_of, series_of_nccl
 from .._bench.launch import run_ranks
 from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
@@ -24,6 +24,7 @@ from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, path_of, write_all
 from .._files.display import bytes_text, printable
 from .._native import cuda_driver
+from .._native.codecs import split_codecs
 from .._native.library import library
 from ..comm import unique_id
 from ..cuda import device_count
@@ -86,6 +87,12 @@ def tune(
     nccl: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Path of NCCL. Default: the pip wheel, or libnccl.so.2.")
     ] = None,
+    codecs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--codec", metavar="CODEC,...", help="Also measure these lossy codecs, such as int8,int4; repeatable."
+        ),
+    ] = None,
     plans: Annotated[
         list[Path] | None,
         typer.Option(
@@ -101,22 +108,25 @@ def tune(
     check_writable(output_file)
     times = Times()
     if reports:
-        if ranks or quick or nccl or plans or backend != "cuda":
+        if ranks or quick or nccl or codecs or plans or backend != "cuda":
             raise BadUse(
-                "--from uses existing measurements: it excludes --ranks, --quick, --nccl, --plan and --backend"
+                "--from uses existing measurements: it excludes --ranks, --quick, --nccl, --codec, --plan and --backend"
             )
         machine, remarks = _add_reports(times, reports)
         kernels, own, shared_kib = UNKNOWN_KERNELS, {}, None
     else:
-        if nccl and backend == "host":
-            raise BadUse("--nccl is for --backend cuda")
+        if backend == "host" and (nccl or codecs):
+            raise BadUse(f"{'--nccl' if nccl else '--codec'} is for --backend cuda")
+        lossy = _lossy(codecs or [])
         numbers = list(dict.fromkeys(ranks or [_HOST_RANKS])) if backend == "host" else _numbers_of_ranks(ranks)
         own = plans_of(plans or [], numbers)
         if backend == "host":
             remarks = [measure_host(times, number, quick=quick, plans=own[number]) for number in numbers]
         else:
             schedule = QUICK if quick else THOROUGH
-            remarks = [measure(times, number, schedule, nccl=nccl, plans=own[number])[1] for number in numbers]
+            remarks = [
+                measure(times, number, schedule, nccl=nccl, codecs=lossy, plans=own[number])[1] for number in numbers
+            ]
         kernels = library().ncast_kernels_hash().decode()
         machine = _provenance.processor() if backend == "host" else _provenance.machine()
         shared_kib = None if backend == "host" else _shared_kib(max(numbers))
@@ -135,6 +145,16 @@ def tune(
             table = host_plan_table if is_host else functools.partial(_plan_table, link=link)
             table(times, number, output_file, own[number]).print()
     print(printable(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}"))
+
+
+def _lossy(options: Sequence[str]) -> list[str]:
+    """The codecs of the option --codec. The model has times of codecs with their default parameters only."""
+    known = coded(DTYPE, exact=False)
+    found = list(dict.fromkeys(name for option in options for name in split_codecs(option)))
+    for name in found:
+        if name not in known:
+            raise BadUse(f"--codec {name} is not a lossy codec of {DTYPE} without parameters: {', '.join(known)}")
+    return found
 
 
 def _shared_kib(gpus: int) -> int | None:
@@ -183,6 +203,7 @@ def measure(
     schedule: Schedule,
     *,
     nccl: Path | None = None,
+    codecs: Sequence[str] = (),
     plans: Sequence[TunedPlan] = (),
     operations: tuple[str, ...] | None = None,
     last_bytes: int = _LAST_BYTES,
@@ -190,7 +211,7 @@ def measure(
 ) -> tuple[str, str]:
     """Runs the ranks and adds the times that they measure. Returns their link, and a remark that describes the run.
 
-    plans: those of the user, for these ranks.
+    codecs: lossy ones, measured besides every exact one. plans: those of the user, for these ranks.
     operations, last_bytes, job: for tests, which run without GPUs.
     """
     arguments = {
@@ -204,6 +225,7 @@ def measure(
         "warmup": schedule.warmup,
         "batches": schedule.batches,
         "nccl": None if nccl is None else str(nccl),
+        "codecs": list(codecs),
         "plans": [dataclasses.asdict(plan) for plan in plans],
         "timeout_seconds": _CALL_TIMEOUT_SECONDS,
     }

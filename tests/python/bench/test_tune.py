@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -35,17 +36,17 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
 
-    def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2", schedule=BRIEF, plans=()):
+    def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2", schedule=BRIEF, **others):
         times = Times()
         result = command.measure(
             times,
             ranks,
             schedule,
             nccl=fakes / nccl,
-            plans=plans,
             operations=operations,
             last_bytes=last_bytes,
             job="fake_gpu_jobs:tune",
+            **others,
         )
         return times, result
 
@@ -86,6 +87,31 @@ def test_all_candidates_of_all_operations_are_measured(on_fakes, tmp_path, monke
         predicted = narrowcast.explain(operation, 100, dtype="bfloat16", ranks=2).predicted
         assert predicted.candidates["blocks:raw"].typical > 0
         assert predicted.candidates["blocks:window"].incompressible > 0
+
+
+def test_lossy_codecs_are_measured_on_request_and_used_where_a_call_allows_them(on_fakes, tmp_path):
+    times, _ = on_fakes(codecs=["int8", "int4"])
+    series = {curve.series for curve in times.curves()}
+    assert {"blocks:int8", "blocks:int4"} <= series
+    assert not {"blocks:int8/incompressible", "blocks:int6"} & series  # payloads of a fixed length
+    path = tmp_path / "own.costs"
+    # The fakes copy as fast with any codec.
+    text = times.text("a machine").splitlines()
+    lines = [line for line in text if "blocks:int8 " not in line]
+    path.write_text("\n".join([*lines, "all_gather 2 nvlink blocks:int8 1000:0.01 1000000:0.02"]))
+    explain_one = functools.partial(narrowcast.explain, "all_gather", 100, dtype="float32", ranks=2, cost_model=path)
+    within = explain_one(codec="within:relative=0.01")
+    assert within.codec == "int8"
+    assert within.codec_why == "it meets the error budget, and is predicted to be faster than the others that do"
+    assert explain_one(codec="int8").predicted.chosen == within.predicted.chosen < 0.02
+    assert explain_one().codec in ("raw", "window", "dense")
+
+
+def test_only_lossy_codecs_without_parameters_can_be_tuned(cli_here, monkeypatch):
+    monkeypatch.setattr(command, "device_count", lambda: 2)
+    for codec in ("int8:group=128", "window", "nothing"):
+        done = cli_here("tune", "--codec", codec)
+        assert_one_line(done, 2, f"--codec {codec} is not a lossy codec of bfloat16 without parameters: int8,")
 
 
 def test_long_calls_are_measured_in_shorter_batches():
@@ -162,8 +188,8 @@ def test_invalid_arguments_are_rejected(cli_here, tmp_path, arguments, word):
 
 
 def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatch):
-    def measured(times, ranks, schedule, *, nccl, plans):
-        assert schedule == command.QUICK
+    def measured(times, ranks, schedule, *, nccl, codecs, plans):
+        assert (schedule, codecs) == (command.QUICK, ["int8", "int4"])
         for series, microseconds in (("packets", 2), ("blocks:raw", 9), ("blocks:window", 5), ("nccl", 8)):
             for count_bytes in (1 << 10, 1 << 20):
                 slow = 1 if series in ("blocks:window", "nccl") else 50
@@ -181,7 +207,9 @@ def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatc
     (tmp_path / "plans").mkdir()
     build("ring", "all_gather", 2).save(tmp_path / "plans" / "ring.json")
     build("ring", "all_gather", 8).save(tmp_path / "plans" / "other.json")
-    done = cli_here("tune", "--quick", "--ranks", 2, "--ranks", 4, "--plan", "plans", "-o", "own.costs")
+    done = cli_here(
+        "tune", "--quick", "--ranks", 2, "--ranks", 4, "--codec", "int8,int4", "--plan", "plans", "-o", "own.costs"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     lines = (tmp_path / "own.costs").read_text().splitlines()
     kernels = library().ncast_kernels_hash().decode()
