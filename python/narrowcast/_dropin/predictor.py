@@ -12,11 +12,11 @@ from .._native.plan_structures import PlanCallC
 from .preload import built_drop_in
 
 #: Settings with which the drop-in may run calls in another way than a communicator without it.
-SETTINGS = ("NARROWCAST_CONFIG", "NARROWCAST_PLANS")
+SETTINGS = tuple(f"NARROWCAST_{name}" for name in ("CODEC", "CONFIG", "OFF", "PLANS", "TAKE"))
 
 
 def has_settings(environment: Mapping[str, str]) -> bool:
-    """Whether the settings can name plans or a cost model that only the drop-in reads."""
+    """Whether there are settings about calls that only the drop-in reads."""
     return any(environment.get(name) for name in SETTINGS)
 
 

@@ -93,7 +93,7 @@ def explain(
 ) -> None:
     """Show how a call would run, why, and how long it should take. Needs no GPU.
 
-    With NARROWCAST_PLANS, NARROWCAST_CONFIG or --config, it shows how the drop-in for NCCL would run it.
+    With --config, or NARROWCAST_CODEC, _CONFIG, _OFF, _PLANS or _TAKE, it shows how the drop-in for NCCL would run it.
     """
     if codec is not None:
         comm_codec_name(codec)
@@ -163,7 +163,7 @@ def _predictor(ranks: int, ctas: int, config: Path | None, communicator: str) ->
         os.environ["NARROWCAST_CONFIG"] = str(existing_file(config))
     if not drop_in.has_settings(os.environ):
         if communicator:
-            raise BadUse("--communicator is for settings of the drop-in: --config, NARROWCAST_CONFIG, NARROWCAST_PLANS")
+            raise BadUse(f"--communicator is for settings of the drop-in: --config, {', '.join(drop_in.SETTINGS)}")
         return Predictor.of(ranks, max_ctas=ctas)
     return Predictor(drop_in.predictor(ranks, max_ctas=ctas, communicator=communicator))
 

@@ -151,6 +151,22 @@ def test_the_codec_comes_from_the_rule_that_matches(cli, drop_in, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("variable", "value", "codec", "shown"),
+    [
+        ("NARROWCAST_CODEC", "dense,all_gather=int8!", "int8", "int8!, by NARROWCAST_CODEC"),
+        ("NARROWCAST_TAKE", "never", None, "NCCL: a setting says never"),
+        ("NARROWCAST_OFF", "all_gather", None, "NCCL: the operation is switched off"),
+    ],
+)
+def test_variables_of_the_drop_in_alone_are_explained(cli, drop_in, variable, value, codec, shown):
+    command = ("explain", "all_gather", "--ranks", 2, "--bytes", "64M")
+    done = cli(*command, **{variable: value})
+    assert shown in " ".join(done.stdout.split())
+    report = json.loads(cli(*command, "--json", **{variable: value}).stdout)
+    assert report["chosen"]["codec"] == (codec or report["chosen"]["codec"])
+
+
+@pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         (["--plan", "nowhere.json"], 1, "nowhere.json: No such file or directory"),
