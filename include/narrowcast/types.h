@@ -70,8 +70,9 @@ typedef enum {
 //   bits 48-63  0
 typedef uint64_t ncast_codec;
 
-// The ids. If a codec does not support a value type, values of that type are stored raw. AUTO, WITHIN and FORCED are
-// only for the calls of a communicator. AUTO cannot be forced, and a forced RAW is RAW.
+// The ids. If a codec does not support a value type, values of that type are stored raw. Calls and plans that move
+// integers, or reduce other than by SUM and AVG, accept exact codecs only (INVALID_ARGUMENT). AUTO, WITHIN and FORCED
+// are only for the calls of a communicator. AUTO cannot be forced, and a forced RAW is RAW.
 enum {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator
 #define NCAST_CODEC_ROW(id, SYMBOL, name, code, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,

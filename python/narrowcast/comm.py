@@ -115,7 +115,8 @@ class Communicator(Calls):
     codec: what the call allows: a codec such as "window" (lossless), "raw" (none), "auto" (every exact codec), the
         default, or "within:relative=R", also the lossy ones whose stated error for the call is at most R times the
         largest magnitude that a result can have. The library sends the values raw or with an allowed codec, whichever
-        is predicted to be fastest on this link by what all ranks know. Exact codecs do not change the result. "window!"
+        is predicted to be fastest on this link by what all ranks know. Exact codecs do not change the result. Lossy
+        ones are for floats and, in reductions, for "sum" and "avg": otherwise InvalidArgumentError is raised. "window!"
         forces a codec, even if it is slower. On the host backend values are sent raw unless a codec is forced or the
         cost model has its times.
 

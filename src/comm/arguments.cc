@@ -23,6 +23,8 @@ namespace {
 
 constexpr uint64_t max_bytes = uint64_t{1} << 62;
 
+constexpr bool is_float(ncast_dtype dtype) { return dtype >= NCAST_FLOAT16; }
+
 struct Buffer {
   const char* name;
   const void* address;
@@ -136,6 +138,18 @@ ncast_status check_seconds(const char* setting, double seconds) {
 
 }  // namespace
 
+ncast_status check_codec(const char* function, Operation operation, ncast_dtype dtype, ncast_redop op,
+                         ncast_codec codec) {
+  if (const ncast_status status = codec::check_of_call(function, codec)) return status;
+  if (codec::is_exact(codec) || codec::is_within(codec)) return NCAST_OK;  // a budget allows exact codecs too
+  const bool has_sums = !reduces(operation) || op == NCAST_SUM || op == NCAST_AVG;
+  if (is_float(dtype) && has_sums) return NCAST_OK;
+  std::string what = operation::name_of(operation);
+  if (reduces(operation)) what += std::string(" (") + operation::redop_names[op] + ")";
+  return fail(NCAST_INVALID_ARGUMENT, "%s: %s of %s cannot use codec %s, which is not exact", function, what.c_str(),
+              ncast_dtype_name(dtype), codec::describe(codec).c_str());
+}
+
 ncast_status check_arguments(const Call& call) { return check_arguments(call, describe(call.operation).overlap); }
 
 ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
@@ -145,12 +159,13 @@ ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
                 static_cast<int>(call.dtype));
   }
-  if (const ncast_status status = codec::check_of_call(function, call.codec)) return status;
-  if (call.comm->backend() == NCAST_BACKEND_CUDA)
-    if (const ncast_status status = codec::check_on_gpu(function, call.codec)) return status;
   if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function, op);
   }
+  if (const ncast_status status = check_codec(function, call.operation, call.dtype, call.redop, call.codec))
+    return status;
+  if (call.comm->backend() == NCAST_BACKEND_CUDA)
+    if (const ncast_status status = codec::check_on_gpu(function, call.codec)) return status;
   const int ranks = call.comm->ranks();
   if (call.peer < 0 || call.peer >= ranks) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %d, but the communicator has ranks 0 to %d", function,

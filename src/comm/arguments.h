@@ -7,6 +7,11 @@
 
 namespace narrowcast::comm {
 
+// Checks the codec of a call. One that is not exact has to be for floats and, in reductions, for sums and averages: the
+// product, minimum or maximum of inexact values has no useful bound. function: that of the message.
+ncast_status check_codec(const char* function, operation::Operation operation, ncast_dtype dtype, ncast_redop op,
+                         ncast_codec codec);
+
 // Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);
 // The same for a call that runs a plan. overlap: whether it can be in place, which some plans of all_to_all are.

@@ -14,6 +14,7 @@
 
 #include "codec/codec.h"
 #include "codec/text.h"
+#include "comm/arguments.h"
 #include "comm/predictor.h"
 #include "comm/question.h"
 #include "executor/communicator.h"
@@ -219,7 +220,7 @@ double ncast_call_error_bound(ncast_operation operation, ncast_dtype dtype, ncas
     if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d", function, int{dtype});
     if (reduces(*found) && (op < NCAST_SUM || op > NCAST_AVG))
       return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, int{op});
-    if (ncast_status status = codec::check_of_call(function, codec)) return status;
+    if (ncast_status status = comm::check_codec(function, *found, dtype, op, codec)) return status;
     if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d", function, ranks);
     if (largest == nullptr) return null_argument(function, "largest");
     const std::span<const double> each(largest, static_cast<size_t>(ranks));

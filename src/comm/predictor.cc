@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/arguments.h"
 #include "comm/plan_use.h"
 #include "comm/question.h"
 #include "executor/communicator.h"
@@ -105,6 +106,8 @@ ncast_status ncast_predictor_use_plan(ncast_predictor* predictor, const ncast_pl
     if (const char* const why = comm::why_not_for_calls(proof.lowered, NCAST_BACKEND_CUDA))
       return fail(NCAST_UNSUPPORTED, "%s: %s", function, why);
     select::PlanCandidate candidate = comm::candidate_of(*plan, dtype, op);
+    if (ncast_status status = comm::check_codec(function, plan->plan.operation, dtype, op, *candidate.codec))
+      return status;
     if (ncast_status status = comm::apply_use(use, &candidate)) {
       const std::string message = ncast_last_error();
       return fail(status, "%s: %s", function, message.c_str());

@@ -35,7 +35,8 @@ ncast_status shape_of(const char* function, const Question& question, const sele
   if (value_bytes == 0)
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
                 static_cast<int>(question.dtype));
-  if (ncast_status status = codec::check_of_call(function, question.codec)) return status;
+  if (ncast_status status = check_codec(function, *operation, question.dtype, question.op, question.codec))
+    return status;
   if (decider.traits().link != select::Link::shared_memory)
     if (ncast_status status = codec::check_on_gpu(function, question.codec)) return status;
   if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)

@@ -14,11 +14,9 @@ namespace {
 
 // Tags are read from shared memory, so any number is possible.
 template <typename Name, size_t count>
-std::string name_or_number(Name (&names)[count], unsigned value) {
+std::string name_or_number(const Name (&names)[count], unsigned value) {
   return value < count ? names[value] : "number " + std::to_string(value);
 }
-
-constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
 
 // Sends and receives have the same tag, so its name covers both.
 std::string operation_name(Operation operation) {
@@ -117,7 +115,7 @@ std::string describe(const CallTag& tag) {
   text += " of " + (tag.count == counts_by_pair ? "" : std::to_string(tag.count) + " ") +
           (dtype != nullptr ? dtype : "values") + " (";
   const bool is_known = static_cast<size_t>(tag.operation) < operation::count;
-  if (is_known && reduces(tag.operation)) text += name_or_number(redop_names, tag.redop) + ", ";
+  if (is_known && reduces(tag.operation)) text += name_or_number(operation::redop_names, tag.redop) + ", ";
   if (is_known && has_root(tag.operation)) text += "root " + std::to_string(tag.root) + ", ";
   return text + "codec " + codec::describe(tag.codec) + ")";
 }

@@ -81,6 +81,9 @@ constexpr std::optional<Operation> find(ncast_operation number) {
   return static_cast<Operation>(index);
 }
 
+// The reductions, by number.
+inline constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
+
 // The size of a buffer on this rank in pieces of `count` values. 0 if the call has no such buffer, or lists its ranges.
 constexpr uint64_t pieces(Buffer buffer, uint64_t ranks, bool is_root) {
   switch (buffer) {

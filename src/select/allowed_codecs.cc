@@ -27,9 +27,13 @@ AllowedCodecs allowed_codecs(const CallShape& shape) {
     if (requested != NCAST_CODEC_RAW) allowed.codecs = {codec::without_flag(requested)};
     return allowed;
   }
+  // The lossy codecs add, and have neither extremes nor products.
+  const bool adds = !reduces(shape.operation) || (shape.redop != NCAST_MIN && shape.redop != NCAST_MAX &&
+                                                  shape.redop != NCAST_PROD);
+  const bool may_lose = has_budget && adds;
   for (const codec::Row& row : codec::rows()) {
     if (codec::is_of_user(row.id)) continue;
-    const bool fits = row.is_exact() || (has_budget && row.type(shape.dtype) != nullptr &&
+    const bool fits = row.is_exact() || (may_lose && row.type(shape.dtype) != nullptr &&
                                          is_within(codec::relative_of(requested), shape, row.id));
     if (fits && row.id != NCAST_CODEC_RAW) allowed.codecs.push_back(row.id);
   }

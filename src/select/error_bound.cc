@@ -38,24 +38,16 @@ struct Reduced {
 // error_of(magnitude): the error of a contribution.
 template <typename ErrorOf>
 Reduced reduced(ncast_redop op, const Precision& precision, std::span<const double> largest, ErrorOf&& error_of) {
-  const bool selects = op == NCAST_MIN || op == NCAST_MAX, multiplies = op == NCAST_PROD;
-  double sum = 0, product = 1, product_with_errors = 1, errors = 0;
-  double most = 0, most_error = 0, least_error = std::numeric_limits<double>::infinity();
+  double magnitude = 0, errors = 0, least_error = std::numeric_limits<double>::infinity();
   for (const double one : largest) {
     const double error = error_of(one);
-    sum += one + error;
-    product *= one;
-    product_with_errors *= one + error;
+    magnitude += one + error;
     errors += error;
-    most = std::max(most, one + error);
-    most_error = std::max(most_error, error);
     least_error = std::min(least_error, error);
   }
-  if (selects) return {most_error, most};
   const auto ranks = static_cast<double>(largest.size());
   // The rank that has the result uses its own values as they are. Which rank that is depends on the place of a value.
-  double error = multiplies ? product_with_errors - product : errors - least_error;
-  double magnitude = multiplies ? product_with_errors : sum;
+  double error = errors - least_error;
   // Every step of the reduction is rounded, a division included.
   const double rounding = ranks * precision.sum / (1 - ranks * precision.sum) * magnitude;
   const double most_of_sums =

@@ -15,6 +15,7 @@ namespace narrowcast::select {
 // Data that is only moved is encoded once. A reduction decodes the contributions of all ranks but the one that has the
 // sum, adds them in the type of sums, and rounds once; an all-reduce then encodes the result. 0: the codec restores
 // values of this type exactly, so that the result is the same as without it. Infinity: the result may overflow.
+// op: NCAST_SUM or NCAST_AVG, unless the codec is exact.
 double error_bound(operation::Operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,
                    std::span<const double> largest);
 

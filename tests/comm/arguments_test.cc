@@ -81,6 +81,38 @@ TEST_CASE_FIXTURE(SingleRank, "invalid arguments of rooted calls are rejected") 
                  "codec is 191");
 }
 
+TEST_CASE_FIXTURE(SingleRank, "lossy codecs are rejected for integers, and for reductions but sums and averages") {
+  const ncast_codec lossy = NCAST_CODEC_INT8 | NCAST_CODEC_FORCED;
+  const uint64_t one = 1, none = 0;
+  int32_t *const from = reinterpret_cast<int32_t*>(values), *const to = reinterpret_cast<int32_t*>(others);
+  for (const ncast_dtype dtype : {NCAST_INT8, NCAST_UINT8, NCAST_INT32, NCAST_UINT32, NCAST_INT64, NCAST_UINT64}) {
+    const std::string of = std::string(" of ") + ncast_dtype_name(dtype) + " cannot use codec int8!";
+    CHECK_REJECTED(ncast_send(from, 1, dtype, 0, lossy, comm, nullptr), "ncast_send: send" + of);
+    CHECK_REJECTED(ncast_recv(to, 1, dtype, 0, lossy, comm, nullptr), "recv" + of);
+    CHECK_REJECTED(ncast_broadcast(from, to, 1, dtype, 0, lossy, comm, nullptr), "broadcast" + of);
+    CHECK_REJECTED(ncast_gather(from, to, 1, dtype, 0, lossy, comm, nullptr), "gather" + of);
+    CHECK_REJECTED(ncast_scatter(from, to, 1, dtype, 0, lossy, comm, nullptr), "scatter" + of);
+    CHECK_REJECTED(ncast_all_gather(from, to, 1, dtype, lossy, comm, nullptr), "all_gather" + of);
+    CHECK_REJECTED(ncast_all_to_all(from, to, 1, dtype, lossy, comm, nullptr), "all_to_all" + of);
+    CHECK_REJECTED(ncast_all_to_all_v(from, &one, &none, to, &one, &none, dtype, lossy, comm, nullptr),
+                   "all_to_all_v" + of);
+    CHECK_REJECTED(ncast_all_reduce(from, to, 1, dtype, NCAST_SUM, lossy, comm, nullptr), "all_reduce (sum)" + of);
+  }
+  for (const auto& [op, name] : {std::pair(NCAST_PROD, "prod"), {NCAST_MAX, "max"}, {NCAST_MIN, "min"}}) {
+    const std::string of = std::string(" (") + name + ") of float32 cannot use codec int8!";
+    CHECK_REJECTED(ncast_reduce(values, others, 1, NCAST_FLOAT32, op, 0, lossy, comm, nullptr), "reduce" + of);
+    CHECK_REJECTED(ncast_reduce_scatter(values, others, 1, NCAST_FLOAT32, op, lossy, comm, nullptr),
+                   "reduce_scatter" + of);
+    CHECK_REJECTED(ncast_all_reduce(values, others, 1, NCAST_FLOAT32, op, lossy, comm, nullptr), "all_reduce" + of);
+  }
+  // Also in a group, of which no call is launched.
+  REQUIRE(ncast_group_start() == NCAST_OK);
+  CHECK_REJECTED(ncast_all_reduce(values, others, 1, NCAST_FLOAT32, NCAST_MAX, lossy, comm, nullptr), "(max)");
+  CHECK_REJECTED(ncast_group_end(), "no call of the group was launched");
+  CHECK(ncast_broadcast(values, values, 1, NCAST_FLOAT32, 0, lossy, comm, nullptr) == NCAST_OK);
+  CHECK(ncast_all_gather(values, others, 1, NCAST_FLOAT64, lossy, comm, nullptr) == NCAST_OK);
+}
+
 TEST_CASE("invalid counts of all_to_all_v are rejected") {
   constexpr int ranks = 3;
   ncast_comm* comms[ranks] = {};

@@ -15,10 +15,11 @@
 namespace narrowcast::testing {
 namespace {
 
-ncast_plan built(const char* name, int ranks) {
+ncast_plan built(const char* name, int ranks, ncast_codec codec = NCAST_CODEC_RAW) {
   plan::builders::Request request;
   request.operation = plan::Operation::all_reduce;
   request.ranks = ranks;
+  request.codec = codec;
   ncast_plan made;
   EXPECT_OK(plan::builders::build(name, request, &made.plan));
   return made;
@@ -67,10 +68,12 @@ TEST_CASE("all ranks learn at once why a rank cannot load its plan") {
     };
   };
   const ncast_plan wrong = refuted(3), small = built("ring", 2), right = built("ring", 3);
+  const ncast_plan lossy = built("ring", 3, NCAST_CODEC_INT6);
   check_others_learn("is wrong (structure)", load(&wrong, NCAST_FLOAT32));
   check_others_learn("the plan has 2 ranks, and the communicator 3", load(&small, NCAST_FLOAT32));
   check_others_learn("plan is NULL", load(nullptr, NCAST_FLOAT32));
   check_others_learn("dtype is 99", load(&right, static_cast<ncast_dtype>(99)));
+  check_others_learn("all_reduce (sum) of int32 cannot use codec int6", load(&lossy, NCAST_INT32));
   check_others_learn("cannot open ring.json",
                      [](ncast_comm* comm) { EXPECT_OK(ncast_plan_decline(comm, "cannot open ring.json")); });
   check_others_learn("no reason given", [](ncast_comm* comm) { EXPECT_OK(ncast_plan_decline(comm, nullptr)); });

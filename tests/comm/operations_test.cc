@@ -252,6 +252,7 @@ void check_every_operation(const Case& c) {
   check_send_recv(c);
   // Test all reductions on few ranks. With more ranks only the order of accumulation is of interest.
   for (const ncast_redop op : std::span(all_redops).first(c.ranks <= 3 ? 5 : 1)) {
+    if (op != NCAST_SUM && op != NCAST_AVG && tests::bounded_type_of(c.codec, c.dtype) != nullptr) continue;
     check_reduce(c, op);
     check_reduce_scatter(c, op);
     check_all_reduce(c, op);

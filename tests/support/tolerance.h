@@ -98,8 +98,6 @@ inline Approximate reduced_values(ncast_operation operation, ncast_codec codec, 
                            [](double one, double other) { return std::max(one, other); });
   }
   const std::vector<double> marks_nearby = sliding_max(marks, radius);
-  // 0 times infinity is NaN, but a tiny value times infinity is not. Extremes ignore NaN, which infinity may become.
-  const bool adds = op == NCAST_SUM || op == NCAST_AVG;
   std::vector<double> at(ranks), before;
   double bound = 0;
   for (size_t i = 0; i < elems; ++i) {
@@ -107,7 +105,7 @@ inline Approximate reduced_values(ncast_operation operation, ncast_codec codec, 
     if (at != before)
       bound = ncast_call_error_bound(operation, type.dtype, op, codec, static_cast<int>(ranks), at.data());
     before = at;
-    const bool is_unknown = marks[i] == 0 ? marks_nearby[i] != 0 : !adds;
+    const bool is_unknown = marks[i] == 0 && marks_nearby[i] != 0;
     result.tolerances.push_back(is_unknown ? std::numeric_limits<double>::infinity() : bound);
   }
   return result;

@@ -220,13 +220,16 @@ class CompressedAllGather(_FsdpCall):
     ) -> None:
         """As for reduce-scatters."""
         comm = self.communicator(group, input_tensor.device)
-        comm.all_gather(input_tensor, output_tensor, codec=self.codec, stream=stream_of(input_tensor))
+        # Parameters of several types arrive as bytes.
+        codec = self.codec if input_tensor.is_floating_point() else "auto"
+        comm.all_gather(input_tensor, output_tensor, codec=codec, stream=stream_of(input_tensor))
 
 
 def compress_fsdp(model: torch.nn.Module, *, gradients: str | None = None, parameters: str | None = None) -> None:
     """Has the modules of a model that `fully_shard` was applied to exchange gradients and parameters with codecs.
 
-    gradients, parameters: codecs such as "int8:group=32"; None: as before.
+    gradients, parameters: codecs such as "int8:group=32"; None: as before. A module whose parameters have several
+        types gathers their bytes, which lossy codecs leave as they are.
 
     Raises ValueError if `fully_shard` was applied to no module.
     """

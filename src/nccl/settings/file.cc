@@ -148,7 +148,10 @@ std::string complete(const toml::table& table, size_t number, Rule* rule) {
   } else if (rule->redops.any() && (rule->operations & reducing).none()) {
     return "op is only for operations that reduce, not for " + names_of(rule->operations, operation_names);
   }
-  if (rule->redops.none()) rule->redops = is_lossy ? lossy_redops : ~Redops();
+  const Redops reduced = is_lossy ? lossy_redops : ~Redops();
+  if (const Redops unable = rule->redops & ~reduced; unable.any())
+    return codec_text(codec) + " is not exact, so its values cannot be reduced with " + names_of(unable, redop_names);
+  if (rule->redops.none()) rule->redops = reduced;
   const Dtypes encoded = is_lossy ? encoded_dtypes(codec) : ~Dtypes();
   if (const Dtypes unable = rule->dtypes & ~encoded; unable.any())
     return codec_text(codec) + " does not encode " + names_of(unable, dtype_names);

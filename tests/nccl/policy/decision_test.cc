@@ -199,10 +199,10 @@ TEST_CASE("a codec that is not exact is used only for calls that a setting names
   }
   Settings named;
   apply_file(
-      "[[rule]]\ncodec = 'uniform'\noperation = ['broadcast', 'reduce']\nop = 'max'\nmin_bytes = 1\nmax_bytes = 99",
+      "[[rule]]\ncodec = 'uniform'\noperation = ['broadcast', 'reduce']\nop = 'avg'\nmin_bytes = 1\nmax_bytes = 99",
       "test.toml", &named);
   CHECK(codec_of_call(named, NCAST_OP_BROADCAST, 98) == "uniform by rule 1");
-  CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98, NCAST_BFLOAT16, NCAST_MAX) == "uniform by rule 1");
+  CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98, NCAST_BFLOAT16, NCAST_AVG) == "uniform by rule 1");
   CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98) == "auto by default");
   CHECK(codec_of_call(with("codec", "broadcast=uniform"), NCAST_OP_BROADCAST) == "uniform by NARROWCAST_CODEC");
 }

@@ -253,7 +253,9 @@ TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and
            {"min_bytes = 2\nmax_bytes = 1", "max_bytes is 1, but min_bytes is 2"},
            {"codec = 'uniform'\nmax_bytes = 1",
             "max_bytes is 1, but min_bytes is 65536 if a rule with a codec that is not exact does not state it"},
-           {"codec = 'uniform'\ndtype = ['float32', 'int8', 'float64']", "uniform does not encode int8, float64"}})
+           {"codec = 'uniform'\ndtype = ['float32', 'int8', 'float64']", "uniform does not encode int8, float64"},
+           {"codec = 'uniform'\nop = ['sum', 'prod', 'max']",
+            "uniform is not exact, so its values cannot be reduced with prod, max"}})
     CHECK(warned("[[rule]]\n" + line) == "test.toml:1: in a rule, " + fault + ". The rule is ignored");
 }
 
@@ -265,11 +267,11 @@ TEST_CASE("a rule with a codec that is not exact leaves out calls that it does n
   CHECK(lossy.min_bytes == 64 << 10);
   const Rule named = from_file(
                          "[[rule]]\ncodec = 'uniform'\noperation = ['broadcast', 'reduce']\ndtype = 'float32'\nop = "
-                         "'max'\nmin_bytes = 0")
+                         "'avg'\nmin_bytes = 0")
                          .rules.at(0);
   CHECK(named.operations == Operations().set(NCAST_OP_BROADCAST).set(NCAST_OP_REDUCE));
   CHECK(named.dtypes == Dtypes().set(NCAST_FLOAT32));
-  CHECK(named.redops == Redops().set(NCAST_MAX));
+  CHECK(named.redops == Redops().set(NCAST_AVG));
   CHECK(named.min_bytes == 0);
   CHECK(codec_text(*from_file("[[rule]]\ncodec = 'uniform:bits=4'").rules.at(0).codec) == "uniform:bits=4");
   // An error budget counts as lossy, and is for the types of any lossy codec.

@@ -20,8 +20,9 @@ def test_a_communicator_has_every_operation():
 @pytest.mark.parametrize("operation", narrowcast.operations())
 @pytest.mark.parametrize("codec", ["auto", *(f"{one.name}!" for one in narrowcast.codecs())])
 def test_every_call_is_explained(operation, codec):
+    is_exact = codec == "auto" or next(one.exact for one in narrowcast.codecs() if f"{one.name}!" == codec)
     encoded = {one.dtype for named in narrowcast.codecs() if f"{named.name}!" == codec for one in named.types}
-    for kind in VALUE_TYPES:
+    for kind in (kind for kind in VALUE_TYPES if kind.is_float or is_exact):
         for count in (1, 10_000, 100_000_000):
             explanation = narrowcast.explain(operation, count, dtype=kind.name, ranks=4, codec=codec)
             assert explanation.sentence.startswith(

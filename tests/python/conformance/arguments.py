@@ -100,6 +100,18 @@ def _rejected(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
         ("a single send to itself", "itself", lambda: comm.send(values(0, 3), world.rank, **options)),
         ("another size", "out holds", lambda: comm.all_reduce(values(0, 3), values(out, 4), **options)),
         ("auto, forced", "auto cannot be forced", lambda: comm.all_reduce(values(0, 3), codec="auto!", **options)),
+        (
+            "a lossy codec for extremes",
+            r"all_reduce \(max\) of float32 cannot use codec int8",
+            lambda: comm.all_reduce(values(0, 3), op="max", codec="int8", **options),
+        ),
+        (
+            "a lossy codec for integers",
+            "all_gather of int32 cannot use codec int4!",
+            lambda: comm.all_gather(
+                values(0, 3), values(out, 3 * ranks), codec="int4!", **{**options, "dtype": "int32"}
+            ),
+        ),
         ("an unknown codec", "is not a codec", lambda: comm.all_reduce(values(0, 3), codec="zip", **options)),
     ]
 

@@ -15,7 +15,7 @@ from narrowcast.types import VALUE_TYPES, ValueType, value_type
 from . import tolerance
 from .guarded import Guarded
 from .values import DATA, difference, poison, pool
-from .world import Outcome, World, codecs, coding
+from .world import Outcome, World, codecs, coding, suited
 
 _BYTES = value_type("uint8")
 
@@ -116,7 +116,7 @@ def messages_of(world: World, name: str) -> list[Message]:
     floats = [kind for kind in VALUE_TYPES if kind.is_float]
 
     def message(s: int, r: int, kind: ValueType, codec: str, count: int, data: str | None = None) -> Message:
-        return Message(s, r, kind, codec, data or rng.choice(DATA), count, next(numbers))
+        return Message(s, r, kind, suited(codec, kind), data or rng.choice(DATA), count, next(numbers))
 
     bf16, fp32 = value_type("bfloat16"), value_type("float32")
     if name == "a ring":

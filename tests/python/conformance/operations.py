@@ -18,7 +18,7 @@ from narrowcast.types import VALUE_TYPES, ValueType, value_type
 from . import tolerance
 from .guarded import Guarded
 from .values import DATA, difference, poison, pool
-from .world import Case, Cases, Outcome, World, codecs_of_case
+from .world import Case, Cases, Outcome, World, codecs_of_case, suited
 
 # A block has 4 KiB of values (float64: 8 KiB with window).
 SMALL_COUNTS = (0, 1, 2, 3, 7, 100, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 6001)
@@ -168,6 +168,8 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
             bounded = tolerance.bounded_type(codec, choice.kind)
             if ":" in codec and bounded is None:
                 continue  # without this type, parameters make no difference
+            if suited(codec, choice.kind, choice.op if describe(choice.operation).reduces else "sum") != codec:
+                continue
             if bounded is not None and call.recv_elems * choice.kind.bytes > _MOST_BOUNDED_BYTES:
                 continue
             # With the alignment of the value type, or a larger one.

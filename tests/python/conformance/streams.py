@@ -15,7 +15,7 @@ from .guarded import Guarded
 from .messages import Mailbox, messages_of
 from .operations import Choice, expected, tolerances
 from .values import difference, poison, pool
-from .world import Cases, Outcome, World, codecs, exact
+from .world import Cases, Outcome, World, codecs, exact, suited
 
 _BF16, _FP32, _INT32 = value_type("bfloat16"), value_type("float32"), value_type("int32")
 
@@ -74,7 +74,10 @@ def _choices(world: World, salt: str, count: int, most: int = 70_000) -> list[tu
 
 def _prepared(world: World, salt: str, count: int, most: int = 70_000) -> list[Pending]:
     chosen = _choices(world, salt, count, most)
-    return [Pending(world, choice, variant, codec) for variant, (choice, codec) in enumerate(chosen)]
+    return [
+        Pending(world, choice, variant, suited(codec, choice.kind, choice.op))
+        for variant, (choice, codec) in enumerate(chosen)
+    ]
 
 
 def streams(world: World) -> Cases:

@@ -41,9 +41,7 @@ def of_call(operation: str, codec: str, kind: ValueType, op: str, inputs: Sequen
     )
     # Codecs may make values of a block NaN if one of them is not finite.
     may_be_nan = _largest_nearby(~is_finite, radius) & is_finite
-    # 0 times infinity is NaN, but a value near 0 times infinity is not. Extremes ignore NaN, which infinity may become.
-    adds = not reduces or op in ("sum", "avg")
-    return np.where(may_be_nan | (~is_finite & (not adds)), np.inf, bounds)
+    return np.where(may_be_nan, np.inf, bounds)
 
 
 def _values(bits: np.ndarray, kind: ValueType) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 
 import narrowcast
 import numpy as np
+from narrowcast.types import ValueType
 
 
 @functools.cache
@@ -34,6 +35,11 @@ def codecs_of_case(rng: random.Random) -> list[str]:
     """All exact codecs, "auto", and some of the others."""
     bounded = [codec for codec in codecs() if codec not in exact()]
     return [*exact(), *rng.sample(bounded, min(_BOUNDED_CODECS, len(bounded)))]
+
+
+def suited(codec: str, kind: ValueType, op: str = "sum") -> str:
+    """The codec, or "auto" if it is lossy and the library refuses it for this type or reduction."""
+    return codec if codec in exact() or (kind.is_float and op in ("sum", "avg")) else "auto"
 
 
 def coding() -> tuple[str, ...]:
