@@ -18,6 +18,7 @@
 #include "narrowcast/interrupt.h"
 #include "narrowcast/operation.h"
 #include "narrowcast/plan.h"
+#include "narrowcast/reduction.h"
 #include "narrowcast/store.h"
 #include "narrowcast/store_cuda.h"
 #include "narrowcast/text.h"

@@ -124,6 +124,17 @@ ncast_status check_peer_counts(const Call& call) {
               counts.send[rank].elems, counts.recv[rank].elems);
 }
 
+ncast_status check_reduction(const char* function, const Call& call) {
+  if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function, op);
+  if (!call.factor) return NCAST_OK;
+  if (call.redop != NCAST_SUM || !is_float(call.dtype))
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s (%s) of %s has no factor: only sums of floats have", function,
+                operation::name_of(call.operation), operation::redop_names[call.redop], ncast_dtype_name(call.dtype));
+  return check_buffer(function, {"device_factor", call.factor->in_memory, call.factor->in_memory == nullptr ? 0U : 1U},
+                      ncast_dtype_bytes(call.dtype));
+}
+
 // The sends and receives between a rank and itself. Send i matches receive i.
 struct SelfCalls {
   std::vector<const Call*> sends;
@@ -159,9 +170,7 @@ ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
                 static_cast<int>(call.dtype));
   }
-  if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function, op);
-  }
+  if (ncast_status status = check_reduction(function, call)) return status;
   if (const ncast_status status = check_codec(function, call.operation, call.dtype, call.redop, call.codec))
     return status;
   if (call.comm->backend() == NCAST_BACKEND_CUDA)

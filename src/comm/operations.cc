@@ -1,5 +1,8 @@
 // The operations of a communicator, and groups of them.
+#include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,7 +12,9 @@
 #include "executor/communicator.h"
 #include "executor/registry.h"
 #include "narrowcast/comm.h"
+#include "narrowcast/reduction.h"
 #include "status/error.h"
+#include "status/sized_struct.h"
 
 namespace {
 
@@ -30,6 +35,21 @@ ncast_status check_and_submit(const Call& call) {
     }
     return submit(call);
   });
+}
+
+ncast_status read_options(const char* function, const ncast_reduction_options* given, Call* call) {
+  ncast_reduction_options options = {};
+  if (given == nullptr) return NCAST_OK;
+  if (ncast_status status =
+          narrowcast::read_struct("options", *given, offsetof(ncast_reduction_options, factor), &options)) {
+    const std::string message = ncast_last_error();
+    return fail(status, "%s: %s", function, message.c_str());
+  }
+  if (options.factor != nullptr && options.device_factor != nullptr)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: options has both factor and device_factor", function);
+  if (options.factor != nullptr) call->factor = Factor{*options.factor, nullptr};
+  if (options.device_factor != nullptr) call->factor = Factor{0, options.device_factor};
+  return NCAST_OK;
 }
 
 ncast_status end(const char* function, bool is_complete) {
@@ -187,6 +207,30 @@ ncast_status ncast_reduce_scatter(const void* send, void* recv, uint64_t count, 
                            .redop = op,
                            .comm = comm,
                            .stream = stream});
+}
+
+ncast_status ncast_run_reduction(ncast_operation operation, const void* send, void* recv, uint64_t count,
+                                 ncast_dtype dtype, ncast_redop op, int root, ncast_codec codec,
+                                 const ncast_reduction_options* options, ncast_comm* comm, ncast_stream stream) {
+  constexpr const char* function = "ncast_run_reduction";
+  return guarded(function, [&] {
+    const std::optional<Operation> found = narrowcast::operation::find(operation);
+    if (!found || !reduces(*found))
+      return reject(fail(NCAST_INVALID_ARGUMENT, "%s: operation is %d, which does not reduce", function,
+                         static_cast<int>(operation)));
+    Call call = {.operation = *found,
+                 .send = send,
+                 .recv = recv,
+                 .count = count,
+                 .dtype = dtype,
+                 .codec = codec,
+                 .redop = op,
+                 .peer = has_root(*found) ? root : 0,
+                 .comm = comm,
+                 .stream = stream};
+    if (ncast_status status = read_options(function, options, &call)) return reject(status);
+    return check_and_submit(call);
+  });
 }
 
 ncast_status ncast_all_reduce(const void* send, void* recv, uint64_t count, ncast_dtype dtype, ncast_redop op,

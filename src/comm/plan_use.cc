@@ -115,9 +115,9 @@ void decide(executor::Call* call) {
   const bool chooses_plans = decider.chooses_plans() && plan::has_plans(call->operation);
   // The CUDA backend decides about the built-in way itself when it launches the call.
   if (!chooses_plans && call->comm->backend() != NCAST_BACKEND_HOST) return;
-  const select::Decision decision = decider.decide(
-      decider.shape_of(call->operation, call->dtype, codec::canonical(call->codec),
-                       call->count * ncast_dtype_bytes(call->dtype), call->redop, call->peer, placement_of(*call)));
+  const select::Decision decision = decider.decide(decider.shape_of(
+      call->operation, call->dtype, codec::canonical(call->codec), call->count * ncast_dtype_bytes(call->dtype),
+      redop_of_tag(*call), call->peer, placement_of(*call)));
   call->chosen_codec = decision.codec;
   if (decision.chosen == nullptr) return;
   if (decision.chosen->loaded == 0) {

@@ -7,6 +7,7 @@
 
 #include "codec/codec.h"
 #include "executor/communicator.h"
+#include "operation/scaled_sum.h"
 #include "plan/builders/builders.h"
 
 namespace narrowcast::executor {
@@ -23,6 +24,10 @@ std::string operation_name(Operation operation) {
   const auto number = static_cast<unsigned>(operation);
   if (number >= operation::count) return "number " + std::to_string(number);
   return is_point_to_point(operation) ? "send/recv" : name_of(operation);
+}
+
+std::string redop_name(unsigned redop) {
+  return redop == operation::scaled_sum ? "sum with a factor" : name_or_number(operation::redop_names, redop);
 }
 
 // Numbers of builders, by their place in the table.
@@ -65,6 +70,8 @@ const char* builder_of(uint32_t plan) {
 
 bool is_to_self(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }
 
+ncast_redop redop_of_tag(const Call& call) { return call.factor ? operation::scaled_sum : call.redop; }
+
 CallTag make_tag(const Call& call, uint64_t sequence) {
   CallTag tag = {};
   tag.sequence = sequence;
@@ -73,7 +80,7 @@ CallTag make_tag(const Call& call, uint64_t sequence) {
   tag.operation = call.operation == Operation::recv ? Operation::send : call.operation;
   tag.dtype = static_cast<uint8_t>(call.dtype);
   tag.codec = codec::canonical(call.codec);
-  tag.redop = reduces(call.operation) ? static_cast<uint8_t>(call.redop) : 0;
+  tag.redop = reduces(call.operation) ? static_cast<uint8_t>(redop_of_tag(call)) : 0;
   tag.root = has_root(call.operation) ? call.peer : 0;
   tag.plan = call.plan;
   return tag;
@@ -115,7 +122,7 @@ std::string describe(const CallTag& tag) {
   text += " of " + (tag.count == counts_by_pair ? "" : std::to_string(tag.count) + " ") +
           (dtype != nullptr ? dtype : "values") + " (";
   const bool is_known = static_cast<size_t>(tag.operation) < operation::count;
-  if (is_known && reduces(tag.operation)) text += name_or_number(operation::redop_names, tag.redop) + ", ";
+  if (is_known && reduces(tag.operation)) text += redop_name(tag.redop) + ", ";
   if (is_known && has_root(tag.operation)) text += "root " + std::to_string(tag.root) + ", ";
   return text + "codec " + codec::describe(tag.codec) + ")";
 }

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "channel/host/ring.h"
+#include "executor/factor.h"
 #include "narrowcast/comm.h"
 #include "operation/operation.h"
 
@@ -37,8 +39,9 @@ struct Call {
   // Of the values on the link, if the host backend runs the call; decided when the call is made.
   ncast_codec chosen_codec = NCAST_CODEC_RAW;
   ncast_redop redop = NCAST_SUM;
-  int peer = 0;       // the peer of send and recv; the root of operations that have one
-  uint32_t plan = 0;  // as in CallTag; decided when the call is made
+  std::optional<Factor> factor = std::nullopt;  // of this rank's values
+  int peer = 0;                                 // the peer of send and recv; the root of operations that have one
+  uint32_t plan = 0;                            // as in CallTag; decided when the call is made
   // Set if the call runs a loaded plan because of a decision, not by ncast_loaded_plan_run.
   LoadedPlan* chosen = nullptr;
   // Only for all_to_all_v. Its `count` is 0.
@@ -75,6 +78,9 @@ inline constexpr uint64_t counts_by_pair = ~uint64_t{0};
 // The number of the plan of a builder that runs instead of the default, and its builder; NULL for other numbers.
 uint32_t plan_of_builder(std::string_view name);
 const char* builder_of(uint32_t plan);
+
+// The reduction on which ranks agree: of a sum with a factor, operation::scaled_sum.
+ncast_redop redop_of_tag(const Call& call);
 
 CallTag make_tag(const Call& call, uint64_t sequence);
 

@@ -5,6 +5,7 @@
 
 #include "channel/packet/packet_area.h"
 #include "codec/codec.h"
+#include "operation/scaled_sum.h"
 #include "plan/steps.h"
 #include "select/allowed_codecs.h"
 
@@ -101,6 +102,7 @@ struct TransportChoice {
 // Why packets cannot carry the call, or NULL.
 const char* why_no_packets(const CallShape& shape) {
   if (!can_use_packets(shape.operation)) return "the operation has no packet kernels";
+  if (shape.redop == operation::scaled_sum) return "the packet kernels do not multiply values";
   if (shape.bytes > most_packet_bytes(shape.operation, shape.ranks, shape.link))
     return "the values do not fit the packet buffers";
   return nullptr;

@@ -82,8 +82,7 @@ bool is_within(double relative, const CallShape& shape, ncast_codec codec) {
   const auto bound = [&](double magnitude) {
     const std::vector<double> largest(static_cast<size_t>(shape.ranks), magnitude);
     double result = magnitude;
-    if (reduces(shape.operation) && shape.redop == NCAST_SUM) result *= shape.ranks;
-    if (reduces(shape.operation) && shape.redop == NCAST_PROD) result = std::pow(magnitude, shape.ranks);
+    if (reduces(shape.operation) && shape.redop != NCAST_AVG) result *= shape.ranks;
     return error_bound(shape.operation, shape.dtype, shape.redop, codec, largest) / result;
   };
   // Bounds that do not shrink with the values, such as an absolute one, are not relative.

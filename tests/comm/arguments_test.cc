@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "executor/backend.h"
+#include "narrowcast/reduction.h"
 #include "support/last_error.h"
 #include "support/ranks.h"
 
@@ -111,6 +112,29 @@ TEST_CASE_FIXTURE(SingleRank, "lossy codecs are rejected for integers, and for r
   CHECK_REJECTED(ncast_group_end(), "no call of the group was launched");
   CHECK(ncast_broadcast(values, values, 1, NCAST_FLOAT32, 0, lossy, comm, nullptr) == NCAST_OK);
   CHECK(ncast_all_gather(values, others, 1, NCAST_FLOAT64, lossy, comm, nullptr) == NCAST_OK);
+}
+
+TEST_CASE_FIXTURE(SingleRank, "factors are only for sums of floats") {
+  const double half = 0.5;
+  const auto run = [&](const ncast_reduction_options& options, ncast_redop op = NCAST_SUM,
+                       ncast_dtype dtype = NCAST_FLOAT32, int operation = NCAST_OP_ALL_REDUCE) {
+    return ncast_run_reduction(static_cast<ncast_operation>(operation), values, others, 2, dtype, op, 7,
+                               NCAST_CODEC_RAW, &options, comm, nullptr);
+  };
+  const ncast_reduction_options number = {sizeof number, &half, nullptr};
+  CHECK_REJECTED(run(number, NCAST_AVG), "all_reduce (avg) of float32 has no factor");
+  CHECK_REJECTED(run(number, NCAST_SUM, NCAST_INT32), "all_reduce (sum) of int32 has no factor");
+  CHECK_REJECTED(run(number, NCAST_SUM, NCAST_FLOAT32, NCAST_OP_BROADCAST), "operation is 2, which does not reduce");
+  CHECK_REJECTED(run(number, NCAST_SUM, NCAST_FLOAT32, NCAST_OP_REDUCE), "root is 7");
+  CHECK_REJECTED(run({sizeof number, &half, &half}), "both factor and device_factor");
+  CHECK_REJECTED(run({sizeof number, nullptr, reinterpret_cast<char*>(values) + 2}), "device_factor is");
+  CHECK_REJECTED(run({3, nullptr, nullptr}), "options.struct_bytes is 3");
+  std::fill_n(values, 2, 3.0f);
+  CHECK(run(number) == NCAST_OK);
+  CHECK(others[1] == 1.5f);
+  CHECK(run({sizeof number, nullptr, others}) == NCAST_OK);
+  CHECK(others[1] == 4.5f);
+  CHECK(values[1] == 3);
 }
 
 TEST_CASE("invalid counts of all_to_all_v are rejected") {

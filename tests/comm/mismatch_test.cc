@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "failing.h"
+#include "narrowcast/reduction.h"
 #include "support/codec_table.h"
 
 namespace narrowcast::testing {
@@ -81,6 +82,12 @@ TEST_CASE("a mismatch names the difference") {
   check_mismatch("dtype", {{NCAST_OP_ALL_GATHER}, {.operation = NCAST_OP_ALL_GATHER, .dtype = NCAST_INT32}});
   check_mismatch("op", {{NCAST_OP_REDUCE_SCATTER}, {.operation = NCAST_OP_REDUCE_SCATTER, .op = NCAST_AVG}});
   check_mismatch("op", {{NCAST_OP_REDUCE}, {.operation = NCAST_OP_REDUCE, .op = NCAST_MAX}});
+  check_mismatch("op", 2, [](int rank, ncast_comm* comm) {
+    const double half = 0.5;
+    const ncast_reduction_options options = {sizeof options, &half, nullptr};
+    return ncast_run_reduction(NCAST_OP_ALL_REDUCE, in, out, 2, NCAST_FLOAT32, NCAST_SUM, 0, NCAST_CODEC_RAW,
+                               rank == 0 ? &options : nullptr, comm, nullptr);
+  });
   check_mismatch("codec", {{NCAST_OP_ALL_TO_ALL}, {.operation = NCAST_OP_ALL_TO_ALL, .codec = NCAST_CODEC_WINDOW}});
   // Both send raw values, but they agree only by chance.
   check_mismatch("codec", {{.operation = NCAST_OP_BROADCAST, .codec = NCAST_CODEC_WINDOW},

@@ -78,8 +78,8 @@ class Reduction:
             comm.all_gather(part, whole, stream=stream_of(tensor))
             _store_bits(whole, tensor)
             return
-        op, values = self._given(tensor)
-        comm.all_reduce(values, op=op, stream=stream_of(tensor))
+        options, values = self._given(tensor)
+        comm.all_reduce(values, **options, stream=stream_of(tensor))
         _store(values, tensor)
 
     def reduce(self, comm: Any, tensor: torch.Tensor, root: int) -> None:
@@ -92,8 +92,8 @@ class Reduction:
             if whole is not None:
                 _store_bits(whole, tensor)
             return
-        op, values = self._given(tensor)
-        comm.reduce(values, root=root, op=op, stream=stream_of(tensor))
+        options, values = self._given(tensor)
+        comm.reduce(values, root=root, **options, stream=stream_of(tensor))
         if is_root:
             _store(values, tensor)
 
@@ -102,16 +102,18 @@ class Reduction:
         if self.name in _BITWISE:
             _store_bits(self._exchanged(comm, tensor), output)
             return
-        op, values = self._given(tensor)
+        options, values = self._given(tensor)
         part = values.new_empty(values.numel() // comm.ranks)
-        comm.reduce_scatter(values, part, op=op, codec=codec, stream=stream_of(output))
+        comm.reduce_scatter(values, part, **options, codec=codec, stream=stream_of(output))
         _store(part, output)
 
-    def _given(self, tensor: torch.Tensor) -> tuple[str, torch.Tensor]:
-        """What the library reduces: the name of the reduction, and values of a type that has it."""
+    def _given(self, tensor: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor]:
+        """What the library reduces: options of the call, and values of a type that has the reduction."""
         values, op = dense(tensor).view(-1), self.name
         if op == "premul_sum":
-            factor = self._factor.to(values.device) if isinstance(self._factor, torch.Tensor) else self._factor
+            factor = self._factor.to(values) if isinstance(self._factor, torch.Tensor) else self._factor
+            if values.is_floating_point():
+                return {"op": "sum", "factor": factor}, values
             op, values = "sum", (values * factor).to(values.dtype)
         if tensor.dtype == torch.bool:
             # As in torch, the sum and the product of truth values are "or" and "and".
@@ -120,7 +122,7 @@ class Reduction:
             values = values.to(_WIDER[tensor.dtype])
         elif tensor.is_complex():
             values = torch.view_as_real(values).view(-1)
-        return op, values
+        return {"op": op}, values
 
     def _exchanged(self, comm: Any, tensor: torch.Tensor) -> torch.Tensor:
         """The bits of this rank's part of a tensor, reduced over all ranks. The last part is padded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Callable, Sequence
-from ctypes import c_uint64
+from ctypes import byref, c_double, c_uint64, pointer, sizeof
 from typing import Any, TypeVar, cast
 
 from .._arrays.results import Result, item_bytes_of, scaled, shape_of
@@ -14,6 +14,8 @@ from .._arrays.view import View, host_view, view
 from .._native.codecs import comm_codec_number
 from .._native.library import check, library
 from .._native.numbers import as_index, as_int, as_unsigned
+from .._native.operations import describe
+from .._native.structures import ReductionOptionsC
 from ..types import DType, ValueType, reduction_number
 from .groups import Stream, open_group
 from .handles import OfThisProcess
@@ -222,20 +224,20 @@ class Calls(OfThisProcess, abc.ABC):
         *,
         root: int = 0,
         op: str = "sum",
+        factor: Any = None,
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
     ) -> Array | None:
         """Reduces `values` over all ranks into `out` of the root; in place when its `out` is None.
 
-        On ranks other than the root `out` is ignored. op: "sum", "prod", "min", "max" or "avg".
+        On ranks other than the root `out` is ignored. op, factor: as for `all_reduce`.
         """
         root = as_int(root, "root")
         is_root = self.rank == root
         source = self._view(values, "values", stream, dtype=dtype, writable=is_root and out is None)
         target = source if out is None or not is_root else self._target(out, source, source.elems, stream)
-        arguments = (source.pointer, target.pointer, source.elems, source.dtype.number, reduction_number(op), root)
-        self._run("ncast_reduce", arguments, codec, stream, source, target)
+        self._reduce("reduce", source, target, source.elems, op, factor, codec, stream, root)
         if not is_root:
             return None
         return values if out is None else out
@@ -246,6 +248,7 @@ class Calls(OfThisProcess, abc.ABC):
         out: Any = None,
         *,
         op: str = "sum",
+        factor: Any = None,
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
@@ -254,14 +257,13 @@ class Calls(OfThisProcess, abc.ABC):
 
         values: `ranks` equal parts, divided along the first axis if it can be.
         out: one part; None: a new array like `values`. In place when it is this rank's part of `values`.
-        op: "sum", "prod", "min", "max" or "avg".
+        op, factor: as for `all_reduce`.
         """
         source = self._view(values, "values", stream, dtype=dtype)
         part = self._part(source, "values")
         result = self._result(out, values, lambda: scaled(shape_of(values), 1, self.ranks), stream)
         target = self._target(result.array, source, part, stream)
-        arguments = (source.pointer, target.pointer, part, source.dtype.number, reduction_number(op))
-        self._run("ncast_reduce_scatter", arguments, codec, stream, source, target)
+        self._reduce("reduce_scatter", source, target, part, op, factor, codec, stream)
         return result.get()
 
     def all_reduce(
@@ -270,6 +272,7 @@ class Calls(OfThisProcess, abc.ABC):
         out: Array | None = None,
         *,
         op: str = "sum",
+        factor: Any = None,
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
@@ -277,11 +280,13 @@ class Calls(OfThisProcess, abc.ABC):
         """Reduces `values` over all ranks into `out` on every rank; in place when `out` is None.
 
         op: "sum", "prod", "min", "max" or "avg".
+        factor: a number by which this rank multiplies its floats before a sum, or an array of one value, of their type,
+            which is read when the call runs. Either all ranks have one or none. The values are multiplied in fp32
+            (float64: in fp64) and rounded to their type before they are encoded or sent.
         """
         source = self._view(values, "values", stream, dtype=dtype, writable=out is None)
         target = source if out is None else self._target(out, source, source.elems, stream)
-        arguments = (source.pointer, target.pointer, source.elems, source.dtype.number, reduction_number(op))
-        self._run("ncast_all_reduce", arguments, codec, stream, source, target)
+        self._reduce("all_reduce", source, target, source.elems, op, factor, codec, stream)
         return values if out is None else out
 
     def _view(
@@ -350,6 +355,36 @@ class Calls(OfThisProcess, abc.ABC):
 
     def _move(self, function: str, source: View, target: View, count: int, codec: str, stream: Any) -> None:
         self._run(function, (source.pointer, target.pointer, count, source.dtype.number), codec, stream, source, target)
+
+    def _reduce(
+        self,
+        operation: str,
+        source: View,
+        target: View,
+        count: int,
+        op: str,
+        factor: Any,
+        codec: str,
+        stream: Any,
+        root: int = 0,
+    ) -> None:
+        dtype, number, options, views = source.dtype, reduction_number(op), None, [source, target]
+        if factor is not None:
+            options = ReductionOptionsC(struct_bytes=sizeof(ReductionOptionsC))
+            if isinstance(factor, (int, float)):
+                options.factor = pointer(c_double(factor))
+            else:
+                views.append(self._view(factor, "factor", stream, holds=dtype))
+                if views[-1].elems != 1:
+                    raise ValueError(f"factor holds {views[-1].elems} values, not one")
+                options.device_factor = views[-1].pointer
+        arguments = describe(operation).number, source.pointer, target.pointer, count, dtype.number, number, root
+        allowed = comm_codec_number(codec)
+
+        def call(handle: Any) -> None:
+            check(library().ncast_run_reduction(*arguments, allowed, options and byref(options), self.handle, handle))
+
+        self._enqueue(call, stream, *views)
 
     def _run(self, function: str, arguments: tuple[Any, ...], codec: str, stream: Any, *views: View) -> None:
         number = comm_codec_number(codec)

@@ -38,6 +38,7 @@ from .structures import (
     FrameInfoC,
     OperationCountersC,
     OperationInfoC,
+    ReductionOptionsC,
     UniqueIdC,
 )
 
@@ -218,6 +219,22 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ncast_reduce_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
     "ncast_all_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_run_reduction": (
+        _STATUS,
+        [
+            c_int,
+            c_void_p,
+            c_void_p,
+            c_uint64,
+            c_int,
+            c_int,
+            c_int,
+            _CODEC,
+            POINTER(ReductionOptionsC),
+            _COMM,
+            _STREAM,
+        ],
+    ),
     "ncast_comm_create_all": (_STATUS, [POINTER(_COMM), c_int, POINTER(c_int), POINTER(CommConfigC)]),
     "ncast_comm_destroy_all": (_STATUS, [POINTER(_COMM), c_int]),
     "ncast_comm_register": (_STATUS, [_COMM, c_void_p, c_size_t, POINTER(c_uint32)]),

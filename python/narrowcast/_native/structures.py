@@ -112,6 +112,16 @@ class OperationCountersC(Structure):
     _fields_ = [(name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes")]
 
 
+class ReductionOptionsC(Structure):
+    """ncast_reduction_options."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("factor", POINTER(c_double)),
+        ("device_factor", c_void_p),
+    ]
+
+
 class CommCountersC(Structure):
     """ncast_comm_counters."""
 

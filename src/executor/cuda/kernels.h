@@ -17,6 +17,7 @@ cudaError_t load_block_kernels();
 cudaError_t load_packet_moves();
 cudaError_t load_packet_reductions();
 cudaError_t load_short_packets();
+cudaError_t load_scaled_copies();
 
 template <typename... Arguments>
 cudaError_t load_kernel(void (*kernel)(Arguments...)) {

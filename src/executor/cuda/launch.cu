@@ -11,6 +11,8 @@
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/pieces.h"
 #include "executor/cuda/communicator.h"
+#include "executor/cuda/scaled_copy.h"
+#include "operation/scaled_sum.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::cuda {
@@ -25,7 +27,7 @@ uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call
 
 Decision decide(Decider& decider, const Call& call) {
   return decider.decide(
-      decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec), bytes_of(call), call.redop));
+      decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec), bytes_of(call), redop_of_tag(call)));
 }
 
 }  // namespace
@@ -244,6 +246,8 @@ cudaError_t Communicator::launch_collective(const DecidedCall& decided, cudaStre
   const auto& [call, decision] = decided;
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
   if (call.chosen != nullptr) return launch_chosen_plan(call, stream);
+  if (ranks() == 1 && call.factor)
+    return launch_scaled_copy(call.send, call.recv, call.count, call.dtype, *call.factor, stream);
   if (!decision.blocks) {  // by packets, or a copy if there is only one rank
     return launch_packets(peers_, 0,
                           {call.operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer,
@@ -282,6 +286,10 @@ cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaSt
   const Rings rings(*decided.decision.blocks, layout_, over_host());
   BlockCall reduction = block_call(call.operation, decided.decision.blocks->codec, 0);
   cut_reduction(call, rings, &reduction);
+  if (call.factor) {
+    reduction.op = operation::scaled_sum;
+    reduction.factor = *call.factor;
+  }
   set_call_marks(call, &reduction.announced);
   reduction.raw_bytes = sent_bytes(reduction);
   return launch_reduction(reduction, call.dtype, rings.grid(reduction), stream);

@@ -17,6 +17,14 @@ void PlanState::begin(const Call& call, const CallTag& call_tag) {
   output = static_cast<std::byte*>(call.recv);
   count = call.count;
   // Sizes of values are powers of two. Short calls avoid divisions.
+  if (call.factor) {
+    const bool is_root = comm.rank() == call.peer;
+    const auto ranks = static_cast<uint64_t>(comm.ranks());
+    const uint64_t elems = count * operation::pieces(operation::describe(call.operation).send, ranks, is_root);
+    scaled.resize(elems * value_bytes);
+    scale(dtype, *call.factor, call.send, elems, scaled.data());
+    input = scaled.data();
+  }
   const int value_shift = std::countr_zero(value_bytes);
   const uint64_t aligned_elems = uint64_t{16} >> value_shift;
   chunk_elems = plan->chunks == 1 ? count : (count + plan->chunks - 1) / plan->chunks;

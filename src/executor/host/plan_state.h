@@ -62,6 +62,7 @@ struct PlanState {
   ncast_redop redop = NCAST_SUM;
   std::byte* input = nullptr;  // not written, unless it is also the output
   std::byte* output = nullptr;
+  std::vector<std::byte> scaled;  // the input of a sum with a factor, multiplied
   size_t value_bytes = 1;
   uint64_t count = 0;
   uint64_t chunk_elems = 0;         // of a chunk; the last ones of a piece may have fewer values

@@ -117,6 +117,19 @@ size_t accumulator_bytes(ncast_dtype dtype) {
   return with_value_type(dtype, [](auto value) { return sizeof(typename decltype(value)::Accumulator); });
 }
 
+void scale(ncast_dtype dtype, const Factor& factor, const void* values, size_t elems, void* scaled) {
+  with_value_type(dtype, [&](auto value) {
+    using Value = decltype(value);
+    using Stored = typename Value::Stored;
+    using Accumulator = typename Value::Accumulator;
+    const auto number = factor.in_memory == nullptr ? static_cast<Accumulator>(factor.value)
+                                                    : Value::widen(*static_cast<const Stored*>(factor.in_memory));
+    const auto* from = static_cast<const Stored*>(values);
+    auto* to = static_cast<Stored*>(scaled);
+    for (size_t i = 0; i < elems; ++i) to[i] = Value::narrow(static_cast<Accumulator>(Value::widen(from[i]) * number));
+  });
+}
+
 void accumulate_first(ncast_dtype dtype, const void* values, size_t elems, void* accumulator) {
   with_value_type(dtype, [&](auto value) {
     using Value = decltype(value);

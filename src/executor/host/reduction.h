@@ -7,12 +7,16 @@
 
 #include <cstddef>
 
+#include "executor/factor.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::executor::host {
 
 // Bytes of the accumulator of one value; 0 if dtype is not a value type.
 size_t accumulator_bytes(ncast_dtype dtype);
+
+// scaled[i] = factor * values[i], computed in the type of the accumulator and rounded to dtype. Only for floats.
+void scale(ncast_dtype dtype, const Factor& factor, const void* values, size_t elems, void* scaled);
 
 // accumulator[i] = values[i]. Here and below, pointers must be aligned to their types.
 void accumulate_first(ncast_dtype dtype, const void* values, size_t elems, void* accumulator);

@@ -3,12 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "nccl/abi/exports.h"
 #include "nccl/abi/nccl_types.h"
 #include "nccl/abi/operations.h"
 
 namespace narrowcast::nccl {
+
+// The factor of a pre-multiplied sum.
+struct Factor {
+  double value;
+  const void* in_memory;  // of the GPU: read when the call runs; NULL: value
+};
 
 struct Call {
   Function function;
@@ -18,7 +25,8 @@ struct Call {
   size_t count = 0;
   int dtype = 0;  // ncclDataType_t: ncast_dtype has the same numbers
   int redop = 0;  // ncclRedOp_t: ncast_redop has the same numbers below first_user_reduction
-  int peer = 0;   // of send and recv; otherwise the root
+  std::optional<Factor> factor = std::nullopt;  // redop is a pre-multiplied sum, which the engine can run
+  int peer = 0;                                 // of send and recv; otherwise the root
   Comm comm = nullptr;
   CudaStream stream = nullptr;
   const void* config = nullptr;  // ncclCollConfig_t

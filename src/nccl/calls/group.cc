@@ -10,6 +10,7 @@
 #include "nccl/calls/group_plan.h"
 #include "nccl/calls/launch.h"
 #include "nccl/calls/nvtx_range.h"
+#include "nccl/calls/user_reductions.h"
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/forward.h"
 #include "nccl/libraries/real_nccl.h"
@@ -37,6 +38,7 @@ struct Group {
   std::vector<GroupCalls> comms;
   std::vector<Created> created;
   std::vector<std::shared_ptr<Communicator>> suspended, resumed;
+  std::vector<std::pair<int, Comm>> destroyed;  // reductions that held calls may use
 };
 
 thread_local Group open_group;
@@ -51,10 +53,17 @@ GroupCalls& calls_of(const std::shared_ptr<Communicator>& comm) {
   return found != comms.end() ? *found : comms.emplace_back(GroupCalls{.comm = comm});
 }
 
-// Whether a call can be held until the end of its group. A configuration or a user-defined reduction might be freed by
-// then. The same on all ranks.
+// Whether a call can be held until the end of its group. A configuration might be freed by then, and so might a
+// user-defined reduction unless it is a pre-multiplied sum, which destroy_reduction() keeps. The same on all ranks.
 bool can_wait(const Call& call) {
-  return call.config == nullptr && !(reduces(call.operation) && call.redop >= first_user_reduction);
+  const bool is_own = !reduces(call.operation) || call.redop < first_user_reduction || call.factor;
+  return call.config == nullptr && is_own;
+}
+
+int destroy_now(int redop, Comm comm) {
+  forget_factor(comm, redop);
+  const InsideNccl inside;
+  return real<int(int, Comm)>(Function::RedOpDestroy)(redop, comm);
 }
 
 // Invalid calls are passed to NCCL, which reports the error.
@@ -220,8 +229,10 @@ bool leaves_outermost_group() {
 
 }  // namespace
 
-int submit(const Call& call) {
-  if (InsideNccl::active()) return forward(call);
+int submit(const Call& given) {
+  if (InsideNccl::active()) return forward(given);
+  Call call = given;
+  call.factor = factor_of(given);
   const std::shared_ptr<Communicator> comm = find_or_add_communicator(call.comm);
   if (comm == nullptr) return forward(call);
   if (comm->broken.load()) return unhandled_cuda_error;
@@ -264,14 +275,22 @@ int end_group() {
     finish_creation(group.created);
     for_each_in_threads(group.resumed, resume);
   }
+  for (const auto& [redop, comm] : group.destroyed) destroy_now(redop, comm);
   write_statistics_after(stream);
   return result;
 }
 
+int destroy_reduction(int redop, Comm comm) {
+  if (InsideNccl::active() || open_group.depth == 0) return destroy_now(redop, comm);
+  open_group.destroyed.emplace_back(redop, comm);
+  return success;
+}
+
 int end_group_by(int (*simulate)(void*), void* argument) {
   if (leaves_outermost_group()) {
-    for (GroupCalls& group : std::exchange(open_group, {}).comms)
-      forward_held(group, Immediate::all, "the group is only simulated");
+    Group simulated = std::exchange(open_group, {});
+    for (GroupCalls& group : simulated.comms) forward_held(group, Immediate::all, "the group is only simulated");
+    for (const auto& [redop, comm] : simulated.destroyed) destroy_now(redop, comm);
   }
   const InsideNccl inside;
   return simulate(argument);

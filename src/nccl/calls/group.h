@@ -20,6 +20,9 @@ int end_group();
 // For ncclGroupSimulateEnd, called as `simulate(argument)`: nothing is launched, so all calls are forwarded.
 int end_group_by(int (*simulate)(void*), void* argument);
 
+// For ncclRedOpDestroy. In a group it takes effect at its end, because calls are held until then.
+int destroy_reduction(int redop, Comm comm);
+
 // After a call that creates communicators at `created`, in a group or alone: remembers their configuration and attaches
 // them if asked to. In a group both happen at its end, which may also be when NCCL writes a handle that is still NULL.
 void communicators_created(std::span<Comm> created, const CommunicatorConfig& config, bool attach);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "nccl/calls/group.h"
+#include "nccl/calls/user_reductions.h"
 #include "nccl/entry/guarded.h"
 #include "nccl/entry/handlers.h"
 #include "nccl/libraries/cuda_driver.h"
@@ -23,8 +24,24 @@ int call_real(Function function, Comm comm) {
   return real<int(Comm)>(function)(comm);
 }
 
+int create_premul_sum(int* redop, void* factor, int dtype, int residence, Comm comm) {
+  constexpr int in_gpu_memory = 0;  // ncclScalarDevice
+  return guarded([&] {
+    const InsideNccl inside;
+    const int result =
+        real<int(int*, void*, int, int, Comm)>(Function::RedOpCreatePreMulSum)(redop, factor, dtype, residence, comm);
+    if (result == success) remember_factor(comm, *redop, factor, dtype, residence == in_gpu_memory);
+    return result;
+  });
+}
+
+int destroy_redop(int redop, Comm comm) {
+  return guarded([&] { return destroy_reduction(redop, comm); });
+}
+
 int comm_destroy(Comm handle) {
   return guarded([&] {
+    forget_factors(handle);
     if (!InsideNccl::active())
       if (const auto comm = remove_communicator(handle)) detach(*comm);
     return call_real(Function::CommDestroy, handle);
@@ -34,6 +51,7 @@ int comm_destroy(Comm handle) {
 // Ends the engine's kernels first; NCCL then ends its own.
 int comm_abort(Comm handle) {
   return guarded([&] {
+    forget_factors(handle);
     const auto comm = InsideNccl::active() ? nullptr : remove_communicator(handle);
     if (comm != nullptr) comm->abort();
     const int result = call_real(Function::CommAbort, handle);
@@ -199,6 +217,8 @@ void* communicator_handler(Function function) {
 #define HANDLE(name, handler) \
   case Function::name: return reinterpret_cast<void*>(&(handler))
   switch (function) {
+    HANDLE(RedOpCreatePreMulSum, create_premul_sum);
+    HANDLE(RedOpDestroy, destroy_redop);
     HANDLE(CommDestroy, comm_destroy);
     HANDLE(CommAbort, comm_abort);
     HANDLE(CommFinalize, comm_finalize);

@@ -71,6 +71,13 @@ ncast_status run_on_engine(const Call& c, ncast_codec codec, ncast_comm* comm, C
   const Engine& narrowcast = *engine();
   const auto dtype = static_cast<ncast_dtype>(c.dtype);
   const auto op = static_cast<ncast_redop>(c.redop);
+  if (c.factor) {
+    const bool is_number = c.factor->in_memory == nullptr;
+    const ncast_reduction_options options = {sizeof options, is_number ? &c.factor->value : nullptr,
+                                             c.factor->in_memory};
+    return narrowcast.ncast_run_reduction(c.operation, c.send, c.recv, c.count, dtype, NCAST_SUM, c.peer, codec,
+                                          &options, comm, stream);
+  }
   switch (c.operation) {
     case NCAST_OP_SEND: return narrowcast.ncast_send(c.send, c.count, dtype, c.peer, codec, comm, stream);
     case NCAST_OP_RECV: return narrowcast.ncast_recv(c.recv, c.count, dtype, c.peer, codec, comm, stream);

@@ -5,6 +5,7 @@
 #include "narrowcast/comm.h"
 #include "narrowcast/explain.h"
 #include "narrowcast/plan.h"
+#include "narrowcast/reduction.h"
 #include "nccl/abi/call.h"
 
 namespace narrowcast::nccl {
@@ -50,7 +51,8 @@ struct Engine {
   FUNCTION(all_gather)                  \
   FUNCTION(all_to_all)                  \
   FUNCTION(reduce_scatter)              \
-  FUNCTION(all_reduce)
+  FUNCTION(all_reduce)                  \
+  FUNCTION(run_reduction)
 #define DECLARE(name) decltype(&::ncast_##name) ncast_##name;
   ENGINE_FUNCTIONS(DECLARE)
 #undef DECLARE

@@ -26,7 +26,7 @@ const char* why_never(const Settings& settings, const CallShape& shape, const Ca
   if (off) return "the operation is switched off";
   if (value_bytes(call.dtype) == 0 || call.redop < 0) return "an argument is out of range";
   if (call.config != nullptr) return "the call has settings of its own";
-  if (reduces(shape.operation) && call.redop >= first_user_reduction) return "a user-defined reduction";
+  if (reduces(shape.operation) && call.redop >= first_user_reduction && !call.factor) return "a user-defined reduction";
   if (shape.count == 0) return "there is nothing to move";
   return nullptr;
 }

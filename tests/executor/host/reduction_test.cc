@@ -39,6 +39,22 @@ TEST_CASE("the average of integers is truncated toward zero") {
   CHECK(reduce_numbers<uint8_t>(NCAST_UINT8, NCAST_AVG, {1, 2, 3, 5}) == 2);
 }
 
+TEST_CASE("factors multiply in the type of sums, and products are rounded once") {
+  const uint16_t values[] = {0x3f80, 0x3fc0, 0xc040};  // 1, 1.5 and -3
+  uint16_t scaled[3] = {};
+  executor::host::scale(NCAST_BFLOAT16, {1.0 / 3, nullptr}, values, 3, scaled);
+  CHECK(scaled[0] == 0x3eab);
+  CHECK(scaled[1] == 0x3f00);  // in bfloat16, 1 / 3 is larger, and so would be the product
+  CHECK(scaled[2] == 0xbf80);
+  const uint16_t half = 0x3f00;
+  executor::host::scale(NCAST_BFLOAT16, {0, &half}, values, 3, scaled);
+  CHECK(scaled[1] == 0x3f40);
+  const double third = 1.0 / 3;
+  double product = 0;
+  executor::host::scale(NCAST_FLOAT64, {third, nullptr}, &third, 1, &product);
+  CHECK(product == third * third);
+}
+
 TEST_CASE("sums are computed in rank order and rounded once") {
   // 256 + 1 + 1 in bfloat16: if each step were rounded, the sum would remain 256.
   CHECK(reduce_numbers<uint16_t>(NCAST_BFLOAT16, NCAST_SUM, {0x4380, 0x3f80, 0x3f80}) == 0x4381);

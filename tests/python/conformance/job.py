@@ -19,6 +19,7 @@ from narrowcast.errors import NarrowcastError
 from . import places
 from .arguments import arguments
 from .exchanges import all_to_all_v, groups
+from .factors import factors
 from .graphs import graphs
 from .operations import larger, small
 from .registration import registration
@@ -29,6 +30,7 @@ from .world import Cases, Outcome, World
 _CASES: dict[str, Callable[[World], Cases]] = {
     "small": small,
     "larger": larger,
+    "factors": factors,
     "all_to_all_v": all_to_all_v,
     "groups": groups,
     "streams": streams,

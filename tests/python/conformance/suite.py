@@ -18,7 +18,18 @@ from narrowcast._bench.launch import run_ranks
 from .job import communicators_of
 
 TESTS = Path(__file__).parent.parent
-SECTIONS = ("small", "larger", "all_to_all_v", "groups", "streams", "graphs", "registration", "arguments", "traffic")
+SECTIONS = (
+    "small",
+    "larger",
+    "factors",
+    "all_to_all_v",
+    "groups",
+    "streams",
+    "graphs",
+    "registration",
+    "arguments",
+    "traffic",
+)
 THREAD_SECTIONS = ("small", "groups", "streams", "registration")
 _SCENARIOS = (
     ("abort", ("small", "large")),

@@ -206,8 +206,8 @@ int ncclCommCount(Comm* comm, int* count) { return comm->destroyed ? invalid_arg
 int ncclCommUserRank(Comm* comm, int* rank) { return comm->destroyed ? invalid_argument : (*rank = comm->rank, 0); }
 int ncclCommCuDevice(Comm* comm, int* device) { return *device = comm->device, 0; }
 int ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, Comm* comm) {
-  if (type != 7 || residence != 1) return invalid_argument;
-  comm->factors.push_back(*static_cast<float*>(scalar));
+  if ((type != 2 && type != 7) || residence < 0 || residence > 1) return invalid_argument;
+  comm->factors.push_back(type == 2 ? static_cast<float>(*static_cast<int*>(scalar)) : *static_cast<float*>(scalar));
   return *op = first_user_reduction + static_cast<int>(comm->factors.size()) - 1, 0;
 }
 int ncclRedOpDestroy(int op, Comm* comm) {

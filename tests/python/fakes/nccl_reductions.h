@@ -30,7 +30,7 @@ uint16_t narrow(float value) {
 int reduce(Comm* comm, const void* send, void* recv, size_t count, int type, int op, bool scatter, bool has_result,
            void* stream, int root) {
   const bool by_user = op >= first_user_reduction;
-  if (by_user && (type != 7 || op - first_user_reduction >= static_cast<int>(comm->factors.size())))
+  if (by_user && ((type != 2 && type != 7) || op - first_user_reduction >= static_cast<int>(comm->factors.size())))
     return invalid_argument;
   if ((op != 0 && !by_user) || (type != 9 && type != 2 && type != 7)) return invalid_argument;
   const float factor = by_user ? comm->factors[static_cast<size_t>(op - first_user_reduction)] : 1;
@@ -49,7 +49,7 @@ int reduce(Comm* comm, const void* send, void* recv, size_t count, int type, int
       if (type == 2) {
         int32_t total = 0;
         for (int r = 0; r < ranks; ++r) total += *reinterpret_cast<int32_t*>(value(r, i));
-        static_cast<int32_t*>(recv)[i] = total;
+        static_cast<int32_t*>(recv)[i] = static_cast<int32_t>(factor) * total;
       } else if (type == 7) {
         float total = 0;
         for (int r = ranks - 1; r >= 0; --r) total += factor * *reinterpret_cast<float*>(value(r, i));

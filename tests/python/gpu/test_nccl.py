@@ -154,8 +154,8 @@ def test_graphs_run_what_they_captured(on_ranks, before):
         assert (wire_bytes > 0) == (not before)
 
 
-def test_user_defined_reductions_are_forwarded_immediately(on_ranks):
-    assert on_ranks("user_reduction", RANKS) == [True] * RANKS
+def test_user_defined_reductions_of_integers_are_forwarded_immediately(on_ranks):
+    assert on_ranks("user_reduction", RANKS, kind="int32") == [True] * RANKS
 
 
 def test_nonblocking_communicators_work(on_ranks):

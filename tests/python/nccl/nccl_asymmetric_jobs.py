@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from ctypes import byref, c_float, c_int, c_void_p
+from ctypes import byref, c_int, c_void_p
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,10 @@ def _synchronize(stream: Stream) -> None:
         stream.synchronize()
 
 
-def _half(nccl: Program, comm: c_void_p) -> int:
-    """A user-defined reduction: half of the sum."""
-    operation, factor = c_int(), c_float(0.5)
-    nccl("RedOpCreatePreMulSum", byref(operation), byref(factor), FLOAT32, 1, comm)
+def _twice(nccl: Program, comm: c_void_p) -> int:
+    """A user-defined reduction of integers, which calls forward: twice the sum."""
+    operation, factor = c_int(), c_int(2)
+    nccl("RedOpCreatePreMulSum", byref(operation), byref(factor), INT32, 1, comm)
     return operation.value
 
 
@@ -39,11 +39,11 @@ def grouped_with_a_reduction(*, rank: int, ranks: int, emit: Any) -> None:
     """Rank 0 makes a user-defined reduction and a send in one group, the others one after the other."""
     with program(rank, ranks) as (nccl, comm, stream):
         _used_before(nccl, stream, comm)
-        half = _half(nccl, comm)
-        ones, halves = nccl.put(np.ones(SMALL, np.float32)), nccl.zeros(SMALL, "float32")
+        twice = _twice(nccl, comm)
+        ones, total = nccl.put(np.ones(SMALL, np.int32)), nccl.zeros(SMALL, "int32")
         mine, received = nccl.put(values_of(rank, LARGE)), nccl.zeros(LARGE)
         with nccl.group() if rank == 0 else contextlib.nullcontext():
-            nccl("AllReduce", ones, halves, SMALL, FLOAT32, half, comm, stream)
+            nccl("AllReduce", ones, total, SMALL, INT32, twice, comm, stream)
             if rank == 0:
                 nccl("Send", mine, LARGE, BFLOAT16, 1, comm, stream)
             if rank == 1:
@@ -111,10 +111,10 @@ def aborted_at_a_first_reduction(*, rank: int, ranks: int, emit: Any) -> None:
             time.sleep(3)
             emit(None)
             os._exit(0)
-        half, ones, halves = _half(nccl, comm), nccl.put(np.ones(SMALL, np.float32)), nccl.zeros(SMALL, "float32")
+        twice, ones, total = _twice(nccl, comm), nccl.put(np.ones(SMALL, np.int32)), nccl.zeros(SMALL, "int32")
         status: list[int] = []
         call = threading.Thread(
-            target=lambda: status.append(nccl.status("AllReduce", ones, halves, SMALL, FLOAT32, half, comm, stream))
+            target=lambda: status.append(nccl.status("AllReduce", ones, total, SMALL, INT32, twice, comm, stream))
         )
         call.start()
         time.sleep(1)

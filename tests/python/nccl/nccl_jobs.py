@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from ctypes import byref, c_float, c_int, c_void_p
+from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -249,26 +249,26 @@ def kept_order(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def kept_order_with_a_user_reduction(*, rank: int, ranks: int, grouped: bool, emit: Any) -> None:
-    """As kept_order(). The forwarded call cannot be held until the end of its group."""
+    """As kept_order(). The forwarded call, of integers, cannot be held until the end of its group."""
     count, found = 500, []
     with program(rank, ranks) as (nccl, comm, one):
-        other, mine = Stream(), nccl.put(values_of(rank, count, "float32"))
-        op, factor = c_int(), c_float(2)
-        nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, comm)
-        expected = np.concatenate([values_of(r, count, "float32") for r in range(ranks)])
+        other, mine = Stream(), nccl.put(values_of(rank, count, "int32"))
+        op, factor = c_int(), c_int(2)
+        nccl("RedOpCreatePreMulSum", byref(op), byref(factor), INT32, 1, comm)
+        expected = np.concatenate([values_of(r, count, "int32") for r in range(ranks)])
         for _ in range(3):
-            gathered, doubled = (nccl.zeros(ranks * count, "float32") for _ in range(2))
-            nccl("AllGather", mine, gathered, count, FLOAT32, comm, one)
+            gathered, doubled = (nccl.zeros(ranks * count, "int32") for _ in range(2))
+            nccl("AllGather", mine, gathered, count, INT32, comm, one)
             with nccl.group() if grouped else contextlib.nullcontext():
-                nccl("AllReduce", gathered, doubled, ranks * count, FLOAT32, op.value, comm, other)
+                nccl("AllReduce", gathered, doubled, ranks * count, INT32, op.value, comm, other)
             other.synchronize()
             correct = nccl.holds(doubled, 2 * ranks * expected)
-            total, again = nccl.zeros(count, "float32"), nccl.zeros(ranks * count, "float32")
+            total, again = nccl.zeros(count, "int32"), nccl.zeros(ranks * count, "int32")
             with nccl.group() if grouped else contextlib.nullcontext():
-                nccl("AllReduce", mine, total, count, FLOAT32, op.value, comm, other)
-            nccl("AllGather", total, again, count, FLOAT32, comm, one)
+                nccl("AllReduce", mine, total, count, INT32, op.value, comm, other)
+            nccl("AllGather", total, again, count, INT32, comm, one)
             one.synchronize()
-            found.append(correct and nccl.holds(again, np.tile(2 * sum_of_all(ranks, count, "float32"), ranks)))
+            found.append(correct and nccl.holds(again, np.tile(2 * sum_of_all(ranks, count, "int32"), ranks)))
         nccl("CommDestroy", comm)
     emit(found)
 
@@ -298,20 +298,26 @@ def captured(*, rank: int, ranks: int, before: bool, emit: Any) -> None:
     emit(found)
 
 
-def user_reduction(*, rank: int, ranks: int, emit: Any) -> None:
-    """A user-defined reduction that is destroyed before its group ends."""
-    count = 100
+def user_reduction(*, rank: int, ranks: int, kind: str, in_memory: bool = False, emit: Any) -> None:
+    """A sum of values that are multiplied by 2. The reduction is destroyed before its group ends.
+
+    in_memory: the factor is in the GPU's memory.
+    """
+    count, dtype = 100, {"float32": FLOAT32, "int32": INT32}[kind]
     with program(rank, ranks) as (nccl, comm, stream):
-        op, factor = c_int(), c_float(2)
-        source, result = nccl.put(values_of(rank, count, "float32")), nccl.zeros(count, "float32")
-        with nccl.group():
-            nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, comm)
-            nccl("AllReduce", source, result, count, FLOAT32, op.value, comm, stream)
-            nccl("RedOpDestroy", op.value, comm)
-        stream.synchronize()
-        correct = nccl.holds(result, 2 * sum_of_all(ranks, count, "float32"))
+        op, factor = c_int(), np.full(1, 2, kind)
+        source, result = nccl.put(values_of(rank, count, kind)), nccl.zeros(count, kind)
+        where = c_void_p(nccl.put(factor).pointer if in_memory else factor.ctypes.data)
+        found = []
+        for _ in range(2):
+            with nccl.group():
+                nccl("RedOpCreatePreMulSum", byref(op), where, dtype, 0 if in_memory else 1, comm)
+                nccl("AllReduce", source, result, count, dtype, op.value, comm, stream)
+                nccl("RedOpDestroy", op.value, comm)
+            stream.synchronize()
+            found.append(nccl.holds(result, 2 * sum_of_all(ranks, count, kind)))
         nccl("CommDestroy", comm)
-    emit(correct)
+    emit(all(found))
 
 
 def nonblocking(*, rank: int, ranks: int, emit: Any) -> None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from ctypes import byref, c_float, c_int, c_void_p
+from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from narrowcast._bench import nccl_library
 from narrowcast._native.cuda_driver import Stream
 from nccl_program import (
     BFLOAT16,
-    FLOAT32,
+    INT32,
     JOIN_SECONDS,
     SUM,
     Program,
@@ -35,7 +35,7 @@ class Pair:
         self.nccl, self.comm, self.stream = nccl, comm, stream
         self.rank, self.peer = nccl.rank, 1 - nccl.rank
         self.mine, self.received = nccl.put(values_of(self.rank, COUNT)), nccl.zeros(COUNT)
-        self.vector, self.total = nccl.put(values_of(self.rank, COUNT, "float32")), nccl.zeros(COUNT, "float32")
+        self.vector, self.total = nccl.put(values_of(self.rank, COUNT, "int32")), nccl.zeros(COUNT, "int32")
 
     def send(self, to: int | None = None) -> None:
         self.nccl("Send", self.mine, COUNT, BFLOAT16, self.peer if to is None else to, self.comm, self.stream)
@@ -45,7 +45,7 @@ class Pair:
         self.nccl("Recv", self.received, COUNT, BFLOAT16, where, self.comm, self.stream)
 
     def reduce(self, op: int) -> None:
-        self.nccl("AllReduce", self.vector, self.total, COUNT, FLOAT32, op, self.comm, self.stream)
+        self.nccl("AllReduce", self.vector, self.total, COUNT, INT32, op, self.comm, self.stream)
 
     def group(self) -> contextlib.AbstractContextManager[None]:
         return self.nccl.group()
@@ -64,7 +64,7 @@ class Pair:
 
     def has_sum(self, factor: int) -> bool:
         self.stream.synchronize()
-        return self.nccl.holds(self.total, factor * sum_of_all(2, COUNT, "float32"))
+        return self.nccl.holds(self.total, factor * sum_of_all(2, COUNT, "int32"))
 
 
 @contextlib.contextmanager
@@ -106,9 +106,9 @@ def collective_first(*, rank: int, ranks: int, emit: Any, users: bool = False) -
     users: a user-defined reduction, which cannot be held and causes rank 0's group to be forwarded.
     """
     with pair(rank, ranks) as two:
-        op, factor = c_int(SUM), c_float(2)
+        op, factor = c_int(SUM), c_int(2)
         if users:
-            two.nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, two.comm)
+            two.nccl("RedOpCreatePreMulSum", byref(op), byref(factor), INT32, 1, two.comm)
         with two.group() if rank == 0 else contextlib.nullcontext():
             two.reduce(op.value)
             (two.send if rank == 0 else two.recv)()

@@ -293,9 +293,15 @@ def test_graphs_run_what_they_captured(on_ranks, before):
     assert set(on_ranks.links("all_gather").values()) == {(0, 0) if before else (12_000, 12_000)}
 
 
-def test_user_defined_reductions_are_forwarded_immediately(on_ranks):
-    assert on_ranks("user_reduction") == [True] * 3
+def test_user_defined_reductions_of_integers_are_forwarded_immediately(on_ranks):
+    assert on_ranks("user_reduction", kind="int32") == [True] * 3
     assert on_ranks.reasons() == {"a user-defined reduction"}
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_pre_multiplied_sums_are_executed_even_if_they_are_destroyed_before_their_group_ends(on_ranks, in_memory):
+    assert on_ranks("user_reduction", kind="float32", in_memory=in_memory) == [True] * 3
+    assert on_ranks.taken() == {"all_reduce": (2, 0)}
 
 
 def test_nonblocking_communicators_are_forwarded(on_ranks):

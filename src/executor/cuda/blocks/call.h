@@ -8,6 +8,7 @@
 #include "channel/memory/memory_channel.h"
 #include "channel/peer/peers.h"
 #include "executor/cuda/byte_counters.h"
+#include "executor/factor.h"
 #include "narrowcast/types.h"
 #include "select/block_shape.h"
 
@@ -80,6 +81,7 @@ struct BlockCall {
   uint32_t forward;
   uint32_t first_forward_ring;
   ncast_redop op;
+  Factor factor;  // if op is operation::scaled_sum
   Turns turns;
   bool gathers;  // results of the other ranks are received as pieces of `recv`
 

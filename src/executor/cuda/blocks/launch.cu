@@ -4,6 +4,7 @@
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/roles.cuh"
 #include "executor/cuda/kernels.h"
+#include "operation/scaled_sum.h"
 #include "select/block_split.h"
 
 namespace narrowcast::executor::cuda {
@@ -92,7 +93,8 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, const Grid& g
 }
 
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, const Grid& grid, cudaStream_t stream) {
-  const bool is_sum = call.op == NCAST_SUM && codec::find_kernel(KernelKind::reduce_sum, call.codec, dtype) != nullptr;
+  const bool adds = call.op == NCAST_SUM || call.op == operation::scaled_sum;
+  const bool is_sum = adds && codec::find_kernel(KernelKind::reduce_sum, call.codec, dtype) != nullptr;
   return launch(is_sum ? KernelKind::reduce_sum : KernelKind::reduce, call, dtype, grid, stream);
 }
 

@@ -3,6 +3,8 @@
 
 #include "executor/cuda/blocks/reduce_block.cuh"
 #include "executor/cuda/blocks/warp.cuh"
+#include "executor/cuda/scale.cuh"
+#include "operation/scaled_sum.h"
 
 namespace narrowcast::executor::cuda {
 
@@ -145,6 +147,15 @@ class ReducingWarp {
     loading_ = false;
   }
 
+  // Whether the values that this rank contributes are multiplied.
+  __device__ bool has_factor() const { return can_scale<Codec::dtype> && call_.op == operation::scaled_sum; }
+  // Multiplies a block of them.
+  __device__ void scale(char* values) {
+    if constexpr (can_scale<Codec::dtype>)
+      scale_block<Codec::dtype, Codec::values_bytes>(values, call_.factor, thread_);
+    __syncwarp();
+  }
+
   // Puts a block of values, encoded, into the next slot of each of these peers.
   __device__ PayloadSize put(EndMask peers, const device::BlockContext& context, const char* values, uint32_t raw_bytes,
                              uint32_t turn) {
@@ -164,6 +175,7 @@ class ReducingWarp {
     Sending current = sending(turn, 1);
     while (current.values.bytes != 0) {
       load(current.values);
+      if (has_factor()) scale(current_buffer());
       const Sending next = sending(turn, current.step + 1);
       prefetch(next.values.bytes != 0 ? next.values : after());
       if (!put(current.to, context_of<Codec>(call_, current.values.values, call_.values, 0), current_buffer(),
@@ -211,13 +223,18 @@ class ReducingWarp {
     const int rank = call_.peers.rank, ranks = call_.peers.ranks;
     device::wait_for_store_sources(thread_);
     if (!loading_) prefetch(own_block(turn()));
+    if (has_factor()) {  // now, because the function that multiplies could not keep the sums in registers
+      loader_.wait();
+      loading_ = false;
+      scale(next_buffer());
+    }
     BlockSums<Codec::dtype, Codec::values_bytes> sums;
     PayloadSize arriving{};  // the payload that is being loaded
     for (int position = 0; position < ranks; ++position) {
       const int source = source_of(position);
       const char* term;
       if (source == rank) {
-        loader_.wait();
+        if (loading_) loader_.wait();
         loading_ = false;
         term = next_buffer();
       } else {

@@ -1,0 +1,108 @@
+"""Sums of values that each rank multiplies by a factor of its own."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from narrowcast._bench import oracle
+from narrowcast._bench.operations import Call
+from narrowcast._native.operations import describe
+from narrowcast.types import VALUE_TYPES
+
+from . import tolerance
+from .operations import Choice, make_call
+from .values import difference, pool
+from .world import Cases, Outcome, World, codecs_of_case, suited
+
+_OPERATIONS = ("reduce", "reduce_scatter", "all_reduce")
+# Partial and whole blocks, and of more than one turn.
+_COUNTS = (1, 2047, 4096, 40_001)
+
+
+def _factor_of(rank: int, ranks: int) -> float:
+    """Some products are exact, some are rounded, and some change their sign."""
+    return (1 / ranks, 0.5, -3.0, 1 / 3)[rank % 4]
+
+
+@dataclass(frozen=True)
+class _Scaled(Call):
+    world: World | None = None
+    in_memory: bool = False
+
+    def run(self, comm: Any, values: Any, out: Any, *, codec: str, stream: Any = None) -> None:
+        assert self.world is not None
+        number: Any = _factor_of(self.rank, self.ranks)
+        if self.in_memory:
+            bits = oracle.narrow(np.array([number], _accumulator(self.kind)), self.kind)
+            number = self.world.place.carve(self.kind.bytes)
+            self.world.place.write(number, bits.view(np.uint8), stream)
+        root = {"root": self.root} if describe(self.operation).has_root else {}
+        options = {"codec": codec, "stream": stream, "dtype": self.kind.name, **root}
+        getattr(comm, self.operation)(values, out, factor=number, **options)
+
+
+def _accumulator(kind: Any) -> Any:
+    return np.float64 if kind.name == "float64" else np.float32
+
+
+def factors(world: World) -> Cases:
+    """Every reduction, type of floats and count, with factors that are numbers and in memory."""
+    cases = [
+        (Choice(operation, kind, "sum", data, count, world.ranks - 1), in_memory)
+        for operation in _OPERATIONS
+        for kind in VALUE_TYPES
+        if kind.is_float
+        for count, data in zip(_COUNTS, ("normal", "weights", "normal", "weights"), strict=True)
+        for in_memory in (False, True)
+    ]
+    for choice, in_memory in cases if world.thorough else cases[world.ranks % 5 :: 5]:
+        name = f"{choice.name}, factor {'in memory' if in_memory else 'as a number'}"
+        yield name, functools.partial(_check, world, choice, in_memory)
+
+
+def _check(world: World, choice: Choice, in_memory: bool) -> Outcome:
+    outcome, kind = Outcome(), choice.kind
+    call = _Scaled(
+        choice.operation,
+        kind,
+        choice.count,
+        world.rank,
+        world.ranks,
+        root=choice.root,
+        world=world,
+        in_memory=in_memory,
+    )
+    sample = pool(choice.data, kind.name)
+    rng = world.random("factors", choice.name)
+    right, margins = [], {}
+    chosen = [codec for codec in codecs_of_case(rng) if suited(codec, kind) == codec]
+    for inputs in call.pieces(sample, 0) if call.has_result else []:
+        scaled = [np.resize(_times(bits, _factor(rank, call), kind), call.count) for rank, bits in enumerate(inputs)]
+        right.append(oracle.reduce(scaled, "sum", kind))
+        for codec in chosen:
+            margins.setdefault(codec, []).append(tolerance.of_call(choice.operation, codec, kind, "sum", scaled))
+    for codec in chosen:
+        for in_place in (False, True):
+            where = f"{codec}{' in place' if in_place else ''}"
+            sent, stream = call.sent(sample, call.rank, 0), world.streams[0]
+            found = make_call(world, call, sent, codec, in_place, [0, 0], stream, outcome, where)
+            if found is None or not right:
+                continue
+            bounds = None if margins[codec][0] is None else np.concatenate(margins[codec])
+            outcome.note(where, difference(found, np.concatenate(right), kind, nan_is_nan=True, tolerances=bounds))
+            if choice.operation == "all_reduce":
+                outcome.same_everywhere(found)
+    return outcome
+
+
+def _factor(rank: int, call: _Scaled) -> Any:
+    number = np.array([_factor_of(rank, call.ranks)], _accumulator(call.kind))
+    return oracle.widen(oracle.narrow(number, call.kind), call.kind)[0] if call.in_memory else number[0]
+
+
+def _times(bits: Any, factor: Any, kind: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return oracle.narrow(oracle.widen(bits, kind) * factor, kind)
