@@ -19,19 +19,29 @@ typedef struct {
   // The same as one value of type dtype, which is read when the call runs. CUDA: in memory that the GPU can read. NULL:
   // none.
   const void* device_factor;
+  // Of an all_reduce: the codec of the results that ranks send each other, if it is another one than that of the
+  // contributions. Two codecs combine if both quantise groups of values (docs/format/grouped.md), and each of these
+  // combines with RAW. If the library sends contributions raw because that is faster, it sends results raw, too. NULL:
+  // the same codec.
+  const ncast_codec* result_codec;
 } ncast_reduction_options;
 
 // As ncast_reduce, ncast_reduce_scatter and ncast_all_reduce.
 //   operation: NCAST_OP_REDUCE, NCAST_OP_REDUCE_SCATTER or NCAST_OP_ALL_REDUCE
 //   root: ignored if the operation has none
 //   options: read before the function returns; NULL: none
-// Errors: also INVALID_ARGUMENT if there is a factor and op is not NCAST_SUM or the values are integers.
+// Errors: also INVALID_ARGUMENT if the codecs do not combine, and if there is a factor, but op is not NCAST_SUM or the
+// values are integers.
 //
 // CUDA: sums with a factor run by blocks, also where others run by packets.
 NCAST_API ncast_status ncast_run_reduction(ncast_operation operation, const void* send, void* recv, uint64_t count,
                                            ncast_dtype dtype, ncast_redop op, int root, ncast_codec codec,
                                            const ncast_reduction_options* options, ncast_comm* comm,
                                            ncast_stream stream);
+
+// As ncast_call_error_bound, for an all_reduce whose results have another codec than its contributions.
+NCAST_API double ncast_all_reduce_error_bound(ncast_dtype dtype, ncast_redop op, ncast_codec codec,
+                                              ncast_codec result_codec, int ranks, const double* largest);
 
 #ifdef __cplusplus
 }  // extern "C"

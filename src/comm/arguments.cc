@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/combine.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
 #include "status/error.h"
@@ -161,6 +162,19 @@ ncast_status check_codec(const char* function, Operation operation, ncast_dtype 
               ncast_dtype_name(dtype), codec::describe(codec).c_str());
 }
 
+ncast_status check_result_codec(const char* function, Operation operation, ncast_dtype dtype, ncast_redop op,
+                                ncast_codec codec, ncast_codec result_codec) {
+  if (operation != Operation::all_reduce)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: result_codec is only for all_reduce, not for %s", function,
+                operation::name_of(operation));
+  if (const ncast_status status = check_codec(function, operation, dtype, op, result_codec)) return status;
+  if (codec::canonical(codec) == codec::canonical(result_codec)) return NCAST_OK;
+  const codec::Row *const sent = codec::find_row(codec), *const returned = codec::find_row(result_codec);
+  if (sent != nullptr && returned != nullptr && codec::combine(*sent, *returned)) return NCAST_OK;  // not auto
+  return fail(NCAST_INVALID_ARGUMENT, "%s: result_codec %s does not combine with codec %s: %s", function,
+              codec::describe(result_codec).c_str(), codec::describe(codec).c_str(), codec::who_combines);
+}
+
 ncast_status check_arguments(const Call& call) { return check_arguments(call, describe(call.operation).overlap); }
 
 ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
@@ -173,6 +187,10 @@ ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
   if (ncast_status status = check_reduction(function, call)) return status;
   if (const ncast_status status = check_codec(function, call.operation, call.dtype, call.redop, call.codec))
     return status;
+  if (call.result_codec)
+    if (ncast_status status =
+            check_result_codec(function, call.operation, call.dtype, call.redop, call.codec, *call.result_codec))
+      return status;
   if (call.comm->backend() == NCAST_BACKEND_CUDA)
     if (const ncast_status status = codec::check_on_gpu(function, call.codec)) return status;
   const int ranks = call.comm->ranks();

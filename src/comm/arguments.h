@@ -12,6 +12,10 @@ namespace narrowcast::comm {
 ncast_status check_codec(const char* function, operation::Operation operation, ncast_dtype dtype, ncast_redop op,
                          ncast_codec codec);
 
+// Checks that an all-reduce can encode its results with another codec than its contributions.
+ncast_status check_result_codec(const char* function, operation::Operation operation, ncast_dtype dtype, ncast_redop op,
+                                ncast_codec codec, ncast_codec result_codec);
+
 // Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);
 // The same for a call that runs a plan. overlap: whether it can be in place, which some plans of all_to_all are.

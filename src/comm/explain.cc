@@ -19,6 +19,7 @@
 #include "comm/question.h"
 #include "executor/communicator.h"
 #include "executor/registry.h"
+#include "narrowcast/reduction.h"
 #include "select/allowed_codecs.h"
 #include "select/decider.h"
 #include "select/error_bound.h"
@@ -195,6 +196,41 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   return made;
 }
 
+double error_bound(const char* function, ncast_operation operation, ncast_dtype dtype, ncast_redop op,
+                   ncast_codec codec, std::optional<ncast_codec> result_codec, int ranks, const double* largest) {
+  double bound = std::numeric_limits<double>::quiet_NaN();
+  guarded(function, [&] {
+    const std::optional<operation::Operation> found = operation::find(operation);
+    if (!found) return fail(NCAST_INVALID_ARGUMENT, "%s: operation is %d", function, static_cast<int>(operation));
+    if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d", function, int{dtype});
+    if (reduces(*found) && (op < NCAST_SUM || op > NCAST_AVG))
+      return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, int{op});
+    if (ncast_status status = comm::check_codec(function, *found, dtype, op, codec)) return status;
+    if (result_codec)
+      if (ncast_status status = comm::check_result_codec(function, *found, dtype, op, codec, *result_codec))
+        return status;
+    if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d", function, ranks);
+    if (largest == nullptr) return null_argument(function, "largest");
+    const std::span<const double> each(largest, static_cast<size_t>(ranks));
+    for (size_t rank = 0; rank < each.size(); ++rank)
+      if (!std::isfinite(each[rank]) || each[rank] < 0)
+        return fail(NCAST_INVALID_ARGUMENT, "%s: largest[%zu] is %g, not a finite number of 0 or more", function, rank,
+                    each[rank]);
+    if (result_codec && codec::canonical(codec) != codec::canonical(*result_codec)) {  // neither allows several
+      bound = select::error_bound(*found, dtype, op, codec::without_flag(codec), each,
+                                  codec::without_flag(*result_codec));
+      return NCAST_OK;
+    }
+    const select::CallShape shape{
+        .operation = *found, .dtype = dtype, .codec = codec::canonical(codec), .bytes = 0, .ranks = ranks, .redop = op};
+    bound = 0;
+    for (const ncast_codec one : select::allowed_codecs(shape).codecs)
+      bound = std::max(bound, select::error_bound(*found, dtype, op, one, each));
+    return NCAST_OK;
+  });
+  return bound;
+}
+
 }  // namespace
 
 extern "C" {
@@ -212,30 +248,13 @@ ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtyp
 
 double ncast_call_error_bound(ncast_operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,
                               int ranks, const double* largest) {
-  constexpr const char* function = "ncast_call_error_bound";
-  double bound = std::numeric_limits<double>::quiet_NaN();
-  guarded(function, [&] {
-    const std::optional<operation::Operation> found = operation::find(operation);
-    if (!found) return fail(NCAST_INVALID_ARGUMENT, "%s: operation is %d", function, static_cast<int>(operation));
-    if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d", function, int{dtype});
-    if (reduces(*found) && (op < NCAST_SUM || op > NCAST_AVG))
-      return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, int{op});
-    if (ncast_status status = comm::check_codec(function, *found, dtype, op, codec)) return status;
-    if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d", function, ranks);
-    if (largest == nullptr) return null_argument(function, "largest");
-    const std::span<const double> each(largest, static_cast<size_t>(ranks));
-    for (size_t rank = 0; rank < each.size(); ++rank)
-      if (!std::isfinite(each[rank]) || each[rank] < 0)
-        return fail(NCAST_INVALID_ARGUMENT, "%s: largest[%zu] is %g, not a finite number of 0 or more", function, rank,
-                    each[rank]);
-    const select::CallShape shape{
-        .operation = *found, .dtype = dtype, .codec = codec::canonical(codec), .bytes = 0, .ranks = ranks, .redop = op};
-    bound = 0;
-    for (const ncast_codec one : select::allowed_codecs(shape).codecs)
-      bound = std::max(bound, select::error_bound(*found, dtype, op, one, each));
-    return NCAST_OK;
-  });
-  return bound;
+  return error_bound("ncast_call_error_bound", operation, dtype, op, codec, std::nullopt, ranks, largest);
+}
+
+double ncast_all_reduce_error_bound(ncast_dtype dtype, ncast_redop op, ncast_codec codec, ncast_codec result_codec,
+                                    int ranks, const double* largest) {
+  return error_bound("ncast_all_reduce_error_bound", NCAST_OP_ALL_REDUCE, dtype, op, codec, result_codec, ranks,
+                     largest);
 }
 
 ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count, ncast_dtype dtype,

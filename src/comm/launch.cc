@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "codec/codec.h"
 #include "comm/arguments.h"
 #include "comm/plan_use.h"
 #include "executor/backend.h"
@@ -61,6 +62,10 @@ ncast_status launch(const char* function, const std::vector<Call>& calls) {
 
 ncast_status submit(const Call& given) {
   Call call = given;
+  if (call.result_codec) {
+    call.result_codec = codec::canonical(*call.result_codec);
+    if (*call.result_codec == codec::canonical(call.codec)) call.result_codec.reset();
+  }
   decide(&call);
   if (open_group.depth > 0) {
     open_group.calls.push_back(call);

@@ -47,6 +47,7 @@ ncast_status read_options(const char* function, const ncast_reduction_options* g
   }
   if (options.factor != nullptr && options.device_factor != nullptr)
     return fail(NCAST_INVALID_ARGUMENT, "%s: options has both factor and device_factor", function);
+  if (options.result_codec != nullptr) call->result_codec = *options.result_codec;
   if (options.factor != nullptr) call->factor = Factor{*options.factor, nullptr};
   if (options.device_factor != nullptr) call->factor = Factor{0, options.device_factor};
   return NCAST_OK;

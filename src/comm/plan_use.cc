@@ -115,10 +115,13 @@ void decide(executor::Call* call) {
   const bool chooses_plans = decider.chooses_plans() && plan::has_plans(call->operation);
   // The CUDA backend decides about the built-in way itself when it launches the call.
   if (!chooses_plans && call->comm->backend() != NCAST_BACKEND_HOST) return;
-  const select::Decision decision = decider.decide(decider.shape_of(
-      call->operation, call->dtype, codec::canonical(call->codec), call->count * ncast_dtype_bytes(call->dtype),
-      redop_of_tag(*call), call->peer, placement_of(*call)));
+  select::CallShape shape = decider.shape_of(call->operation, call->dtype, codec::canonical(call->codec),
+                                             call->count * ncast_dtype_bytes(call->dtype), redop_of_tag(*call),
+                                             call->peer, placement_of(*call));
+  shape.result_codec = call->result_codec;
+  const select::Decision decision = decider.decide(shape);
   call->chosen_codec = decision.codec;
+  call->chosen_result_codec = decision.result_codec;
   if (decision.chosen == nullptr) return;
   if (decision.chosen->loaded == 0) {
     call->plan = executor::plan_of_builder(decision.chosen->plan);

@@ -83,6 +83,10 @@ CallTag make_tag(const Call& call, uint64_t sequence) {
   tag.redop = reduces(call.operation) ? static_cast<uint8_t>(redop_of_tag(call)) : 0;
   tag.root = has_root(call.operation) ? call.peer : 0;
   tag.plan = call.plan;
+  if (call.result_codec) {
+    const ncast_codec result = codec::canonical(*call.result_codec);
+    tag.result_codec = static_cast<uint32_t>(result ^ result >> 32) + 1;
+  }
   return tag;
 }
 
@@ -97,6 +101,7 @@ uint32_t call_mark(const CallTag& tag) {
   add(tag.redop, 1);
   add(static_cast<uint8_t>(tag.root), 1);
   add(tag.count, 8);
+  add(tag.result_codec, sizeof tag.result_codec);
   return 1u << 12 | crc;
 }
 
@@ -139,6 +144,7 @@ std::string differences(const CallTag& a, const CallTag& b) {
   compare(a.redop == b.redop, "op");
   compare(a.root == b.root, "root");
   compare(a.codec == b.codec, "codec");
+  compare(a.result_codec == b.result_codec, "result_codec");
   compare(a.plan == b.plan, "plan");
   compare(a.phase == b.phase, "phase");
   return list;

@@ -38,6 +38,8 @@ struct Call {
   ncast_codec codec = NCAST_CODEC_RAW;  // what the call allows
   // Of the values on the link, if the host backend runs the call; decided when the call is made.
   ncast_codec chosen_codec = NCAST_CODEC_RAW;
+  // Of the results of an all_reduce, and as decided; nullopt: as above.
+  std::optional<ncast_codec> result_codec = std::nullopt, chosen_result_codec = std::nullopt;
   ncast_redop redop = NCAST_SUM;
   std::optional<Factor> factor = std::nullopt;  // of this rank's values
   int peer = 0;                                 // the peer of send and recv; the root of operations that have one
@@ -68,7 +70,8 @@ struct CallTag {
   uint8_t redop;
   uint8_t phase;  // of calls in several stages: the number of the stage
   int32_t root;
-  uint32_t plan;  // the number of a loaded plan; plan_of_builder(); 0: the default
+  uint32_t plan;          // the number of a loaded plan; plan_of_builder(); 0: the default
+  uint32_t result_codec;  // a hash of it; 0: the same codec
 };
 static_assert(sizeof(CallTag) == channel::tag_bytes);
 

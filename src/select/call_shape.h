@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "channel/peer/peers.h"
 #include "operation/operation.h"
@@ -33,6 +34,7 @@ struct CallShape {
   ncast_redop redop = NCAST_SUM;
   int root = 0;
   Placement placement = Placement::unknown;
+  std::optional<ncast_codec> result_codec = std::nullopt;  // of an all_reduce; nullopt: the same codec
 
   bool operator==(const CallShape&) const = default;
 };

@@ -38,6 +38,9 @@ struct Decision {
   const PlanCandidate* chosen = nullptr;  // a plan that runs instead of the built-in way; NULL: none
   const char* plan_reason = nullptr;      // why it does
   ncast_codec codec = NCAST_CODEC_RAW;    // of the values on the link: raw, or one that the call allows
+  // Of the results of an all_reduce, if the values on the link are encoded and the call has another codec for these;
+  // `codec` is then that of the contributions.
+  std::optional<ncast_codec> result_codec;
   const char* transport_reason = nullptr;
   const char* shots_reason = nullptr;  // NULL if the operation has only one way
   const char* codec_reason = nullptr;

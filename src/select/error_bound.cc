@@ -63,16 +63,19 @@ Reduced reduced(ncast_redop op, const Precision& precision, std::span<const doub
 }  // namespace
 
 double error_bound(operation::Operation operation, ncast_dtype dtype, ncast_redop op, ncast_codec codec,
-                   std::span<const double> largest) {
+                   std::span<const double> largest, std::optional<ncast_codec> result_codec) {
   const auto error_of = [&](double magnitude) { return ncast_codec_error_bound(codec, dtype, magnitude); };
+  const auto error_of_result = [&](double magnitude) {
+    return ncast_codec_error_bound(result_codec.value_or(codec), dtype, magnitude);
+  };
   const double most = std::ranges::max(largest);
-  if (error_of(most) == 0) return 0;
+  if (error_of(most) == 0 && error_of_result(most) == 0) return 0;
   if (!reduces(operation)) return error_of(most);
   const Precision precision = precision_of(dtype);
   const Reduced result = reduced(op, precision, largest, error_of);
   // On GPUs every rank reduces a piece and sends it, to the root as well.
   const bool sends_results = operation != operation::Operation::reduce_scatter;
-  const double again = sends_results && std::isfinite(result.largest) ? error_of(result.largest) : 0;
+  const double again = sends_results && std::isfinite(result.largest) ? error_of_result(result.largest) : 0;
   if (result.largest + again > precision.most) return std::numeric_limits<double>::infinity();
   return result.error + again;
 }

@@ -114,6 +114,31 @@ TEST_CASE_FIXTURE(SingleRank, "lossy codecs are rejected for integers, and for r
   CHECK(ncast_all_gather(values, others, 1, NCAST_FLOAT64, lossy, comm, nullptr) == NCAST_OK);
 }
 
+TEST_CASE_FIXTURE(SingleRank, "codecs of results are rejected where they do not combine") {
+  const auto run = [&](ncast_codec codec, ncast_codec result, ncast_operation operation = NCAST_OP_ALL_REDUCE,
+                       ncast_redop op = NCAST_SUM) {
+    const ncast_reduction_options options = {sizeof options, nullptr, nullptr, &result};
+    return ncast_run_reduction(operation, values, others, 2, NCAST_FLOAT32, op, 0, codec, &options, comm, nullptr);
+  };
+  constexpr ncast_codec raw = NCAST_CODEC_RAW, int8 = NCAST_CODEC_INT8, window = NCAST_CODEC_WINDOW;
+  for (const auto& [codec, result] : {std::pair(int8, ncast_codec{NCAST_CODEC_NVFP4}),
+                                      {int8, raw},
+                                      {raw, int8},
+                                      {window, window},
+                                      {NCAST_CODEC_AUTO, NCAST_CODEC_AUTO}})
+    CHECK(run(codec, result) == NCAST_OK);
+  for (const auto& [codec, result] : {std::pair(int8, window),
+                                      {window, int8},
+                                      {window, raw},
+                                      {raw, window},
+                                      {NCAST_CODEC_AUTO, int8},
+                                      {int8, NCAST_CODEC_AUTO}})
+    CHECK_REJECTED(run(codec, result), "does not combine with codec");
+  CHECK_REJECTED(run(int8, raw, NCAST_OP_REDUCE), "result_codec is only for all_reduce, not for reduce");
+  CHECK_REJECTED(run(raw, int8, NCAST_OP_ALL_REDUCE, NCAST_MAX), "all_reduce (max) of float32 cannot use codec int8");
+  CHECK_REJECTED(run(raw, 77), "codec is 77");
+}
+
 TEST_CASE_FIXTURE(SingleRank, "factors are only for sums of floats") {
   const double half = 0.5;
   const auto run = [&](const ncast_reduction_options& options, ncast_redop op = NCAST_SUM,
@@ -121,18 +146,18 @@ TEST_CASE_FIXTURE(SingleRank, "factors are only for sums of floats") {
     return ncast_run_reduction(static_cast<ncast_operation>(operation), values, others, 2, dtype, op, 7,
                                NCAST_CODEC_RAW, &options, comm, nullptr);
   };
-  const ncast_reduction_options number = {sizeof number, &half, nullptr};
+  const ncast_reduction_options number = {sizeof number, &half, nullptr, nullptr};
   CHECK_REJECTED(run(number, NCAST_AVG), "all_reduce (avg) of float32 has no factor");
   CHECK_REJECTED(run(number, NCAST_SUM, NCAST_INT32), "all_reduce (sum) of int32 has no factor");
   CHECK_REJECTED(run(number, NCAST_SUM, NCAST_FLOAT32, NCAST_OP_BROADCAST), "operation is 2, which does not reduce");
   CHECK_REJECTED(run(number, NCAST_SUM, NCAST_FLOAT32, NCAST_OP_REDUCE), "root is 7");
-  CHECK_REJECTED(run({sizeof number, &half, &half}), "both factor and device_factor");
-  CHECK_REJECTED(run({sizeof number, nullptr, reinterpret_cast<char*>(values) + 2}), "device_factor is");
-  CHECK_REJECTED(run({3, nullptr, nullptr}), "options.struct_bytes is 3");
+  CHECK_REJECTED(run({sizeof number, &half, &half, nullptr}), "both factor and device_factor");
+  CHECK_REJECTED(run({sizeof number, nullptr, reinterpret_cast<char*>(values) + 2, nullptr}), "device_factor is");
+  CHECK_REJECTED(run({3, nullptr, nullptr, nullptr}), "options.struct_bytes is 3");
   std::fill_n(values, 2, 3.0f);
   CHECK(run(number) == NCAST_OK);
   CHECK(others[1] == 1.5f);
-  CHECK(run({sizeof number, nullptr, others}) == NCAST_OK);
+  CHECK(run({sizeof number, nullptr, others, nullptr}) == NCAST_OK);
   CHECK(others[1] == 4.5f);
   CHECK(values[1] == 3);
 }

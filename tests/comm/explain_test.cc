@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "doctest/doctest.h"
+#include "narrowcast/reduction.h"
 #include "select/allowed_codecs.h"
 #include "select/decision.h"
 #include "support/codec_table.h"
@@ -206,6 +207,24 @@ TEST_CASE("the error bound of a call adds up what is encoded") {
         ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, 77, 1, wrong.data()),
         bound(NCAST_OP_REDUCE, NCAST_MAX), bound(NCAST_OP_ALL_REDUCE, NCAST_SUM, NCAST_INT32)})
     CHECK(std::isnan(invalid));
+}
+
+TEST_CASE("the error bound of an all-reduce adds those of its two codecs") {
+  const std::vector<double> largest = {1, 4, 2};
+  const auto bound = [&](ncast_codec codec, ncast_codec result_codec) {
+    return ncast_all_reduce_error_bound(NCAST_FLOAT32, NCAST_SUM, codec, result_codec, 3, largest.data());
+  };
+  const auto error = [](ncast_codec codec, double magnitude) {
+    return ncast_codec_error_bound(codec, NCAST_FLOAT32, magnitude);
+  };
+  constexpr ncast_codec raw = NCAST_CODEC_RAW, int8 = NCAST_CODEC_INT8, int4 = NCAST_CODEC_INT4;
+  const auto is_close = [](double found, double expected) { return found >= expected && found < expected * 1.0001; };
+  const double sent = error(int8, 4) + error(int8, 2), sum = 7 + error(int8, 1) + sent;
+  CHECK(is_close(bound(int8, int4), sent + error(int4, sum)));
+  CHECK(is_close(bound(int8, raw), sent));
+  CHECK(is_close(bound(raw, int4), error(int4, 7)));
+  CHECK(bound(raw, raw) == 0);
+  CHECK(std::isnan(bound(int8, NCAST_CODEC_WINDOW)));
 }
 
 TEST_CASE("an explanation states the error bound of its call") {

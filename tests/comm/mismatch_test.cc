@@ -84,9 +84,15 @@ TEST_CASE("a mismatch names the difference") {
   check_mismatch("op", {{NCAST_OP_REDUCE}, {.operation = NCAST_OP_REDUCE, .op = NCAST_MAX}});
   check_mismatch("op", 2, [](int rank, ncast_comm* comm) {
     const double half = 0.5;
-    const ncast_reduction_options options = {sizeof options, &half, nullptr};
+    const ncast_reduction_options options = {sizeof options, &half, nullptr, nullptr};
     return ncast_run_reduction(NCAST_OP_ALL_REDUCE, in, out, 2, NCAST_FLOAT32, NCAST_SUM, 0, NCAST_CODEC_RAW,
                                rank == 0 ? &options : nullptr, comm, nullptr);
+  });
+  check_mismatch("result_codec", 2, [](int rank, ncast_comm* comm) {
+    const ncast_codec result = rank == 0 ? NCAST_CODEC_INT4 : NCAST_CODEC_INT6;
+    const ncast_reduction_options options = {sizeof options, nullptr, nullptr, &result};
+    return ncast_run_reduction(NCAST_OP_ALL_REDUCE, in, out, 2, NCAST_FLOAT32, NCAST_SUM, 0, NCAST_CODEC_INT8, &options,
+                               comm, nullptr);
   });
   check_mismatch("codec", {{NCAST_OP_ALL_TO_ALL}, {.operation = NCAST_OP_ALL_TO_ALL, .codec = NCAST_CODEC_WINDOW}});
   // Both send raw values, but they agree only by chance.

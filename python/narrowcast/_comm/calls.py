@@ -274,6 +274,7 @@ class Calls(OfThisProcess, abc.ABC):
         op: str = "sum",
         factor: Any = None,
         codec: str = "auto",
+        result_codec: str | None = None,
         stream: Any = None,
         dtype: DType | None = None,
     ) -> Array:
@@ -283,10 +284,12 @@ class Calls(OfThisProcess, abc.ABC):
         factor: a number by which this rank multiplies its floats before a sum, or an array of one value, of their type,
             which is read when the call runs. Either all ranks have one or none. The values are multiplied in fp32
             (float64: in fp64) and rounded to their type before they are encoded or sent.
+        result_codec: of the results that ranks send each other; None: `codec`, which is that of the contributions.
+            Codecs that quantise groups of values combine with each other and with "raw".
         """
         source = self._view(values, "values", stream, dtype=dtype, writable=out is None)
         target = source if out is None else self._target(out, source, source.elems, stream)
-        self._reduce("all_reduce", source, target, source.elems, op, factor, codec, stream)
+        self._reduce("all_reduce", source, target, source.elems, op, factor, codec, stream, result_codec=result_codec)
         return values if out is None else out
 
     def _view(
@@ -367,22 +370,24 @@ class Calls(OfThisProcess, abc.ABC):
         codec: str,
         stream: Any,
         root: int = 0,
+        result_codec: str | None = None,
     ) -> None:
-        dtype, number, options, views = source.dtype, reduction_number(op), None, [source, target]
-        if factor is not None:
-            options = ReductionOptionsC(struct_bytes=sizeof(ReductionOptionsC))
-            if isinstance(factor, (int, float)):
-                options.factor = pointer(c_double(factor))
-            else:
-                views.append(self._view(factor, "factor", stream, holds=dtype))
-                if views[-1].elems != 1:
-                    raise ValueError(f"factor holds {views[-1].elems} values, not one")
-                options.device_factor = views[-1].pointer
+        dtype, number, views = source.dtype, reduction_number(op), [source, target]
+        options = ReductionOptionsC(struct_bytes=sizeof(ReductionOptionsC))
+        if isinstance(factor, (int, float)):
+            options.factor = pointer(c_double(factor))
+        elif factor is not None:
+            views.append(self._view(factor, "factor", stream, holds=dtype))
+            if views[-1].elems != 1:
+                raise ValueError(f"factor holds {views[-1].elems} values, not one")
+            options.device_factor = views[-1].pointer
+        if result_codec is not None:
+            options.result_codec = pointer(c_uint64(comm_codec_number(result_codec)))
         arguments = describe(operation).number, source.pointer, target.pointer, count, dtype.number, number, root
         allowed = comm_codec_number(codec)
 
         def call(handle: Any) -> None:
-            check(library().ncast_run_reduction(*arguments, allowed, options and byref(options), self.handle, handle))
+            check(library().ncast_run_reduction(*arguments, allowed, byref(options), self.handle, handle))
 
         self._enqueue(call, stream, *views)
 

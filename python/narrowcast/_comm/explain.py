@@ -169,6 +169,7 @@ def error_bound(
     *,
     dtype: DType = "bfloat16",
     op: str = "sum",
+    result_codec: str | None = None,
 ) -> float:
     """The largest absolute error of a finite value in the result of a call, compared with the exact result.
 
@@ -177,7 +178,8 @@ def error_bound(
         all but a reduce-scatter then encode the sum.
     codec: that of the values on the link, forced or not. `codec.error_bound` has the error of one encoding.
     absmax: the largest finite magnitude of the values that ranks send: one number, or one for each rank.
-    op: for operations that reduce.
+    op: for operations that reduce. With a factor, absmax is that of the products.
+    result_codec: that of the results of an all-reduce; None: `codec`.
 
     Returns 0 if the codec is exact or stores values of this type raw, and infinity if the result may overflow. Calls
     that run plans of yours have other bounds. Raises ValueError for invalid arguments.
@@ -188,11 +190,15 @@ def error_bound(
         raise ValueError(f"absmax has {len(largest)} numbers for {ranks} ranks")
     number, kind = describe(operation).number, value_type(dtype)
     values = (c_double * len(largest))(*largest)
-    found = float(
-        library().ncast_call_error_bound(
-            number, kind.number, reduction_number(op), comm_codec_number(codec), ranks, values
-        )
-    )
+    codecs = [comm_codec_number(one) for one in (codec, result_codec) if one is not None]
+    arguments = [kind.number, reduction_number(op), *codecs, ranks, values]
+    if result_codec is None:
+        bound = library().ncast_call_error_bound(number, *arguments)
+    elif operation == "all_reduce":
+        bound = library().ncast_all_reduce_error_bound(*arguments)
+    else:
+        raise ValueError(f"result_codec is only for all_reduce, not for {operation}")
+    found = float(bound)
     if math.isnan(found):
         raise ValueError(library().ncast_last_error().decode().partition(": ")[2].replace("largest[", "absmax["))
     return found

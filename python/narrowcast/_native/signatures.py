@@ -219,6 +219,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ncast_reduce_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
     "ncast_all_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_all_reduce_error_bound": (c_double, [c_int, c_int, _CODEC, _CODEC, c_int, POINTER(c_double)]),
     "ncast_run_reduction": (
         _STATUS,
         [

@@ -119,6 +119,7 @@ class ReductionOptionsC(Structure):
         ("struct_bytes", c_size_t),
         ("factor", POINTER(c_double)),
         ("device_factor", c_void_p),
+        ("result_codec", POINTER(c_uint64)),
     ]
 
 

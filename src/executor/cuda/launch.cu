@@ -26,8 +26,10 @@ namespace {
 uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
 
 Decision decide(Decider& decider, const Call& call) {
-  return decider.decide(
-      decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec), bytes_of(call), redop_of_tag(call)));
+  CallShape shape =
+      decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec), bytes_of(call), redop_of_tag(call));
+  shape.result_codec = call.result_codec;
+  return decider.decide(shape);
 }
 
 }  // namespace
@@ -47,7 +49,7 @@ BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int k
   BlockCall call = {};
   call.peers = peers_;
   call.layout = layout_;
-  call.codec = codec::explicit_parameters(codec);  // kernels do not know the default parameters
+  call.codec = call.result_codec = codec::explicit_parameters(codec);  // kernels do not know the default parameters
   call.encoded = ~0u;
   call.block_counters = &state_->block_counters[kernel];
   call.byte_counters = &state_->byte_counters[static_cast<size_t>(operation)];
@@ -285,6 +287,10 @@ cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaSt
   const Call& call = decided.call;
   const Rings rings(*decided.decision.blocks, layout_, over_host());
   BlockCall reduction = block_call(call.operation, decided.decision.blocks->codec, 0);
+  if (decided.decision.result_codec) {
+    reduction.codec = codec::explicit_parameters(decided.decision.codec);
+    reduction.result_codec = codec::explicit_parameters(*decided.decision.result_codec);
+  }
   cut_reduction(call, rings, &reduction);
   if (call.factor) {
     reduction.op = operation::scaled_sum;

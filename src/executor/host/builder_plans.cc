@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -31,7 +32,8 @@ struct Shared {
   std::weak_ptr<const ProvedPlan> plan;
 };
 
-using Key = std::tuple<std::string, plan::Operation, int, int, ncast_codec, uint32_t, int>;  // builder and request
+// Builder and request.
+using Key = std::tuple<std::string, plan::Operation, int, int, ncast_codec, uint32_t, int, std::optional<ncast_codec>>;
 
 Shared& shared_of(const Key& key) {
   static std::mutex mutex;
@@ -44,7 +46,7 @@ Shared& shared_of(const Key& key) {
 
 ncast_status find_proved(std::string_view builder, const Request& request, std::shared_ptr<const ProvedPlan>* proved) {
   Shared& shared = shared_of({std::string(builder), request.operation, request.ranks, request.root, request.codec,
-                              request.depth, request.ranks_per_node});
+                              request.depth, request.ranks_per_node, request.result_codec});
   const std::lock_guard lock(shared.mutex);
   *proved = shared.plan.lock();
   if (*proved != nullptr) return NCAST_OK;

@@ -15,7 +15,7 @@ ncast_status Plans::find(const Call& call, PlanRun** run) {
   }
   if (builder == nullptr) builder = select::plan_between_processes(call.operation);
   const int root = has_root(call.operation) ? call.peer : 0;
-  const Key key = {call.operation, root, call.chosen_codec, builder};
+  const Key key = {call.operation, root, call.chosen_codec, call.chosen_result_codec, builder};
   std::unique_ptr<PlanRun>& entry = own_[key];
   if (entry == nullptr) {
     if (ncast_status status = build(key, &entry)) return status;
@@ -25,9 +25,11 @@ ncast_status Plans::find(const Call& call, PlanRun** run) {
 }
 
 ncast_status Plans::build(const Key& key, std::unique_ptr<PlanRun>* run) {
-  const auto& [operation, root, codec, builder] = key;
+  const auto& [operation, root, codec, result_codec, builder] = key;
   std::shared_ptr<const ProvedPlan> proved;
-  if (ncast_status status = find_proved(builder, {operation, comm_.ranks(), root, codec}, &proved)) return status;
+  const plan::builders::Request request = {
+      .operation = operation, .ranks = comm_.ranks(), .root = root, .codec = codec, .result_codec = result_codec};
+  if (ncast_status status = find_proved(builder, request, &proved)) return status;
   auto prepared = std::make_unique<PlanRun>(comm_, proved);
   // The default shares the staging buffers, although it has several groups: only one of them needs these buffers.
   const bool is_default = builder == select::plan_between_processes(operation);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <tuple>
 
@@ -24,7 +25,8 @@ class Plans {
   void unload(uint32_t number);
 
  private:
-  using Key = std::tuple<Operation, int, ncast_codec, std::string_view>;  // operation, root, codec, builder
+  // Operation, root, codec, that of results if it is another one, builder.
+  using Key = std::tuple<Operation, int, ncast_codec, std::optional<ncast_codec>, std::string_view>;
 
   ncast_status build(const Key& key, std::unique_ptr<PlanRun>* run);
 

@@ -50,13 +50,14 @@ bool is_first_use(const std::string& rule) {
 // Counts a call whose codec is not exact, because of a rule or of its plan. A rule only allows a codec: the engine may
 // send raw values.
 void count_lossy(Communicator& comm, const EngineCall& one, const CallShape& shape) {
-  if (is_exact(one.codec) && settings().plan_files.empty()) return;
+  const ncast_codec allowed = lossy_codec(one.codec, one.result_codec);
+  if (is_exact(allowed) && settings().plan_files.empty()) return;
   const EnginePredictor& predictor = predictor_of(comm);
-  const auto codec = codec_of(shape, one.codec, predictor);
+  const auto codec = codec_of(shape, allowed, predictor);
   if (!codec || is_exact(*codec)) return;
   // Without a setting that names it, only a plan of the user has such a codec.
   const std::string rule =
-      is_exact(one.codec) ? std::string("plan ") + plan_of(shape, one.codec, predictor) : std::string(one.codec_from);
+      is_exact(allowed) ? std::string("plan ") + plan_of(shape, allowed, predictor) : std::string(one.codec_from);
   const std::string name = codec_text(*codec);
   comm.statistics->count_lossy(one.call.operation, rule, name);
   if (comm.rank == 0 && is_first_use(rule))
@@ -97,7 +98,8 @@ ncast_status submit_all(const std::vector<EngineCalls>& groups, StreamOf&& strea
   for (const EngineCalls& group : groups) {
     ncast_comm* const comm = group.comm->engine_comm.load();
     // If a call is rejected, ncast_group_end() fails.
-    for (const EngineCall& one : group.calls) run_on_engine(one.call, one.codec, comm, stream_of(group, one.call));
+    for (const EngineCall& one : group.calls)
+      run_on_engine(one.call, one.codec, one.result_codec, comm, stream_of(group, one.call));
   }
   return narrowcast.ncast_group_end();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "nccl/abi/call.h"
@@ -12,6 +13,7 @@ namespace narrowcast::nccl {
 struct EngineCall {
   Call call;
   ncast_codec codec;
+  std::optional<ncast_codec> result_codec;
   const char* codec_from;  // as in Decision
 };
 

@@ -67,16 +67,19 @@ ncast_comm_config config_from_settings(const Engine& narrowcast) {
   return config;
 }
 
-ncast_status run_on_engine(const Call& c, ncast_codec codec, ncast_comm* comm, CudaStream stream) {
+ncast_status run_on_engine(const Call& c, ncast_codec codec, std::optional<ncast_codec> result_codec, ncast_comm* comm,
+                           CudaStream stream) {
   const Engine& narrowcast = *engine();
   const auto dtype = static_cast<ncast_dtype>(c.dtype);
-  const auto op = static_cast<ncast_redop>(c.redop);
-  if (c.factor) {
-    const bool is_number = c.factor->in_memory == nullptr;
-    const ncast_reduction_options options = {sizeof options, is_number ? &c.factor->value : nullptr,
-                                             c.factor->in_memory};
-    return narrowcast.ncast_run_reduction(c.operation, c.send, c.recv, c.count, dtype, NCAST_SUM, c.peer, codec,
-                                          &options, comm, stream);
+  const auto op = c.factor ? NCAST_SUM : static_cast<ncast_redop>(c.redop);
+  if (c.factor || result_codec) {
+    ncast_reduction_options options = {};
+    options.struct_bytes = sizeof options;
+    if (c.factor) options.device_factor = c.factor->in_memory;
+    if (c.factor && c.factor->in_memory == nullptr) options.factor = &c.factor->value;
+    if (result_codec) options.result_codec = &*result_codec;
+    return narrowcast.ncast_run_reduction(c.operation, c.send, c.recv, c.count, dtype, op, c.peer, codec, &options,
+                                          comm, stream);
   }
   switch (c.operation) {
     case NCAST_OP_SEND: return narrowcast.ncast_send(c.send, c.count, dtype, c.peer, codec, comm, stream);

@@ -65,7 +65,8 @@ const Engine* engine();
 ncast_comm_config config_from_settings(const Engine& narrowcast);
 
 // Makes a call on a communicator of the engine.
-ncast_status run_on_engine(const Call& call, ncast_codec codec, ncast_comm* comm, CudaStream stream);
+ncast_status run_on_engine(const Call& call, ncast_codec codec, std::optional<ncast_codec> result_codec,
+                           ncast_comm* comm, CudaStream stream);
 
 // The ncclResult_t for a status of the engine.
 Result result_of(ncast_status status);

@@ -85,8 +85,9 @@ std::string rule_json(const Settings& settings, size_t index) {
                  {"ranks", rule.ranks ? std::to_string(*rule.ranks) : "null"},
                  {"communicator", rule.communicator.empty() ? "null" : json_string(rule.communicator)},
                  {"codec", codec_json(rule.codec)},
+                 {"result_codec", codec_json(rule.result_codec)},
                  {"take", take_json(rule.take)},
-                 {"lossy", rule.codec && !is_exact(*rule.codec) ? "true" : "false"},
+                 {"lossy", rule.is_lossy() ? "true" : "false"},
                  {"covered_by", list(covering)}});
 }
 

@@ -18,7 +18,7 @@ std::vector<std::string> covered_by(const Settings& settings, size_t rule);
 //   take     the file's own; or null
 //   rules    valid rules, in their order, with all conditions, also those that the file does not state:
 //            {name, line, operations, dtypes, reductions, min_bytes, max_bytes (null: any), ranks (null: any),
-//            communicator (null: any), codec, take, lossy, covered_by}
+//            communicator (null: any), codec, result_codec (null: codec), take, lossy, covered_by}
 std::string check_policy(const std::string& path);
 
 }  // namespace narrowcast::nccl

@@ -44,7 +44,7 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
                 const Predictor& predictor) {
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
   const CallShape shape = shape_of(call, operation, comm.ranks, comm.has_windows);
-  if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why, nullptr};
+  if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
   const uint64_t bytes = piece_bytes(call);
   const auto found =
       std::ranges::find_if(settings.rules, [&](const Rule& one) { return matches(one, shape, bytes, comm.name); });
@@ -56,8 +56,10 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
   std::optional<ncast_codec> codec = if_usable(settings.codec[operation]);
   const char* codec_from = "NARROWCAST_CODEC";
   std::optional<TakeMode> take = settings.take;
+  std::optional<ncast_codec> result_codec;
   if (!codec && rule != nullptr) {
     codec = rule->codec;
+    if (shape.operation == NCAST_OP_ALL_REDUCE) result_codec = rule->result_codec;
     codec_from = rule->name.c_str();
   }
   if (!take && rule != nullptr) take = rule->take;
@@ -71,8 +73,8 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
   if (take == TakeMode::never)
     why_forwarded = "a setting says never";
   else if (take != TakeMode::always)
-    why_forwarded = why_not_faster(shape, chosen, predictor);
-  return {why_forwarded == nullptr, chosen, why_forwarded, codec ? codec_from : nullptr};
+    why_forwarded = why_not_faster(shape, lossy_codec(chosen, result_codec), predictor);
+  return {why_forwarded == nullptr, chosen, why_forwarded, result_codec, codec ? codec_from : nullptr};
 }
 
 }  // namespace narrowcast::nccl

@@ -1,6 +1,7 @@
 // Decides which calls run on the engine, and with which codec. A decision depends only on what all ranks know.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "nccl/abi/call.h"
@@ -12,8 +13,9 @@ namespace narrowcast::nccl {
 struct Decision {
   bool use_engine;
   ncast_codec codec;
-  const char* why_forwarded;  // a string constant; NULL if use_engine
-  const char* codec_from;     // the name of the rule or setting that gives the codec; NULL: none does
+  const char* why_forwarded;                               // a string constant; NULL if use_engine
+  std::optional<ncast_codec> result_codec = std::nullopt;  // of the results of an all_reduce; nullopt: the same
+  const char* codec_from = nullptr;  // the name of the rule or setting that gives the codec; NULL: none does
 };
 
 struct CommunicatorTraits {

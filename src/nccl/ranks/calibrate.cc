@@ -235,7 +235,7 @@ class Calibration {
       const std::lock_guard lock(comm_.exchanging);
       return !comm_.aborted.load() && forward(call) == success;
     }
-    return run_on_engine(call, series.codec, created_, stream_) == NCAST_OK;
+    return run_on_engine(call, series.codec, std::nullopt, created_, stream_) == NCAST_OK;
   }
 
   // Negative if a call failed. The other ranks then wait for this one in calls of the engine, which are ended.

@@ -1,4 +1,5 @@
 // The drop-in's own table of codecs. Compiled twice, as src/codec/table.cc: the tests have one with more rows.
+#include "codec/combine.h"
 #include "nccl/settings/text.h"
 
 namespace narrowcast::nccl {
@@ -21,6 +22,16 @@ bool is_exact(ncast_codec codec) {
   return codec == NCAST_CODEC_AUTO || std::ranges::any_of(codec_rows, [&](const codec::Row& row) {
            return row.id == codec::id_of(codec) && row.is_exact();
          });
+}
+std::string why_not_combined(ncast_codec codec, ncast_codec result_codec) {
+  const auto row_of = [](ncast_codec one) {
+    const auto* const row = std::ranges::find(codec_rows, codec::id_of(one), &codec::Row::id);
+    return row == std::end(codec_rows) ? nullptr : row;
+  };
+  const codec::Row *const sent = row_of(codec), *const returned = row_of(result_codec);
+  if (codec == result_codec || (sent != nullptr && returned != nullptr && codec::combine(*sent, *returned))) return "";
+  return "result_codec " + codec_text(result_codec) + " does not combine with codec " + codec_text(codec) + ": " +
+         codec::who_combines;
 }
 Dtypes encoded_dtypes(ncast_codec codec) {
   Dtypes dtypes;

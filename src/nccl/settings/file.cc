@@ -54,6 +54,7 @@ constexpr TableKey rule_keys[] = {{"codec", "auto or a codec"},
                                   {"name", "a text"},
                                   op_key,
                                   {"operation", "an operation, such as all_reduce, or a list of them"},
+                                  {"result_codec", "a codec"},
                                   {"take", "auto, always or never"}};
 constexpr TableKey plan_keys[] = {dtype_key, {"file", "the name of a file"}, op_key, {"use", "always or faster"}};
 constexpr TableKey condition_keys[] = {{"communicator", "a name, or a pattern such as mesh_*"},
@@ -63,7 +64,8 @@ constexpr TableKey condition_keys[] = {{"communicator", "a name, or a pattern su
 
 // Why a key of a table, or its value, is invalid. own: the keys besides those of conditions.
 std::string fault_of(std::string_view key, const toml::node& value, std::span<const TableKey> own) {
-  if (key == "codec" && value.is_string()) return parse_codec(value.value_or(std::string())).error;
+  if ((key == "codec" || key == "result_codec") && value.is_string())
+    return parse_codec(value.value_or(std::string())).error;
   std::vector<std::string> names;
   for (const std::span<const TableKey> keys : {own, std::span<const TableKey>(condition_keys)}) {
     for (const TableKey& known : keys) {
@@ -123,6 +125,7 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   if (key == "dtype") return read_names(node, dtype_named, &rule->dtypes);
   if (key == "op") return read_names(node, redop_named, &rule->redops);
   if (key == "codec") return (rule->codec = parse_codec(text).codec).has_value();
+  if (key == "result_codec") return (rule->result_codec = parse_codec(text).codec).has_value();
   if (key == "take") return (rule->take = take_named(text)).has_value();
   return apply_to_conditions(key, node, rule);
 }
@@ -140,7 +143,8 @@ std::string complete(const toml::table& table, size_t number, Rule* rule) {
   if (rule->name.empty()) rule->name = "rule " + std::to_string(number);
   rule->line = table.source().begin.line;
   const ncast_codec codec = rule->codec.value_or(NCAST_CODEC_AUTO);
-  const bool is_lossy = !is_exact(codec);
+  const ncast_codec lossy = lossy_codec(codec, rule->result_codec);
+  const bool is_lossy = !is_exact(lossy);
   const Operations reducing = reducing_operations();
   if (rule->operations.none()) {
     rule->operations = rule->redops.any() ? reducing : ~Operations();
@@ -148,13 +152,18 @@ std::string complete(const toml::table& table, size_t number, Rule* rule) {
   } else if (rule->redops.any() && (rule->operations & reducing).none()) {
     return "op is only for operations that reduce, not for " + names_of(rule->operations, operation_names);
   }
+  if (rule->result_codec) {
+    if (!rule->operations[NCAST_OP_ALL_REDUCE])
+      return "result_codec is only for all_reduce, not for " + names_of(rule->operations, operation_names);
+    if (const std::string why = why_not_combined(codec, *rule->result_codec); !why.empty()) return why;
+  }
   const Redops reduced = is_lossy ? lossy_redops : ~Redops();
   if (const Redops unable = rule->redops & ~reduced; unable.any())
-    return codec_text(codec) + " is not exact, so its values cannot be reduced with " + names_of(unable, redop_names);
+    return codec_text(lossy) + " is not exact, so its values cannot be reduced with " + names_of(unable, redop_names);
   if (rule->redops.none()) rule->redops = reduced;
-  const Dtypes encoded = is_lossy ? encoded_dtypes(codec) : ~Dtypes();
+  const Dtypes encoded = is_lossy ? encoded_dtypes(lossy) : ~Dtypes();
   if (const Dtypes unable = rule->dtypes & ~encoded; unable.any())
-    return codec_text(codec) + " does not encode " + names_of(unable, dtype_names);
+    return codec_text(lossy) + " does not encode " + names_of(unable, dtype_names);
   if (rule->dtypes.none()) rule->dtypes = encoded;
   if (is_lossy && !table.contains("min_bytes")) rule->min_bytes = least_lossy_bytes;
   if (rule->min_bytes <= rule->max_bytes) return "";
@@ -259,7 +268,7 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
   parse_file(content, path, settings);
   if (warnings.messages().empty()) return;
   const auto is_lossy = [](const std::optional<ncast_codec>& codec) { return codec && !is_exact(*codec); };
-  bool any = std::erase_if(settings->rules, [&](const Rule& rule) { return is_lossy(rule.codec); }) != 0;
+  bool any = std::erase_if(settings->rules, [&](const Rule& rule) { return rule.is_lossy(); }) != 0;
   for (std::optional<ncast_codec>& codec : settings->fallback_codec) {
     any = any || is_lossy(codec);
     if (is_lossy(codec)) codec.reset();

@@ -183,6 +183,8 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
   return true;
 }
 
+bool Rule::is_lossy() const { return codec && !is_exact(lossy_codec(*codec, result_codec)); }
+
 bool matches_name(const std::string& pattern, std::string_view name) {
   const auto matches = [&](std::string_view text) {
     return fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0;
@@ -239,6 +241,7 @@ SettingsDigest digest(const Settings& settings) {
     digest.mix(Shared::rules, rule.dtypes.to_ullong());
     digest.mix(Shared::rules, rule.redops.to_ullong());
     mix_optional(Shared::rules, rule.codec);
+    mix_optional(Shared::rules, rule.result_codec);
     mix_optional(Shared::rules, rule.take);
   }
   for (const PlanFile& file : settings.plan_files) {

@@ -51,7 +51,10 @@ struct Rule : Conditions {
   Dtypes dtypes;
   Redops redops;  // only of operations that reduce
   std::optional<ncast_codec> codec;
+  std::optional<ncast_codec> result_codec;  // of the results of all_reduce; nullopt: as `codec`
   std::optional<TakeMode> take;
+
+  bool is_lossy() const;
 };
 
 // A lossy codec changes only calls of at least this size, these reductions and no broadcasts, unless a rule

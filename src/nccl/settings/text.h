@@ -78,6 +78,12 @@ std::string codec_text(ncast_codec codec);
 std::vector<ncast_codec> exact_codecs();
 // AUTO allows only exact codecs.
 bool is_exact(ncast_codec codec);
+// Of two codecs, the one that decides whether values change: the second if the first is exact.
+inline ncast_codec lossy_codec(ncast_codec codec, std::optional<ncast_codec> result_codec) {
+  return result_codec && is_exact(codec) ? *result_codec : codec;
+}
+// Why an all-reduce cannot have results of another codec; "" if it can.
+std::string why_not_combined(ncast_codec codec, ncast_codec result_codec);
 // Of any lossy codec, if the codec is an error budget.
 Dtypes encoded_dtypes(ncast_codec codec);
 

@@ -97,14 +97,16 @@ void reduce_scatter(Writer* writer) {
 
 // The owner of a chunk rounds it, so all ranks get the same bits. All steps are in one group: they use the same rings,
 // and in place a chunk is overwritten only after it has been sent.
-void all_reduce(Writer* writer) {
+void all_reduce(Writer* writer, ncast_codec codec, ncast_codec result_codec) {
   for (int rank = 0; rank < writer->ranks(); ++rank) {
     const std::vector<int> others = writer->others(rank);
     const uint32_t own = index(rank);
     writer->group(rank);
+    writer->use_codec(codec);
     for (const int peer : others) writer->copy(rank, input(index(peer)), {writer->message(rank, peer)});
-    writer->reduce(rank, writer->contributions(rank, input(own)),
-                   with(writer->as_received(output(own)), writer->messages(rank, others)));
+    const std::vector<Operand> contributions = writer->contributions(rank, input(own));
+    writer->use_codec(result_codec);
+    writer->reduce(rank, contributions, with(writer->as_received(output(own)), writer->messages(rank, others)));
     for (const int peer : others) writer->copy(rank, writer->message(peer, rank), {output(index(peer))});
   }
 }
@@ -122,7 +124,7 @@ ncast_status all_pairs(const Request& request, Plan* plan) {
     case Operation::all_gather: all_gather(&writer); break;
     case Operation::all_to_all: all_to_all(&writer); break;
     case Operation::reduce_scatter: reduce_scatter(&writer); break;
-    default: all_reduce(&writer); break;
+    default: all_reduce(&writer, request.codec, request.result_codec.value_or(request.codec)); break;
   }
   return NCAST_OK;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -17,6 +18,8 @@ struct Request {
   ncast_codec codec = NCAST_CODEC_RAW;  // of the messages; not AUTO
   uint32_t depth = 4;                   // of the rings
   int ranks_per_node = 1;               // of two_level; it must divide `ranks`
+  // Of the results of an all_reduce by all_pairs; nullopt: as the other messages.
+  std::optional<ncast_codec> result_codec = std::nullopt;
 };
 
 // One algorithm.

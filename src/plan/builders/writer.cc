@@ -24,7 +24,7 @@ std::vector<Operand> with(const Operand& first, std::vector<Operand> others) {
 }
 
 Writer::Writer(const Request& request, const char* algorithm, uint32_t chunks, Plan* plan)
-    : request_(request), plan_(*plan), is_exact_(codec::is_exact(request.codec)) {
+    : request_(request), plan_(*plan), codec_(request.codec), is_exact_(codec::is_exact(request.codec)) {
   plan_ = {};
   plan_.name = std::string(operation::name_of(request.operation)) + " " + algorithm;
   plan_.operation = request.operation;
@@ -33,6 +33,11 @@ Writer::Writer(const Request& request, const char* algorithm, uint32_t chunks, P
   plan_.ranks.resize(static_cast<size_t>(request.ranks));
   const auto overlap = operation::describe(request.operation).overlap;
   plan_.in_place = overlap == operation::Overlap::IN_PLACE ? InPlace::either : InPlace::no;
+}
+
+void Writer::use_codec(ncast_codec codec) {
+  codec_ = codec;
+  is_exact_ = codec::is_exact(codec);
 }
 
 std::vector<int> Writer::others(int rank) const {
@@ -57,7 +62,7 @@ Operand Writer::message(int from, int to) {
   Operand operand;
   operand.place = Place::message;
   operand.channel = channel(ChannelKind::ring, from, to);
-  operand.codec = request_.codec;
+  operand.codec = codec_;
   return operand;
 }
 
@@ -76,7 +81,7 @@ std::vector<Operand> Writer::contributions(int rank, const Operand& own) {
 }
 
 Operand Writer::as_received(Operand location) const {
-  if (!is_exact_ && ranks() > 1) location.codec = request_.codec;
+  if (!is_exact_ && ranks() > 1) location.codec = codec_;
   return location;
 }
 

@@ -24,6 +24,9 @@ class Writer {
   // The ranks other than `rank`, beginning with the next one, so that not all ranks begin with the same peer.
   std::vector<int> others(int rank) const;
 
+  // Has the messages after this encoded with another codec.
+  void use_codec(ncast_codec codec);
+
   // The next message on the ring from one rank to another.
   Operand message(int from, int to);
   std::vector<Operand> messages(int from, const std::vector<int>& to);
@@ -50,7 +53,8 @@ class Writer {
 
   const Request& request_;
   Plan& plan_;
-  const bool is_exact_;
+  ncast_codec codec_;
+  bool is_exact_;
   std::map<std::tuple<ChannelKind, int, int>, uint32_t> channels_;
 };
 

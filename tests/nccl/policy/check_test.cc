@@ -68,8 +68,8 @@ TEST_CASE("a file is explained as JSON, with its errors") {
       const char* const part :
       {R"("codec":[{"operation":"send","codec":"uniform","lossy":true}],"take":"never")",
        R"({"name":"\"","line":4,"operations":["send","recv","reduce"],"dtypes":["float32","bfloat16"],"reductions":["sum","avg"],)"
-       R"("min_bytes":65536,"max_bytes":null,"ranks":4,"communicator":"x","codec":"uniform","take":null,"lossy":true,"covered_by":[]})",
-       R"("max_bytes":9,"ranks":null,"communicator":null,"codec":null,"take":null,"lossy":false)",
+       R"("min_bytes":65536,"max_bytes":null,"ranks":4,"communicator":"x","codec":"uniform","result_codec":null,"take":null,"lossy":true,"covered_by":[]})",
+       R"("max_bytes":9,"ranks":null,"communicator":null,"codec":null,"result_codec":null,"take":null,"lossy":false)",
        R"(:3: verfy is not a setting)"})
     CHECK_MESSAGE(text.find(part) != text.npos, text);
   std::ofstream(path, std::ios::trunc) << "[[rule]\n";

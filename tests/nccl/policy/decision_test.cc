@@ -207,6 +207,16 @@ TEST_CASE("a codec that is not exact is used only for calls that a setting names
   CHECK(codec_of_call(with("codec", "broadcast=uniform"), NCAST_OP_BROADCAST) == "uniform by NARROWCAST_CODEC");
 }
 
+TEST_CASE("results have a codec of their own in all-reduces only") {
+  Settings settings;
+  apply_file("[[rule]]\ncodec = 'int8'\nresult_codec = 'int4'\nmin_bytes = 0", "test.toml", &settings);
+  const auto results_of = [&](Operation operation) {
+    return decide(settings, call_of(operation, 1 << 20, NCAST_BFLOAT16), {4, ""}, faster).result_codec;
+  };
+  CHECK(results_of(NCAST_OP_ALL_REDUCE) == NCAST_CODEC_INT4);
+  CHECK_FALSE(results_of(NCAST_OP_REDUCE_SCATTER));
+}
+
 TEST_CASE("invalid types and reductions match no rule") {
   Settings settings = with("take", "always");
   apply_file("[[rule]]\ncodec = 'window'", "test.toml", &settings);

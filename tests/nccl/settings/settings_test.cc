@@ -245,8 +245,9 @@ TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and
            {"name = ''", "name must be a text"},
            {"min_bytes = -1", "min_bytes must be a number of bytes"},
            {"size = 3",
-            "there is no key size (known: codec, dtype, name, op, operation, take, communicator, max_bytes, min_bytes, "
-            "ranks)"}})
+            "there is no key size (known: codec, dtype, name, op, operation, result_codec, take, communicator, "
+            "max_bytes, "
+            "min_bytes, ranks)"}})
     CHECK(warned("[[rule]]\n" + line) == "test.toml:2: in a rule, " + fault + ". The rule is ignored");
   for (const auto& [line, fault] : std::vector<std::pair<std::string, std::string>>{
            {"op = 'max'\noperation = 'send'", "op is only for operations that reduce, not for send"},
@@ -254,6 +255,13 @@ TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and
            {"codec = 'uniform'\nmax_bytes = 1",
             "max_bytes is 1, but min_bytes is 65536 if a rule with a codec that is not exact does not state it"},
            {"codec = 'uniform'\ndtype = ['float32', 'int8', 'float64']", "uniform does not encode int8, float64"},
+           {"codec = 'int8'\nresult_codec = 'int4'\noperation = 'send'",
+            "result_codec is only for all_reduce, not for send"},
+           {"codec = 'int8'\nresult_codec = 'uniform'",
+            "result_codec uniform does not combine with codec int8: lossy codecs combine with raw, and those that "
+            "quantise groups of values with each other"},
+           {"codec = 'raw'\nresult_codec = 'int8'\nop = 'max'",
+            "int8 is not exact, so its values cannot be reduced with max"},
            {"codec = 'uniform'\nop = ['sum', 'prod', 'max']",
             "uniform is not exact, so its values cannot be reduced with prod, max"}})
     CHECK(warned("[[rule]]\n" + line) == "test.toml:1: in a rule, " + fault + ". The rule is ignored");
@@ -283,6 +291,21 @@ TEST_CASE("a rule with a codec that is not exact leaves out calls that it does n
   CHECK((budget.dtypes & Dtypes().set(NCAST_FLOAT16).set(NCAST_BFLOAT16).set(NCAST_INT32)) ==
         Dtypes().set(NCAST_FLOAT16).set(NCAST_BFLOAT16));
   CHECK(codec_text(*from_file("[[rule]]\ncodec = 'quickreduce-int4!'").rules.at(0).codec) == "int4!");
+}
+
+TEST_CASE("a rule whose results have a lossy codec leaves out the same calls") {
+  const Rule rule = from_file("[[rule]]\ncodec = 'raw'\nresult_codec = 'int8:group=64'").rules.at(0);
+  CHECK(rule.is_lossy());
+  CHECK(codec_text(*rule.result_codec) == "int8:group=64");
+  CHECK(rule.redops == Redops().set(NCAST_SUM).set(NCAST_AVG));
+  CHECK(rule.min_bytes == 64 << 10);
+  CHECK(from_file("[[rule]]\nresult_codec = 'int8'").rules.empty());  // the codec would be auto
+  Settings faulty = from_file("[[rule]]\ncodec = 'raw'\nresult_codec = 'int8'\n[[rule]]\nsize = 3");
+  CHECK(faulty.rules.empty());
+  const auto with_results = [](const char* codec) {
+    return digest(from_file((std::string("[[rule]]\ncodec = 'int8'\nresult_codec = '") + codec + "'").c_str()));
+  };
+  CHECK(std::string(with_results("int4").difference(with_results("int6"))) == "rules");
 }
 
 TEST_CASE("a file with any error enables only exact codecs") {

@@ -1,4 +1,4 @@
-"""Sums of values that each rank multiplies by a factor of its own."""
+"""Sums of values that each rank multiplies by a factor of its own, and sums with a codec of their own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from narrowcast._bench import oracle
 from narrowcast._bench.operations import Call
+from narrowcast._native.codecs import forced
 from narrowcast._native.operations import describe
-from narrowcast.types import VALUE_TYPES
+from narrowcast.types import VALUE_TYPES, value_type
 
 from . import tolerance
 from .operations import Choice, make_call
@@ -48,8 +49,14 @@ def _accumulator(kind: Any) -> Any:
     return np.float64 if kind.name == "float64" else np.float32
 
 
+# Codecs of contributions and of results.
+_TWO_CODECS = (("int8", "int4:group=128,rotate=128"), ("int6", "raw"), ("raw", "mxfp8"))
+
+
 def factors(world: World) -> Cases:
     """Every reduction, type of floats and count, with factors that are numbers and in memory."""
+    for codecs in _TWO_CODECS:
+        yield f"codecs {codecs[0]} and {codecs[1]}", functools.partial(_check_two_codecs, world, *codecs)
     cases = [
         (Choice(operation, kind, "sum", data, count, world.ranks - 1), in_memory)
         for operation in _OPERATIONS
@@ -95,6 +102,41 @@ def _check(world: World, choice: Choice, in_memory: bool) -> Outcome:
             outcome.note(where, difference(found, np.concatenate(right), kind, nan_is_nan=True, tolerances=bounds))
             if choice.operation == "all_reduce":
                 outcome.same_everywhere(found)
+    return outcome
+
+
+@dataclass(frozen=True)
+class _WithTwoCodecs(Call):
+    result_codec: str | None = None
+
+    def run(self, comm: Any, values: Any, out: Any, *, codec: str, stream: Any = None) -> None:
+        result = self.result_codec and forced(self.result_codec)
+        comm.all_reduce(values, out, codec=codec, result_codec=result, stream=stream, dtype=self.kind.name)
+
+
+def _check_two_codecs(world: World, codec: str, result_codec: str) -> Outcome:
+    """Results are within the bound of both codecs, and the link carries half of the bytes of each."""
+    outcome, kind = Outcome(), value_type("bfloat16")
+    sample, wire = pool("normal", kind.name), []
+    # Whole blocks for each rank, so that the bytes do not depend on how values are divided.
+    elems = 4 * 2048 * world.ranks
+    for sent_as, returned_as in ((codec, result_codec), (codec, codec), (result_codec, result_codec)):
+        call = _WithTwoCodecs("all_reduce", kind, elems, world.rank, world.ranks, result_codec=returned_as)
+        (inputs,) = call.pieces(sample, 0)
+        whole = [np.resize(one, elems) for one in inputs]
+        where, stream = f"{sent_as} and {returned_as}", world.streams[0]
+        before = world.comm.counters().wire_bytes
+        sent = call.sent(sample, call.rank, 0)
+        found = make_call(world, call, sent, sent_as, False, [0, 0], stream, outcome, where)
+        wire.append(world.comm.counters().wire_bytes - before)
+        if found is None:
+            continue
+        margins = tolerance.of_call("all_reduce", sent_as, kind, "sum", whole, result_codec=returned_as)
+        right = oracle.reduce(whole, "sum", kind)
+        outcome.note(where, difference(found, right, kind, nan_is_nan=True, tolerances=margins))
+        outcome.same_everywhere(found)
+    if "raw" not in (codec, result_codec):  # which packets may carry if both are
+        outcome.note("bytes", None if 2 * wire[0] == wire[1] + wire[2] else f"{wire[0]} of {wire[1]} and {wire[2]}")
     return outcome
 
 

@@ -22,23 +22,30 @@ def bounded_type(codec: str, kind: ValueType) -> narrowcast.CodecType | None:
     return None
 
 
-def of_call(operation: str, codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
+def of_call(
+    operation: str,
+    codec: str,
+    kind: ValueType,
+    op: str,
+    inputs: Sequence[np.ndarray],
+    *,
+    result_codec: str | None = None,
+) -> np.ndarray | None:
     """Tolerances of a result; None: every bit is right. inf: any value is accepted.
 
     inputs: the bits of each rank that contributes, of the length of the result.
     """
-    entry = bounded_type(codec, kind)
-    if entry is None:
+    entry = bounded_type(codec, kind) or (result_codec and bounded_type(result_codec, kind))
+    if not entry:
         return None
+    options = {"dtype": kind.name, "op": op, "result_codec": result_codec}
     reduces = describe(operation).reduces
     magnitudes = [np.abs(_values(one, kind)) for one in inputs]
     is_finite = np.logical_and.reduce([np.isfinite(one) for one in magnitudes])
     # A value is encoded together with those of its block, and sums with those of their blocks. Blocks begin anywhere.
     radius = (entry.block_bytes // kind.bytes - 1) * (2 if reduces else 1)
     largest = np.stack([_largest_nearby(np.where(np.isfinite(one), one, 0), radius) for one in magnitudes])
-    bounds = _for_each_run(
-        largest, lambda each: narrowcast.error_bound(operation, codec, len(each), each, dtype=kind.name, op=op)
-    )
+    bounds = _for_each_run(largest, lambda each: narrowcast.error_bound(operation, codec, len(each), each, **options))
     # Codecs may make values of a block NaN if one of them is not finite.
     may_be_nan = _largest_nearby(~is_finite, radius) & is_finite
     return np.where(may_be_nan, np.inf, bounds)

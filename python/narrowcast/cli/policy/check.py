@@ -51,7 +51,7 @@ def _print(found: dict[str, Any]) -> None:
         table.add_row(
             rule["name"],
             "; ".join(_conditions(rule)) if not rule["covered_by"] else "nothing",
-            rule["codec"] or "of the file",
+            _codecs(rule),
             rule["take"] or "of the file",
             "changed" if rule["lossy"] else "exact" if rule["codec"] else "-",
         )
@@ -63,6 +63,11 @@ def _print(found: dict[str, Any]) -> None:
         print_wrapped("Calls that no rule takes deliver exact values.")
     else:
         print_wrapped("All calls deliver exact values.")
+
+
+def _codecs(rule: dict[str, Any]) -> str:
+    codec = rule["codec"] or "of the file"
+    return f"{codec}, results {rule['result_codec']}" if rule["result_codec"] else codec
 
 
 def _conditions(rule: dict[str, Any]) -> list[str]:

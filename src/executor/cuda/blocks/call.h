@@ -52,8 +52,9 @@ struct BlockCall {
   BlockCounters* block_counters;  // device memory
   ByteCounters* byte_counters;    // device memory
   ncast_codec codec;
-  uint64_t raw_bytes;  // bytes of the values that this rank sends to other ranks
-  const char* values;  // of which the pieces of `send` are parts; not for point-to-point calls
+  ncast_codec result_codec;  // of a reduction's results: another one of the same kernels, or RAW; so can be `codec`
+  uint64_t raw_bytes;        // bytes of the values that this rank sends to other ranks
+  const char* values;        // of which the pieces of `send` are parts; not for point-to-point calls
 
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank

@@ -19,8 +19,11 @@ __global__ void __launch_bounds__(local_copy_warps * 32, 1) copy_local(const __g
   copy_local_blocks(copy, device::warp_id() * gridDim.x + blockIdx.x, local_copy_warps * gridDim.x, device::lane_id());
 }
 
+// The codec that has the kernels of a call.
+ncast_codec codec_of(const BlockCall& call) { return call.codec == NCAST_CODEC_RAW ? call.result_codec : call.codec; }
+
 cudaError_t launch(KernelKind kind, const BlockCall& call, ncast_dtype dtype, const Grid& grid, cudaStream_t stream) {
-  const Kernel* const kernel = codec::find_kernel(kind, call.codec, dtype);
+  const Kernel* const kernel = codec::find_kernel(kind, codec_of(call), dtype);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   return device::launch_clusters(kernel->function, grid.ctas, grid.cluster_ctas, grid.warps, grid.shared_bytes, stream,
                                  true, call);
@@ -94,7 +97,7 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, const Grid& g
 
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, const Grid& grid, cudaStream_t stream) {
   const bool adds = call.op == NCAST_SUM || call.op == operation::scaled_sum;
-  const bool is_sum = adds && codec::find_kernel(KernelKind::reduce_sum, call.codec, dtype) != nullptr;
+  const bool is_sum = adds && codec::find_kernel(KernelKind::reduce_sum, codec_of(call), dtype) != nullptr;
   return launch(is_sum ? KernelKind::reduce_sum : KernelKind::reduce, call, dtype, grid, stream);
 }
 

@@ -156,11 +156,15 @@ class ReducingWarp {
     __syncwarp();
   }
 
+  // Contributions or results can be raw where the others are encoded with loss.
+  __device__ static bool is_raw(const ncast_codec& codec) { return !Codec::is_exact && codec == NCAST_CODEC_RAW; }
+
   // Puts a block of values, encoded, into the next slot of each of these peers.
-  __device__ PayloadSize put(EndMask peers, const device::BlockContext& context, const char* values, uint32_t raw_bytes,
-                             uint32_t turn) {
+  __device__ PayloadSize put(EndMask peers, const ncast_codec& codec, const device::BlockContext& context,
+                             const char* values, uint32_t raw_bytes, uint32_t turn) {
     const PayloadSize size =
-        encode<Codec>(call_.codec, context, values, raw_bytes, encoded_buffer(), memory_.scratch, thread_);
+        is_raw(codec) ? raw_payload(raw_bytes)
+                      : encode<Codec>(codec, context, values, raw_bytes, encoded_buffer(), memory_.scratch, thread_);
     channel::SlotSender sender = this->sender();
     if (!sender.reserve(peers)) return {};
     sender.put(peers, size.is_coded() ? encoded_buffer() : values, size, number(turn), false);
@@ -178,8 +182,8 @@ class ReducingWarp {
       if (has_factor()) scale(current_buffer());
       const Sending next = sending(turn, current.step + 1);
       prefetch(next.values.bytes != 0 ? next.values : after());
-      if (!put(current.to, context_of<Codec>(call_, current.values.values, call_.values, 0), current_buffer(),
-               current.values.bytes, turn))
+      if (!put(current.to, call_.codec, context_of<Codec>(call_, current.values.values, call_.values, 0),
+               current_buffer(), current.values.bytes, turn))
         return false;
       current = next;
     }
@@ -193,11 +197,12 @@ class ReducingWarp {
   }
   // Starts to load a payload of this turn from `source`, whose values are raw_bytes. Returns none if there is none or
   // it is invalid.
-  __device__ PayloadSize start(const channel::SlotReceiver::Payload& payload, int source, uint32_t turn,
-                               uint32_t raw_bytes, char* to) {
+  __device__ PayloadSize start(const ncast_codec& codec, const channel::SlotReceiver::Payload& payload, int source,
+                               uint32_t turn, uint32_t raw_bytes, char* to) {
     const PayloadSize size = payload.flag.payload();
     if (!size) return size;
-    if (payload.flag.block() != number(turn) || !is_valid_payload<Codec>(call_.codec, size, raw_bytes)) {
+    if (payload.flag.block() != number(turn) || (is_raw(codec) && size.is_coded()) ||
+        !is_valid_payload<Codec>(codec, size, raw_bytes)) {
       report_corrupt(call_.peers, source, thread_);
       return {};
     }
@@ -205,10 +210,10 @@ class ReducingWarp {
     return size;
   }
   // The values of a payload; NULL if the payload is invalid.
-  __device__ const char* values_of(const char* payload, PayloadSize size, int source) {
+  __device__ const char* values_of(const ncast_codec& codec, const char* payload, PayloadSize size, int source) {
     if (Codec::is_identity || !size.is_coded()) return payload;
     const bool decoded =
-        device::decode_block<Codec>(call_.codec, payload, size.bytes(), encoded_buffer(), memory_.scratch, thread_);
+        device::decode_block<Codec>(codec, payload, size.bytes(), encoded_buffer(), memory_.scratch, thread_);
     __syncwarp();  // all lanes have decoded
     if (decoded) return encoded_buffer();
     report_corrupt(call_.peers, source, thread_);
@@ -238,17 +243,18 @@ class ReducingWarp {
         loading_ = false;
         term = next_buffer();
       } else {
-        if (!arriving) arriving = start(receiver().wait(source), source, turn(), raw_bytes, current_buffer());
+        if (!arriving)
+          arriving = start(call_.codec, receiver().wait(source), source, turn(), raw_bytes, current_buffer());
         if (!arriving) return false;
         wait_for_payload();
         receiver().release(source);
-        term = values_of(current_buffer(), arriving, source);
+        term = values_of(call_.codec, current_buffer(), arriving, source);
         if (term == nullptr) return false;
       }
       if (position == 0) {
         sums.set(term, thread_);
       } else {
-        sums.reduce(op(), term, thread_);
+        sums.reduce(Codec::is_exact ? op() : NCAST_SUM, term, thread_);  // lossy codecs are for sums and averages
       }
       __syncwarp();  // all lanes have read it
       if (source == rank) continue;
@@ -257,7 +263,7 @@ class ReducingWarp {
       if (next < ranks && source_of(next) == rank) ++next;
       if (next == ranks) continue;
       next = source_of(next);
-      arriving = start(receiver().poll(next), next, turn(), raw_bytes, current_buffer());
+      arriving = start(call_.codec, receiver().poll(next), next, turn(), raw_bytes, current_buffer());
     }
     swap();
     prefetch(after());
@@ -266,7 +272,8 @@ class ReducingWarp {
     __syncwarp();
     if constexpr (Codec::is_exact) {
       store_reduced(raw_bytes);
-      return call_.forward == 0 || put(call_.forward, context_of_result(), current_buffer(), raw_bytes, turn());
+      return call_.forward == 0 ||
+             put(call_.forward, call_.codec, context_of_result(), current_buffer(), raw_bytes, turn());
     } else {
       if (call_.forward != 0 && !put_and_decode(raw_bytes)) return false;
       store_reduced(raw_bytes);
@@ -283,10 +290,11 @@ class ReducingWarp {
   }
   // Sends the result and replaces current_buffer() by the decoded payload, which is what the other ranks get.
   __device__ bool put_and_decode(uint32_t raw_bytes) {
-    const PayloadSize size = put(call_.forward, context_of_result(), current_buffer(), raw_bytes, turn());
+    const PayloadSize size =
+        put(call_.forward, call_.result_codec, context_of_result(), current_buffer(), raw_bytes, turn());
     if (!size.is_coded()) return static_cast<bool>(size);
     __syncwarp();  // all lanes have read encoded_buffer() and current_buffer()
-    device::decode_block<Codec>(call_.codec, encoded_buffer(), size.bytes(), current_buffer(), memory_.scratch,
+    device::decode_block<Codec>(call_.result_codec, encoded_buffer(), size.bytes(), current_buffer(), memory_.scratch,
                                 thread_);
     __syncwarp();
     return true;
@@ -303,7 +311,8 @@ class ReducingWarp {
     };
     const auto start_any = [&](char* to, bool wait) -> Result {
       const channel::SlotReceiver::Payload payload = receiver().next(open, 0, wait);
-      return {start(payload, payload.end, turn, block(call_.recv[payload.end], turn).bytes, to), payload.end};
+      return {start(call_.result_codec, payload, payload.end, turn, block(call_.recv[payload.end], turn).bytes, to),
+              payload.end};
     };
     Result arriving;
     device::wait_for_store_sources(thread_);
@@ -322,7 +331,7 @@ class ReducingWarp {
         prefetch(after());
       }
       const BlockSpan place = block(call_.recv[payload.end], turn);
-      const char* const values = values_of(current_buffer(), payload.size, payload.end);
+      const char* const values = values_of(call_.result_codec, current_buffer(), payload.size, payload.end);
       if (values == nullptr) return false;
       store_values(place.values, values, place.bytes, thread_);
       if (open != 0) swap();
