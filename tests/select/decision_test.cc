@@ -9,6 +9,7 @@
 #include "codec/codec.h"
 #include "doctest/doctest.h"
 #include "models.h"
+#include "operation/scaled_sum.h"
 #include "plan/builders/builders.h"
 #include "plan/steps.h"
 #include "select/allowed_codecs.h"
@@ -20,6 +21,35 @@ namespace narrowcast::select {
 namespace {
 
 using namespace testing;
+
+TEST_CASE("with a codec for results, the one that encodes values decides how a call runs") {
+  const CostModel model;
+  CallShape shape = gather_of(1 << 20, NCAST_CODEC_INT8 | NCAST_CODEC_FORCED);
+  shape.operation = Operation::all_reduce;
+  shape.result_codec = NCAST_CODEC_INT4;
+  const Decision both = decide(shape, {model});
+  CHECK(both.codec == NCAST_CODEC_INT8);
+  CHECK(both.result_codec == NCAST_CODEC_INT4);
+  CHECK(both.blocks->codec == NCAST_CODEC_INT8);
+  shape.codec = NCAST_CODEC_RAW;
+  shape.result_codec = NCAST_CODEC_INT4 | NCAST_CODEC_FORCED;
+  const Decision results = decide(shape, {model});
+  CHECK(results.codec == NCAST_CODEC_RAW);
+  CHECK(results.result_codec == NCAST_CODEC_INT4);
+  CHECK(results.blocks->codec == NCAST_CODEC_INT4);
+  shape.result_codec = NCAST_CODEC_INT4;  // which does not pay for short calls
+  shape.bytes = 1000;
+  CHECK_FALSE(decide(shape, {model}).result_codec);
+}
+
+TEST_CASE("sums with a factor do not run by packets") {
+  const CostModel model;
+  CallShape shape = gather_of(1000, NCAST_CODEC_RAW);
+  shape.operation = Operation::all_reduce;
+  CHECK(decide(shape, {model}).runs_by_packets());
+  shape.redop = operation::scaled_sum;
+  CHECK_FALSE(decide(shape, {model}).runs_by_packets());
+}
 
 TEST_CASE("the cheapest candidate is chosen just before and after the curves cross") {
   const CostModel model = model_of(gathers);
