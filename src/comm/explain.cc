@@ -217,8 +217,8 @@ double error_bound(const char* function, ncast_operation operation, ncast_dtype 
         return fail(NCAST_INVALID_ARGUMENT, "%s: largest[%zu] is %g, not a finite number of 0 or more", function, rank,
                     each[rank]);
     if (result_codec && codec::canonical(codec) != codec::canonical(*result_codec)) {  // neither allows several
-      bound = select::error_bound(*found, dtype, op, codec::without_flag(codec), each,
-                                  codec::without_flag(*result_codec));
+      bound =
+          select::error_bound(*found, dtype, op, codec::without_flag(codec), each, codec::without_flag(*result_codec));
       return NCAST_OK;
     }
     const select::CallShape shape{

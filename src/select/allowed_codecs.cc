@@ -28,8 +28,8 @@ AllowedCodecs allowed_codecs(const CallShape& shape) {
     return allowed;
   }
   // The lossy codecs add, and have neither extremes nor products.
-  const bool adds = !reduces(shape.operation) || (shape.redop != NCAST_MIN && shape.redop != NCAST_MAX &&
-                                                  shape.redop != NCAST_PROD);
+  const bool adds =
+      !reduces(shape.operation) || (shape.redop != NCAST_MIN && shape.redop != NCAST_MAX && shape.redop != NCAST_PROD);
   const bool may_lose = has_budget && adds;
   for (const codec::Row& row : codec::rows()) {
     if (codec::is_of_user(row.id)) continue;
