@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "codec/row.h"
+#include "operation/scaled_sum.h"
 #include "select/decision.h"
 
 namespace narrowcast::select {
@@ -41,7 +42,7 @@ class Decider {
         traits_.shared_bytes};
     // Otherwise calls that differ only in these share a decision.
     const bool distinguishes = distinguishes_.load(std::memory_order_relaxed);
-    if (distinguishes || codec::is_within(codec)) shape.redop = redop;
+    if (distinguishes || codec::is_within(codec) || redop == operation::scaled_sum) shape.redop = redop;
     if (distinguishes) {
       shape.root = root;
       shape.placement = placement;

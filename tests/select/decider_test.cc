@@ -38,6 +38,17 @@ TEST_CASE("a cached decision is the one that would be made") {
   }
 }
 
+TEST_CASE("sums of values with factors do not share the decisions of others, which may be packets") {
+  Decider decider({.ranks = 2, .link = Link::nvlink}, CostModel::shipped());
+  for (const Operation reduction : {Operation::reduce, Operation::reduce_scatter, Operation::all_reduce}) {
+    const auto packets_of = [&](ncast_redop redop) {
+      return decider.decide(decider.shape_of(reduction, NCAST_FLOAT32, NCAST_CODEC_RAW, 4096, redop)).packets;
+    };
+    CHECK(packets_of(NCAST_SUM).has_value());
+    CHECK_FALSE(packets_of(operation::scaled_sum).has_value());
+  }
+}
+
 TEST_CASE("another cost model applies to calls that were decided before") {
   Decider decider({.ranks = 2, .link = Link::nvlink}, CostModel::shipped());
   const CallShape shape = decider.shape_of(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_AUTO, uint64_t{64} << 20);
