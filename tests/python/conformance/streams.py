@@ -56,7 +56,7 @@ def _choices(world: World, salt: str, count: int, most: int = 70_000) -> list[tu
     """Different calls, small and large."""
     rng = world.random("streams", salt)
     operations = ("all_reduce", "all_gather", "reduce_scatter", "sendrecv", "broadcast", "all_to_all", "gather")
-    return [
+    chosen = [
         (
             Choice(
                 rng.choice(operations),
@@ -70,14 +70,12 @@ def _choices(world: World, salt: str, count: int, most: int = 70_000) -> list[tu
         )
         for _ in range(count)
     ]
+    return [(choice, suited(codec, choice.kind, choice.op)) for choice, codec in chosen]
 
 
 def _prepared(world: World, salt: str, count: int, most: int = 70_000) -> list[Pending]:
     chosen = _choices(world, salt, count, most)
-    return [
-        Pending(world, choice, variant, suited(codec, choice.kind, choice.op))
-        for variant, (choice, codec) in enumerate(chosen)
-    ]
+    return [Pending(world, choice, variant, codec) for variant, (choice, codec) in enumerate(chosen)]
 
 
 def streams(world: World) -> Cases:
