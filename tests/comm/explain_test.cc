@@ -195,7 +195,7 @@ TEST_CASE("the error bound of a call adds up what is encoded") {
   const std::vector<double> huge(4, 1e38), wrong = {1, -1};
   CHECK(std::isinf(ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, coarse, 4, huge.data())));
   const std::vector<double> larger(4, 1e308);
-  for (const ncast_redop op : {NCAST_SUM, NCAST_AVG, NCAST_PROD})
+  for (const ncast_redop op : {NCAST_SUM, NCAST_AVG})
     CHECK(std::isinf(ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT64, op, NCAST_CODEC_ABS, 4, larger.data())));
   for (const double invalid :
        {ncast_call_error_bound(NCAST_OP_REDUCE, NCAST_FLOAT32, NCAST_SUM, coarse, 2, wrong.data()),
