@@ -175,12 +175,6 @@ def forced(codec: str) -> str:
     return codec if codec == "auto" or codec.endswith("!") else f"{codec}!"
 
 
-def is_exact(codec: str) -> bool:
-    """Whether the codec of a call restores the bits of all values. Others are for sums and moves of floats."""
-    name = codec.removesuffix("!").partition(":")[0]
-    return name == "auto" or next(known.exact for known in codecs() if known.name == name)
-
-
 def codec_text(number: int) -> str:
     """The canonical text of an ncast_codec."""
     text = create_string_buffer(CODEC_TEXT_BYTES)
