@@ -125,7 +125,7 @@ std::string sentence_of(const ncast_explanation& explanation) {
   if (!explanation.allowed.empty()) text += " The call allows " + explanation.allowed;
   if (!explanation.allowed.empty() && codec::is_within(shape.codec))
     text += ", by its error budget of " + codec::text::number(codec::relative_of(shape.codec));
-  if (!explanation.allowed.empty()) text += ".";
+  if (!explanation.allowed.empty()) text += '.';
   return text + describe(explanation.costs, explanation.alternatives);
 }
 

@@ -68,7 +68,8 @@ ncast_status prepare(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype
   const bool is_in_place = plan->plan.in_place == plan::InPlace::yes;
   loaded->overlap = is_in_place ? operation::Overlap::IN_PLACE : operation::describe(operation).overlap;
   loaded->candidate = comm::candidate_of(*plan, dtype, op);
-  if (ncast_status status = comm::check_codec("the plan", operation, dtype, op, *loaded->candidate.codec))
+  if (ncast_status status =
+          comm::check_codec("the plan", operation, dtype, op, loaded->candidate.codec.value_or(NCAST_CODEC_RAW)))
     return status;
   loaded->why_not = comm::why_not_for_calls(proof.lowered, comm->backend());
   *hash = fnv1a(plan::json::write(proof.lowered) + std::to_string(dtype) + "," + std::to_string(loaded->call.redop));

@@ -1,6 +1,7 @@
 #include "select/allowed_codecs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "codec/codec.h"
 #include "select/error_bound.h"
@@ -38,7 +39,9 @@ AllowedCodecs allowed_codecs(const CallShape& shape) {
     if (fits && row.id != NCAST_CODEC_RAW) allowed.codecs.push_back(row.id);
   }
   if (has_budget)
-    std::ranges::stable_sort(allowed.codecs, {}, [&](ncast_codec id) { return codec::prior_ratio(id, shape.dtype); });
+    std::ranges::sort(allowed.codecs, {}, [&](ncast_codec id) {
+      return std::pair(codec::prior_ratio(id, shape.dtype), id);  // of equals the first of the table
+    });
   return allowed;
 }
 

@@ -428,13 +428,9 @@ PlanChoice choose_plan(const CallShape& shape, const Decision& built_in, const P
   return choose_by_cost(able, shape, built_in, policy);
 }
 
-}  // namespace
-
-namespace {
-
 // With two codecs, the choice is that for the one that encodes contributions or, if these are raw, results.
-Decision decide_with_two_codecs(CallShape shape, const Policy& policy) {
-  const ncast_codec codec = shape.codec, result_codec = *shape.result_codec;
+Decision decide_with_two_codecs(CallShape shape, ncast_codec result_codec, const Policy& policy) {
+  const ncast_codec codec = shape.codec;
   shape.result_codec.reset();
   if (codec::id_of(codec) == NCAST_CODEC_RAW) shape.codec = result_codec;
   Decision decision = decide_built_in(shape, policy);
@@ -447,7 +443,7 @@ Decision decide_with_two_codecs(CallShape shape, const Policy& policy) {
 }  // namespace
 
 Decision decide(const CallShape& shape, const Policy& policy) {
-  if (shape.result_codec) return decide_with_two_codecs(shape, policy);
+  if (shape.result_codec) return decide_with_two_codecs(shape, *shape.result_codec, policy);
   Decision decision = decide_built_in(shape, policy);
   if (policy.plans == nullptr || policy.plans->empty() || shape.bytes == 0 || shape.ranks == 1) return decision;
   const auto [plan, reason] = choose_plan(shape, decision, policy);

@@ -33,7 +33,7 @@ using bootstrap::Connection;
 using bootstrap::Message;
 using Nonce = std::array<uint64_t, 2>;
 
-enum Kind : uint32_t { challenge_kind = 0x6b6e6c63, hello_kind, proof_kind };
+enum Greeting : uint32_t { challenge_kind = 0x6b6e6c63, hello_kind, proof_kind };
 
 // For a connection to say something that is right.
 constexpr bootstrap::Limit stranger_limit{20};
@@ -74,7 +74,7 @@ bool is_same(const digest::Sha256& a, const digest::Sha256& b) {
 }
 
 template <typename Content>
-bool is_message(const Message& message, Kind kind) {
+bool is_message(const Message& message, Greeting kind) {
   return message.header.kind == static_cast<bootstrap::MessageKind>(kind) && message.payload.size() == sizeof(Content);
 }
 
@@ -107,7 +107,7 @@ class Meeting {
   ncast_status connect(int to);
   void accept();
   Candidate make_candidate(int peer);
-  void send(Candidate& candidate, Kind kind, bootstrap::Payload payload) {
+  void send(Candidate& candidate, Greeting kind, bootstrap::Payload payload) {
     candidate.connection->queue(static_cast<bootstrap::MessageKind>(kind), 0, std::move(payload));
   }
   bool answer(Candidate& candidate, const Message& message);

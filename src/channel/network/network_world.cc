@@ -40,8 +40,8 @@ ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstra
   const uint64_t ring_bytes = options.shape.ring_bytes();
   rings_.reset(std::calloc(1, 2 * ring_bytes * peers.size() + cache_line_bytes));
   if (rings_ == nullptr) return fail(NCAST_SYSTEM_ERROR, "out of memory: the rings of %d ranks", ranks_);
-  const auto begin = reinterpret_cast<uintptr_t>(rings_.get());
-  auto* next = reinterpret_cast<std::byte*>((begin + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes);
+  const auto beyond = reinterpret_cast<uintptr_t>(rings_.get()) % cache_line_bytes;
+  auto* next = static_cast<std::byte*>(rings_.get()) + (beyond == 0 ? 0 : cache_line_bytes - beyond);
   use(own_control_.get());
   for (int number = 0; number < ranks_; ++number) {
     Peer& peer = peers[static_cast<size_t>(number)];

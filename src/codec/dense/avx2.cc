@@ -549,7 +549,7 @@ AVX2 bool decode_block(const uint8_t* payload, size_t payload_bytes, uint8_t* va
   return true;
 }
 
-size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
+size_t encode_any(const ValueType& type, const uint8_t* values, uint8_t* payload) {
   switch (type.value_bytes << 4 | type.exponent_bits) {
     case 0x28: return encode_block<bfloat16>(values, payload);
     case 0x25: return encode_block<float16>(values, payload);
@@ -559,7 +559,7 @@ size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
     default: return encode_block<float8_e5m2>(values, payload);
   }
 }
-bool decode(const ValueType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
+bool decode_any(const ValueType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
   switch (type.value_bytes << 4 | type.exponent_bits) {
     case 0x28: return decode_block<bfloat16>(payload, payload_bytes, values);
     case 0x25: return decode_block<float16>(payload, payload_bytes, values);
@@ -572,7 +572,7 @@ bool decode(const ValueType& type, const uint8_t* payload, size_t payload_bytes,
 
 }  // namespace
 
-const BlockCoder avx2{encode, decode};
+const BlockCoder avx2{encode_any, decode_any};
 
 }  // namespace narrowcast::codec::dense
 #endif

@@ -34,7 +34,7 @@ bool can_store(const ncast_codec_parameter& parameter, double value) {
   return value <= 65535 && value_of(parameter.kind, stored(parameter.kind, value)) == value;
 }
 
-std::string fault_of(const ncast_codec_parameter& parameter) {
+std::string fault_of_parameter(const ncast_codec_parameter& parameter) {
   if (!is_name(parameter.name)) return "a parameter has no valid name";
   const std::string name = parameter.name;
   if (parameter.kind < NCAST_PARAMETER_INTEGER || parameter.kind > NCAST_PARAMETER_CHOICE)
@@ -57,7 +57,7 @@ std::string fault_of_parameters(const Description& description) {
   unsigned bits = first_parameter_bit;
   for (uint32_t i = 0; i < count; ++i) {
     const ncast_codec_parameter& parameter = description.parameters[i];
-    if (std::string fault = fault_of(parameter); !fault.empty()) return fault;
+    if (std::string fault = fault_of_parameter(parameter); !fault.empty()) return fault;
     for (uint32_t before = 0; before < i; ++before)
       if (std::string_view(parameter.name) == description.parameters[before].name)
         return "two parameters have the name " + std::string(parameter.name);

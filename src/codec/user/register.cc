@@ -80,7 +80,8 @@ std::string registered_codecs() {
   Registered& all = registered();
   const std::lock_guard lock(all.mutex);
   std::string list;
-  for (const auto& [name, digest] : all.digests) list += (list.empty() ? "" : ", ") + name + " " + digest;
+  for (const auto& [name, digest] : all.digests)
+    list.append(list.empty() ? "" : ", ").append(name).append(" ").append(digest);
   // Settings that ranks compare are short.
   if (all.digests.size() > 2)
     return std::to_string(all.digests.size()) + " codecs, " +

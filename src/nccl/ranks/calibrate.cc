@@ -40,7 +40,7 @@ struct Size {
   int calls, batches;
 };
 constexpr Size sizes[] = {{4 << 10, 20, 3}, {64 << 10, 20, 3}, {512 << 10, 10, 3}, {4 << 20, 4, 3}, {32 << 20, 2, 2}};
-constexpr size_t most_bytes = std::end(sizes)[-1].bytes;
+constexpr size_t largest_call_bytes = std::end(sizes)[-1].bytes;
 constexpr double longest_step = 8;  // from one size to the next
 
 // Times of other operations are derived from these.
@@ -131,7 +131,7 @@ std::vector<uint16_t> incompressible_values() {
 class Memory {
  public:
   explicit Memory(void* stream) : stream_(stream) {
-    if (driver()->cuMemAllocAsync(&pointer_, most_bytes, stream) != 0) pointer_ = nullptr;
+    if (driver()->cuMemAllocAsync(&pointer_, largest_call_bytes, stream) != 0) pointer_ = nullptr;
   }
   ~Memory() {
     if (pointer_ != nullptr) driver()->cuMemFreeAsync(pointer_, stream_);
@@ -143,7 +143,7 @@ class Memory {
   bool fill(const std::vector<uint16_t>& sample) const {
     if (pointer_ == nullptr || driver()->cuMemcpyHtoDAsync_v2(pointer_, sample.data(), sample_bytes, stream_) != 0)
       return false;
-    for (size_t at = sample_bytes; at < most_bytes; at += sample_bytes)
+    for (size_t at = sample_bytes; at < largest_call_bytes; at += sample_bytes)
       if (driver()->cuMemcpyDtoDAsync_v2(static_cast<char*>(pointer_) + at, pointer_, sample_bytes, stream_) != 0)
         return false;
     return true;
@@ -368,7 +368,7 @@ bool measure(Communicator& comm, ncast_comm* created, const CostsCache& cache, c
 }  // namespace
 
 bool calibrate(Communicator& comm, ncast_comm* created) {
-  const Explained explained = explain(created, NCAST_OP_ALL_REDUCE, most_bytes / dtype_bytes, NCAST_CODEC_RAW);
+  const Explained explained = explain(created, NCAST_OP_ALL_REDUCE, largest_call_bytes / dtype_bytes, NCAST_CODEC_RAW);
   const bool wants = settings().calibrate.value_or(backend.calibrates) && settings().cost_model.empty() &&
                      !explained.link.empty() && explained.link != "nvlink";
   const CostsKey key = key_of(comm, explained.link);
