@@ -144,7 +144,7 @@ TEST_CASE("a listener that is not a hub is reported") {
   socklen_t bytes = any.socket_address(&address);
   REQUIRE(listener.open([] { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }));
   REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
-  REQUIRE(listen(listener.get(), 8) == 0);
+  REQUIRE(::listen(listener.get(), 8) == 0);
   REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
   const HubAddress hub = {bootstrap::TcpAddress::from(reinterpret_cast<sockaddr*>(&address)), {}};
   const std::string nothing, ssh = "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n";
