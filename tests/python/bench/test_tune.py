@@ -390,7 +390,7 @@ def test_calls_with_every_codec_are_measured(monkeypatch):
     window = next(one for one in narrowcast.codecs() if one.name == "window")
     other = dataclasses.replace(window, name="other")
     monkeypatch.setattr(cost_model, "codecs", lambda: (*narrowcast.codecs(), other))
-    assert cost_model.coded("float64") == ["window", "dense", "other"]
+    assert cost_model.coded("float64") == ["window", "dense", "abs", "rate", "other"]
     assert {"window", "dense", "int8", "nvfp4", "other"} <= set(cost_model.coded("bfloat16"))
     assert cost_model.coded("bfloat16", exact=True) == ["window", "dense", "other"]
     assert cost_model.coded("int32") == []

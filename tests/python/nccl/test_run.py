@@ -65,7 +65,7 @@ def test_options_after_the_command_are_its_own(run):
         (["--off", "1", "--off", "send", "true"], 2, ["--off 1", "cannot be combined"]),
         (["--stats", "nowhere/s.json", "echo", "started"], 1, ["nowhere/s.json: No such file or directory"]),
         (["--stats", "folder", "echo", "started"], 1, ["folder", "not a regular file"]),
-        (["--codec", "zip", "true"], 2, ["zip", "auto, raw, window"]),
+        (["--codec", "zip", "true"], 2, ["zip", "auto, within, raw, window"]),
         (["--codec", "all_median=raw", "true"], 2, ["all_median"]),
         (["--take", "some", "true"], 2, ["some", "never"]),
         (["--attach", "soon", "true"], 2, ["soon", "init"]),
