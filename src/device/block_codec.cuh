@@ -14,7 +14,7 @@ namespace narrowcast::device {
 //
 //   dtype         the value type
 //   values_bytes  size of a block of values in bytes, a multiple of 512
-//   is_fixed      every payload has payload_bytes(codec) bytes, a multiple of 16
+//   is_fixed      every payload has payload_bytes(parameters) bytes, a multiple of 16
 //   is_identity   the payload is the values themselves; encode() and decode() are never called
 //   is_exact      decode() restores the values exactly
 //   Scratch       scratch of the warp in shared memory, 8-byte aligned; in collectives at most most_scratch_bytes
@@ -28,8 +28,8 @@ namespace narrowcast::device {
 //   anything and is 16-byte aligned. Returns the same result to all lanes: false if the payload does not follow the
 //   format (the values are then unspecified). The caller synchronizes the warp before it reads the values.
 //
-// A codec with parameters has a type Parameters, constructed from the call's ncast_codec, as the next argument of both
-// functions. A codec with `uses_context = true` has the block's BlockContext as the last argument of encode().
+// A codec with parameters has a type Parameters, constructed from an ncast_codec, as the next argument of both functions.
+// A codec with `uses_context = true` has the block's BlockContext as the last argument of encode().
 template <typename Codec>
 concept BlockCodec = requires {
   { Codec::dtype } -> std::convertible_to<ncast_dtype>;
@@ -61,6 +61,20 @@ inline constexpr int block_elems = Codec::values_bytes / value_bytes<Codec>;
 template <typename Codec>
 concept HasParameters = requires { typename Codec::Parameters; };
 
+struct NoParameters {
+  __host__ __device__ constexpr explicit NoParameters(ncast_codec) {}
+};
+// Constructing the parameters can take longer than a block does, so kernels construct them once.
+template <typename Codec>
+__host__ __device__ constexpr auto parameters_of(ncast_codec codec) {
+  if constexpr (HasParameters<Codec>)
+    return typename Codec::Parameters(codec);
+  else
+    return NoParameters(codec);
+}
+template <typename Codec>
+using Parameters = decltype(parameters_of<Codec>(0));
+
 template <typename Codec>
 concept UsesContext = requires { requires static_cast<bool>(Codec::uses_context); };
 
@@ -72,13 +86,13 @@ __device__ BlockContext context_in_frame(uint32_t block) {
 
 // context: ignored unless UsesContext<Codec>.
 template <BlockCodec Codec>
-__device__ __forceinline__ uint32_t encode_block(const ncast_codec& codec, const BlockContext& context,
+__device__ __forceinline__ uint32_t encode_block(const Parameters<Codec>& parameters, const BlockContext& context,
                                                  const void* values, void* payload, typename Codec::Scratch& scratch,
                                                  int lane) {
   if constexpr (HasParameters<Codec> && UsesContext<Codec>) {
-    return Codec::encode(values, payload, scratch, lane, typename Codec::Parameters(codec), context);
+    return Codec::encode(values, payload, scratch, lane, parameters, context);
   } else if constexpr (HasParameters<Codec>) {
-    return Codec::encode(values, payload, scratch, lane, typename Codec::Parameters(codec));
+    return Codec::encode(values, payload, scratch, lane, parameters);
   } else if constexpr (UsesContext<Codec>) {
     return Codec::encode(values, payload, scratch, lane, context);
   } else {
@@ -87,10 +101,11 @@ __device__ __forceinline__ uint32_t encode_block(const ncast_codec& codec, const
 }
 
 template <BlockCodec Codec>
-__device__ __forceinline__ bool decode_block(const ncast_codec& codec, const void* payload, uint32_t payload_bytes,
-                                             void* values, typename Codec::Scratch& scratch, int lane) {
+__device__ __forceinline__ bool decode_block(const Parameters<Codec>& parameters, const void* payload,
+                                             uint32_t payload_bytes, void* values, typename Codec::Scratch& scratch,
+                                             int lane) {
   if constexpr (HasParameters<Codec>) {
-    return Codec::decode(payload, payload_bytes, values, scratch, lane, typename Codec::Parameters(codec));
+    return Codec::decode(payload, payload_bytes, values, scratch, lane, parameters);
   } else {
     return Codec::decode(payload, payload_bytes, values, scratch, lane);
   }

@@ -80,8 +80,8 @@ class Sender {
     __syncwarp();  // all threads have finished with the previous block in `memory`
     if (from != memory.values) device::copy_by_warp(memory.values, from, bytes, thread_);
     __syncwarp();
-    const uint32_t size =
-        device::encode_block<Codec>(codec, context, memory.values, memory.payload, memory.scratch, thread_);
+    const uint32_t size = device::encode_block<Codec>(device::parameters_of<Codec>(codec), context, memory.values,
+                                                      memory.payload, memory.scratch, thread_);
     const bool coded = size != Codec::values_bytes;
     return put(coded ? memory.payload : memory.values, size, coded) ? size : 0;
   }
@@ -292,7 +292,8 @@ class Receiver {
     if (good) {
       device::copy_by_warp(memory.payload, data(), size, thread_);
       release_relaxed();
-      good = device::decode_block<Codec>(codec, memory.payload, size, memory.values, memory.scratch, thread_);
+      good = device::decode_block<Codec>(device::parameters_of<Codec>(codec), memory.payload, size, memory.values,
+                                         memory.scratch, thread_);
     }
     if (!good) report_corrupt();
     __syncwarp();

@@ -14,7 +14,6 @@ class BlockDecoder {
       : coding_(coding),
         values_(values),
         codes_(static_cast<const char*>(payload)),
-        scales_(codes_ + coding.scales(elems)),
         second_scales_(codes_ + coding.second_scales(elems)),
         group_shift_(device::highest_bit(coding.group / run_elems)),
         swap_(Run<Dtype>::swap_of(lane, coding.rotate)),
@@ -50,7 +49,7 @@ class BlockDecoder {
     bool valid = true;
 #pragma unroll 1
     for (uint32_t run = lane_; run < Run<Dtype>::count; run += 32) {
-      const uint32_t bits = scale<uint16_t>(scales_, run);
+      const uint32_t bits = scale<uint16_t, bits_of(element)>(run);
       const bool special = (bits & special_scale) != 0;
       valid = valid && is_normal(bits << 16);
       const float scale = __uint_as_float(special ? (bits & 0x7ffc) << 16 : bits << 16);
@@ -80,7 +79,7 @@ class BlockDecoder {
     bool valid = true;
 #pragma unroll 1
     for (uint32_t run = lane_; run < Run<Dtype>::count; run += 32) {
-      const uint32_t bits = scale<uint16_t>(scales_, run);
+      const uint32_t bits = scale<uint16_t, 8>(run);
       const bool special = (bits & special_scale) != 0;
       const float scale = __uint_as_float(special ? (bits & 0x7ffc) << 16 : bits << 16);
       const float zero = zero_of(run);
@@ -115,12 +114,12 @@ class BlockDecoder {
       float scale;
       bool infinite = false;  // NaN elements mean infinity
       if (coding_.scale == Scale::float32) {
-        const uint32_t number = this->scale<uint32_t>(scales_, run);
+        const uint32_t number = this->template scale<uint32_t, bits>(run);
         infinite = (number & infinite_scale) != 0;
         valid = valid && is_normal(number) && !(infinite && is_e5m2);
         scale = __uint_as_float(number & magnitude_mask);
       } else {
-        const uint32_t byte = this->scale<uint8_t>(scales_, run);
+        const uint32_t byte = this->template scale<uint8_t, bits>(run);
         if (coding_.scale == Scale::e8m0) {
           scale = __uint_as_float(byte == e8m0_nan ? magnitude_mask : byte == 0 ? 0x00400000 : byte << 23);
         } else {
@@ -157,13 +156,18 @@ class BlockDecoder {
     return valid;
   }
 
+  // The number of a group in the section after the codes, and in the one after that.
+  template <typename Number, uint32_t bits>
+  __device__ __forceinline__ uint32_t scale(uint32_t run) const {
+    return reinterpret_cast<const Number*>(codes_ + elems * bits / 8)[run >> group_shift_];
+  }
   template <typename Number>
-  __device__ __forceinline__ uint32_t scale(const char* from, uint32_t run) const {
-    return reinterpret_cast<const Number*>(from)[run >> group_shift_];
+  __device__ __forceinline__ uint32_t second_scale(uint32_t run) const {
+    return reinterpret_cast<const Number*>(second_scales_)[run >> group_shift_];
   }
   __device__ __forceinline__ float zero_of(uint32_t run) const {
-    if constexpr (Dtype == NCAST_FLOAT32) return __uint_as_float(scale<uint32_t>(second_scales_, run));
-    const uint32_t bits = scale<uint16_t>(second_scales_, run);
+    if constexpr (Dtype == NCAST_FLOAT32) return __uint_as_float(second_scale<uint32_t>(run));
+    const uint32_t bits = second_scale<uint16_t>(run);
     return Dtype == NCAST_BFLOAT16 ? __uint_as_float(bits << 16) : device::floats_of_halves(bits).x;
   }
 
@@ -197,7 +201,6 @@ class BlockDecoder {
   const Coding coding_;
   void* const values_;
   const char* const codes_;
-  const char* const scales_;
   const char* const second_scales_;
   const uint32_t group_shift_;
   const uint32_t swap_;

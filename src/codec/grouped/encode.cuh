@@ -16,7 +16,8 @@ __device__ __noinline__ inline RandomWords random_words_of(const device::BlockCo
   return random_words(*context, seed, index);
 }
 
-template <ncast_dtype Dtype>
+// element: of the codec, or one with as many bits.
+template <ncast_dtype Dtype, Element element>
 class BlockEncoder {
  public:
   // context: in shared memory. Few blocks need it, and it would take registers from all.
@@ -26,19 +27,17 @@ class BlockEncoder {
         context_(context),
         values_(values),
         codes_(static_cast<char*>(payload)),
-        scales_(codes_ + coding.scales(elems)),
+        scales_(codes_ + elems * bits_of(element) / 8),
         second_scales_(codes_ + coding.second_scales(elems)),
         group_lanes_(coding.group / run_elems),
         swap_(Run<Dtype>::swap_of(lane, coding.rotate)),
         lane_(lane) {}
 
-  // element: of the codec, or one with as many bits.
-  template <Element element>
   __device__ __forceinline__ void encode() {
     if constexpr (element == Element::uint8)
       encode_ranges();
     else if constexpr (is_integer(element))
-      encode_integers<element>();
+      encode_integers();
     else
       encode_floats<bits_of(element)>();
   }
@@ -46,7 +45,6 @@ class BlockEncoder {
  private:
   static constexpr uint32_t elems = Run<Dtype>::elems;
 
-  template <Element element>
   __device__ __forceinline__ void encode_integers() {
     constexpr int largest = largest_code(element);
     constexpr float reciprocal = reciprocal_rounded_up(static_cast<float>(largest));

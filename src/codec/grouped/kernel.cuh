@@ -24,10 +24,13 @@ struct Codec {
   };
 
   struct Parameters {
-    __host__ __device__ explicit Parameters(ncast_codec codec) : coding(coding_of(codec)) {}
+    __host__ __device__ constexpr explicit Parameters(ncast_codec codec) : Parameters(coding_of(codec)) {}
+    __host__ __device__ constexpr explicit Parameters(const Coding& coding)
+        : coding(coding), payload_bytes(coding.payload_bytes(elems)) {}
     PackedCoding coding;
+    uint32_t payload_bytes;
   };
-  __host__ __device__ static uint32_t payload_bytes(ncast_codec codec) { return coding_of(codec).payload_bytes(elems); }
+  __host__ __device__ static uint32_t payload_bytes(Parameters parameters) { return parameters.payload_bytes; }
 
   __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane,
                                     Parameters parameters, const device::BlockContext& context) {
@@ -35,21 +38,23 @@ struct Codec {
     __syncwarp();
     const PackedCoding coding = parameters.coding;
     switch (coding.element()) {
-      case Element::int8: return encode_as<Element::int8>(values, payload, scratch, lane, coding);
-      case Element::uint8: return encode_as<Element::uint8>(values, payload, scratch, lane, coding);
-      case Element::int6: return encode_as<Element::int6>(values, payload, scratch, lane, coding);
-      case Element::int4: return encode_as<Element::int4>(values, payload, scratch, lane, coding);
-      case Element::int2: return encode_as<Element::int2>(values, payload, scratch, lane, coding);
+      case Element::int8: encode_as<Element::int8>(values, payload, scratch, lane, coding); break;
+      case Element::uint8: encode_as<Element::uint8>(values, payload, scratch, lane, coding); break;
+      case Element::int6: encode_as<Element::int6>(values, payload, scratch, lane, coding); break;
+      case Element::int4: encode_as<Element::int4>(values, payload, scratch, lane, coding); break;
+      case Element::int2: encode_as<Element::int2>(values, payload, scratch, lane, coding); break;
       case Element::e4m3:
-      case Element::e5m2: return encode_as<Element::e4m3>(values, payload, scratch, lane, coding);
+      case Element::e5m2: encode_as<Element::e4m3>(values, payload, scratch, lane, coding); break;
       case Element::e2m3:
-      case Element::e3m2: return encode_as<Element::e2m3>(values, payload, scratch, lane, coding);
-      default: return encode_as<Element::e2m1>(values, payload, scratch, lane, coding);
+      case Element::e3m2: encode_as<Element::e2m3>(values, payload, scratch, lane, coding); break;
+      default: encode_as<Element::e2m1>(values, payload, scratch, lane, coding);
     }
+    __syncwarp();
+    return parameters.payload_bytes;
   }
   __device__ static bool decode(const void* payload, uint32_t bytes, void* values, Scratch&, int lane,
                                 Parameters parameters) {
-    return decode_shared(payload, bytes, values, lane, parameters.coding);
+    return bytes == parameters.payload_bytes && decode_shared(payload, values, lane, parameters.coding);
   }
 
  private:
@@ -58,19 +63,14 @@ struct Codec {
   // Not inlined, so that all calls in a kernel share one copy of the code, and only they need its registers. Elements
   // whose codes have the same place in a payload share the function of the first one.
   template <Element element>
-  __device__ __noinline__ static uint32_t encode_as(const void* values, void* payload, const Scratch& scratch, int lane,
-                                                    PackedCoding packed) {
+  __device__ __noinline__ static void encode_as(const void* values, void* payload, const Scratch& scratch, int lane,
+                                                PackedCoding coding) {
     __builtin_assume(__isShared(values) && __isShared(payload) && __isShared(&scratch));
-    const Coding coding = packed.coding();
-    BlockEncoder<Dtype>(coding, &scratch.context, values, payload, lane).template encode<element>();
-    __syncwarp();
-    return coding.payload_bytes(elems);
+    BlockEncoder<Dtype, element>(coding.coding(), &scratch.context, values, payload, lane).encode();
   }
-  __device__ __noinline__ static bool decode_shared(const void* payload, uint32_t bytes, void* values, int lane,
-                                                    PackedCoding packed) {
+  __device__ __noinline__ static bool decode_shared(const void* payload, void* values, int lane, PackedCoding packed) {
     __builtin_assume(__isShared(values) && __isShared(payload));
-    const Coding coding = packed.coding();
-    return bytes == coding.payload_bytes(elems) && BlockDecoder<Dtype>(coding, payload, values, lane).decode();
+    return BlockDecoder<Dtype>(packed.coding(), payload, values, lane).decode();
   }
 };
 

@@ -16,8 +16,8 @@ struct Codec {
   static constexpr bool is_exact = false;
   struct Scratch {};
   using Parameters = Rate;
-  __host__ __device__ static uint32_t payload_bytes(ncast_codec codec) {
-    return Rate(codec).payload_bytes(value_type(Dtype).quads());
+  __host__ __device__ static uint32_t payload_bytes(Parameters rate) {
+    return rate.payload_bytes(value_type(Dtype).quads());
   }
 
   // Not inlined, so that all calls in a kernel share one copy of the code, and only they need its registers.

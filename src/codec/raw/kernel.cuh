@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "narrowcast/types.h"
+#include "../../device/block_codec.cuh"
 
 namespace narrowcast::codec::raw {
 
@@ -15,7 +15,7 @@ struct Codec {
   static constexpr bool is_identity = true;
   static constexpr bool is_exact = true;
   struct Scratch {};
-  __host__ __device__ static uint32_t payload_bytes(ncast_codec) { return values_bytes; }
+  __host__ __device__ static uint32_t payload_bytes(device::NoParameters) { return values_bytes; }
   __device__ static uint32_t encode(const void*, void*, Scratch&, int) { return values_bytes; }
   __device__ static bool decode(const void*, uint32_t, void*, Scratch&, int) { return false; }
 };

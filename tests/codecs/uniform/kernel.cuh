@@ -35,8 +35,8 @@ struct Codec {
     int top;
     uint32_t dither_bits;
   };
-  __host__ __device__ static uint32_t payload_bytes(ncast_codec codec) {
-    return header_bytes + elems * static_cast<uint32_t>(Parameters(codec).bits) / 8;
+  __host__ __device__ static uint32_t payload_bytes(const Parameters& parameters) {
+    return header_bytes + elems * static_cast<uint32_t>(parameters.bits) / 8;
   }
 
   __device__ static uint32_t encode(const void* values, void* payload, Scratch&, int lane, Parameters parameters,

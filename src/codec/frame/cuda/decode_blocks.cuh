@@ -14,9 +14,10 @@ template <BlockCodec Codec>
 class PayloadFinder {
  public:
   // payload_bytes: total size of the payloads of a packed frame.
-  __device__ PayloadFinder(const DecodeArguments& arguments, uint64_t payload_bytes)
+  __device__ PayloadFinder(const DecodeArguments& arguments, const device::Parameters<Codec>& parameters,
+                           uint64_t payload_bytes)
       : payloads_(arguments.payloads),
-        codec_(arguments.codec),
+        parameters_(parameters),
         blocks_(arguments.expected.blocks),
         payload_units_(static_cast<uint32_t>(payload_bytes / format::alignment)) {}
 
@@ -33,7 +34,7 @@ class PayloadFinder {
     const uint32_t stored = static_cast<uint32_t>(format::aligned(raw_bytes));
     const bool whole = raw_bytes == block_bytes;
     bool fits = place.bytes <= stored && place.bytes % format::alignment == 0 && (whole || place.bytes == stored);
-    if constexpr (Codec::is_fixed) fits = fits && (!whole || place.bytes == Codec::payload_bytes(codec_));
+    if constexpr (Codec::is_fixed) fits = fits && (!whole || place.bytes == Codec::payload_bytes(parameters_));
     return fits ? place : Place{0, 0};
   }
 
@@ -51,7 +52,7 @@ class PayloadFinder {
   }
   __device__ Place in_fixed_frame(uint32_t block, uint32_t raw_bytes) const {
     if constexpr (Codec::is_fixed) {
-      const uint32_t bytes = Codec::payload_bytes(codec_);
+      const uint32_t bytes = Codec::payload_bytes(parameters_);
       return {block * (bytes / unit),
               raw_bytes == block_bytes ? bytes : static_cast<uint32_t>(format::aligned(raw_bytes))};
     }
@@ -59,7 +60,7 @@ class PayloadFinder {
   }
 
   const Payloads& payloads_;
-  const ncast_codec& codec_;
+  const device::Parameters<Codec>& parameters_;
   uint32_t blocks_, payload_units_;
 };
 
@@ -87,7 +88,8 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
     payload_bytes = arguments.header->wire_bytes - payload_offset;
   }
 
-  const PayloadFinder<Codec> finder(arguments, payload_bytes);
+  const auto parameters = device::parameters_of<Codec>(arguments.codec);
+  const PayloadFinder<Codec> finder(arguments, parameters, payload_bytes);
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / block_elems<Codec>);
   uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
@@ -120,7 +122,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
       other = values;
       device::order_stores_before_bulk_copies();
     } else if (decoded) {
-      decoded = device::decode_block<Codec>(arguments.codec, here, bytes, other, memory.scratch, lane);
+      decoded = device::decode_block<Codec>(parameters, here, bytes, other, memory.scratch, lane);
     }
     bytes = start_load(block + warps);
     if (decoded) {

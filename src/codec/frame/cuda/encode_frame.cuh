@@ -186,13 +186,14 @@ __global__ void __launch_bounds__((max_coders<Codec> + service_warps) * 32, 1)
     writer.write_end(in_registers.block, begin + in_registers.bytes / format::alignment, lane);
   };
 
+  const auto parameters = device::parameters_of<Codec>(arguments.codec);
   uint32_t turn = 0;
   for (; tile < tile_count; ++turn) {
     TileStage& stage = stage_of(tile_memory, turn);
     Waiting made{tile * coders + warp, 0, out};
     if (made.block < whole_blocks) {
       loader.wait();
-      made.bytes = device::encode_block<Codec>(arguments.codec, device::context_in_frame<Codec>(made.block),
+      made.bytes = device::encode_block<Codec>(parameters, device::context_in_frame<Codec>(made.block),
                                                memory.buffers[here], memory.buffers[out], memory.scratch, lane);
       if (made.bytes == block_bytes) {  // raw: the values stay in their buffer; the next block uses the other one
         made.buffer = here;

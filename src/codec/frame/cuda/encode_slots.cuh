@@ -29,11 +29,12 @@ __global__ void __launch_bounds__(max_warps<Codec> * 32, 1)
   // Prefetching helps if only some SMs are used. If all are, it only competes for memory bandwidth, which is the limit.
   const uint32_t prefetch_end = arguments.prefetch ? whole_blocks : 0;
   if (block < whole_blocks) loader.start(here, block, block + warps, prefetch_end);
+  const auto parameters = device::parameters_of<Codec>(arguments.codec);
   for (; block < whole_blocks; block += warps) {
     loader.wait();
     device::wait_for_store_sources(lane);  // of the previous block
-    const uint32_t bytes = device::encode_block<Codec>(arguments.codec, device::context_in_frame<Codec>(block), here,
-                                                       other, memory.scratch, lane);
+    const uint32_t bytes = device::encode_block<Codec>(parameters, device::context_in_frame<Codec>(block), here, other,
+                                                       memory.scratch, lane);
     char* payload = other;
     if (bytes == block_bytes) {  // raw: stored from the values' buffer; the next block uses the other one
       payload = here;

@@ -52,7 +52,7 @@ class ShortFrameEncoder {
                                uint32_t coders, int lane)
       : values_(arguments.values),
         header_(arguments.header),
-        codec_(arguments.codec),
+        parameters_(device::parameters_of<Codec>(arguments.codec)),
         layout_(layout),
         cta_(cta),
         coders_(coders),
@@ -79,7 +79,7 @@ class ShortFrameEncoder {
         loaders[from].wait();
         if (turn == 0)
           guessed = start_load(1, tile + layout_.ctas);  // earlier, it would delay the first tile of other warps
-        bytes = device::encode_block<Codec>(codec_, device::context_in_frame<Codec>(block), memory.buffers[from],
+        bytes = device::encode_block<Codec>(parameters_, device::context_in_frame<Codec>(block), memory.buffers[from],
                                             memory.buffers[out], memory.scratch, lane_);
         const bool raw = bytes == Codec::values_bytes;  // the values stay in their buffer and are stored from there
         if (lane_ == 0) stage.buffer[coder] = raw ? from : out;
@@ -154,7 +154,7 @@ class ShortFrameEncoder {
  private:
   const char* values_;
   const format::FrameHeader& header_;
-  const ncast_codec& codec_;
+  const device::Parameters<Codec> parameters_;
   PublishedLayout layout_;
   ShortFrameCta& cta_;
   uint32_t coders_, whole_blocks_;

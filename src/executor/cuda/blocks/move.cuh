@@ -22,6 +22,7 @@ __device__ void move_pieces(const BlockCall& call) {
   const auto number_from = [&](uint32_t first) { return (warp - first) * gridDim.x + blockIdx.x; };
   const int lane = device::lane_id();
   memory.open_all(warps.senders);
+  if (warp < warps.with_buffers()) memory.warp(warp).use(call.codec, call.codec, lane);
   device::wait_for_stream();
   if (warp < warps.senders) {
     const uint32_t all = warps.senders * gridDim.x;

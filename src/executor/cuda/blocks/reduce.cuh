@@ -29,15 +29,15 @@ __device__ __forceinline__ void reduce_pieces_by_cta(const BlockCall& call) {
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<CtaMemory<Memory>*>(shared_memory);
   const int thread = device::lane_id();
-  uint32_t warp = device::warp_id();
+  const uint32_t index = device::warp_id(), warp = index - (index > signal_warp);
   memory.open_all(rings);
+  if (index != signal_warp) memory.warp(warp).use(call.codec, call.result_codec, thread);
   device::wait_for_stream();
-  if (warp == signal_warp) {
+  if (index == signal_warp) {
     if (blockIdx.x == 0) return check_and_raise_flags(call, memory.queues, rings, &memory.open, thread);
     uint32_t raised = 0;
     return channel::raise_flags(memory.queues, rings, &memory.open, thread, raised, [] { return false; });
   }
-  if (warp > signal_warp) --warp;
 
   const uint32_t ring = warp * gridDim.x + blockIdx.x;
   if (ring < call.turns.rings) {

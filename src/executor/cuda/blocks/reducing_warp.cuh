@@ -15,6 +15,7 @@ struct ReducingState {
   channel::SenderEnd senders[channel::max_gpu_ranks + 1];
   channel::ReceiverEnd receivers[channel::max_gpu_ranks + 1];
   uint32_t turn;          // the turn that is being reduced
+  uint32_t calls;         // the earlier calls
   uint32_t wire_vectors;  // vectors of 16 bytes put into slots
 };
 
@@ -45,7 +46,10 @@ class ReducingWarp {
       state.senders[thread] = channel::SenderEnd::of(call.peers, call.layout, end());
       state.receivers[thread] = channel::ReceiverEnd::of(call.peers, call.layout, end());
     }
-    if (thread == 0) state.turn = state.wire_vectors = 0;
+    if (thread == 0) {
+      state.turn = state.wire_vectors = 0;
+      state.calls = earlier_calls<Codec>(call);
+    }
     __syncwarp();
   }
 
@@ -59,6 +63,9 @@ class ReducingWarp {
   }
 
  private:
+  // What a payload contains; the numbers are those of BlockContext::stage.
+  enum Stage : uint32_t { contribution = 0, result = 1 };
+
   // A block for the peer `step` ranks after this one, or, as the last step, for several peers. 0 bytes: there is no
   // block.
   struct Sending {
@@ -157,14 +164,21 @@ class ReducingWarp {
   }
 
   // Contributions or results can be raw where the others are encoded with loss.
-  __device__ static bool is_raw(const ncast_codec& codec) { return !Codec::is_exact && codec == NCAST_CODEC_RAW; }
+  __device__ bool is_raw(Stage stage) const {
+    return !Codec::is_exact && (stage == contribution ? call_.codec : call_.result_codec) == NCAST_CODEC_RAW;
+  }
+  __device__ const device::Parameters<Codec>& parameters_of(Stage stage) const {
+    return stage == contribution ? memory_.parameters : memory_.result_parameters;
+  }
+  __device__ device::BlockContext context_of(Stage stage, const BlockSpan& block) const {
+    return cuda::context_of<Codec>(call_, state_.calls, block.values, call_.values, stage);
+  }
 
   // Puts a block of values, encoded, into the next slot of each of these peers.
-  __device__ PayloadSize put(EndMask peers, const ncast_codec& codec, const device::BlockContext& context,
-                             const char* values, uint32_t raw_bytes, uint32_t turn) {
-    const PayloadSize size =
-        is_raw(codec) ? raw_payload(raw_bytes)
-                      : encode<Codec>(codec, context, values, raw_bytes, encoded_buffer(), memory_.scratch, thread_);
+  __device__ PayloadSize put(EndMask peers, Stage stage, const BlockSpan& block, const char* values, uint32_t turn) {
+    const PayloadSize size = is_raw(stage) ? raw_payload(block.bytes)
+                                           : encode<Codec>(parameters_of(stage), context_of(stage, block), values,
+                                                           block.bytes, encoded_buffer(), memory_.scratch, thread_);
     channel::SlotSender sender = this->sender();
     if (!sender.reserve(peers)) return {};
     sender.put(peers, size.is_coded() ? encoded_buffer() : values, size, number(turn), false);
@@ -182,9 +196,7 @@ class ReducingWarp {
       if (has_factor()) scale(current_buffer());
       const Sending next = sending(turn, current.step + 1);
       prefetch(next.values.bytes != 0 ? next.values : after());
-      if (!put(current.to, call_.codec, context_of<Codec>(call_, current.values.values, call_.values, 0),
-               current_buffer(), current.values.bytes, turn))
-        return false;
+      if (!put(current.to, contribution, current.values, current_buffer(), turn)) return false;
       current = next;
     }
     return true;
@@ -197,12 +209,12 @@ class ReducingWarp {
   }
   // Starts to load a payload of this turn from `source`, whose values are raw_bytes. Returns none if there is none or
   // it is invalid.
-  __device__ PayloadSize start(const ncast_codec& codec, const channel::SlotReceiver::Payload& payload, int source,
-                               uint32_t turn, uint32_t raw_bytes, char* to) {
+  __device__ PayloadSize start(Stage stage, const channel::SlotReceiver::Payload& payload, int source, uint32_t turn,
+                               uint32_t raw_bytes, char* to) {
     const PayloadSize size = payload.flag.payload();
     if (!size) return size;
-    if (payload.flag.block() != number(turn) || (is_raw(codec) && size.is_coded()) ||
-        !is_valid_payload<Codec>(codec, size, raw_bytes)) {
+    if (payload.flag.block() != number(turn) || (is_raw(stage) && size.is_coded()) ||
+        !is_valid_payload<Codec>(parameters_of(stage), size, raw_bytes)) {
       report_corrupt(call_.peers, source, thread_);
       return {};
     }
@@ -210,10 +222,10 @@ class ReducingWarp {
     return size;
   }
   // The values of a payload; NULL if the payload is invalid.
-  __device__ const char* values_of(const ncast_codec& codec, const char* payload, PayloadSize size, int source) {
+  __device__ const char* values_of(Stage stage, const char* payload, PayloadSize size, int source) {
     if (Codec::is_identity || !size.is_coded()) return payload;
-    const bool decoded =
-        device::decode_block<Codec>(codec, payload, size.bytes(), encoded_buffer(), memory_.scratch, thread_);
+    const bool decoded = device::decode_block<Codec>(parameters_of(stage), payload, size.bytes(), encoded_buffer(),
+                                                     memory_.scratch, thread_);
     __syncwarp();  // all lanes have decoded
     if (decoded) return encoded_buffer();
     report_corrupt(call_.peers, source, thread_);
@@ -244,11 +256,11 @@ class ReducingWarp {
         term = next_buffer();
       } else {
         if (!arriving)
-          arriving = start(call_.codec, receiver().wait(source), source, turn(), raw_bytes, current_buffer());
+          arriving = start(contribution, receiver().wait(source), source, turn(), raw_bytes, current_buffer());
         if (!arriving) return false;
         wait_for_payload();
         receiver().release(source);
-        term = values_of(call_.codec, current_buffer(), arriving, source);
+        term = values_of(contribution, current_buffer(), arriving, source);
         if (term == nullptr) return false;
       }
       if (position == 0) {
@@ -263,7 +275,7 @@ class ReducingWarp {
       if (next < ranks && source_of(next) == rank) ++next;
       if (next == ranks) continue;
       next = source_of(next);
-      arriving = start(call_.codec, receiver().poll(next), next, turn(), raw_bytes, current_buffer());
+      arriving = start(contribution, receiver().poll(next), next, turn(), raw_bytes, current_buffer());
     }
     swap();
     prefetch(after());
@@ -272,16 +284,12 @@ class ReducingWarp {
     __syncwarp();
     if constexpr (Codec::is_exact) {
       store_reduced(raw_bytes);
-      return call_.forward == 0 ||
-             put(call_.forward, call_.codec, context_of_result(), current_buffer(), raw_bytes, turn());
+      return call_.forward == 0 || put(call_.forward, result, own_block(turn()), current_buffer(), turn());
     } else {
-      if (call_.forward != 0 && !put_and_decode(raw_bytes)) return false;
+      if (call_.forward != 0 && !put_and_decode()) return false;
       store_reduced(raw_bytes);
       return true;
     }
-  }
-  __device__ device::BlockContext context_of_result() const {
-    return context_of<Codec>(call_, own_block(turn()).values, call_.values, 1);
   }
   __device__ void store_reduced(uint32_t raw_bytes) {
     if (call_.reduced.values != nullptr)
@@ -289,13 +297,12 @@ class ReducingWarp {
                    thread_);
   }
   // Sends the result and replaces current_buffer() by the decoded payload, which is what the other ranks get.
-  __device__ bool put_and_decode(uint32_t raw_bytes) {
-    const PayloadSize size =
-        put(call_.forward, call_.result_codec, context_of_result(), current_buffer(), raw_bytes, turn());
+  __device__ bool put_and_decode() {
+    const PayloadSize size = put(call_.forward, result, own_block(turn()), current_buffer(), turn());
     if (!size.is_coded()) return static_cast<bool>(size);
     __syncwarp();  // all lanes have read encoded_buffer() and current_buffer()
-    device::decode_block<Codec>(call_.result_codec, encoded_buffer(), size.bytes(), current_buffer(), memory_.scratch,
-                                thread_);
+    device::decode_block<Codec>(memory_.result_parameters, encoded_buffer(), size.bytes(), current_buffer(),
+                                memory_.scratch, thread_);
     __syncwarp();
     return true;
   }
@@ -311,8 +318,7 @@ class ReducingWarp {
     };
     const auto start_any = [&](char* to, bool wait) -> Result {
       const channel::SlotReceiver::Payload payload = receiver().next(open, 0, wait);
-      return {start(call_.result_codec, payload, payload.end, turn, block(call_.recv[payload.end], turn).bytes, to),
-              payload.end};
+      return {start(result, payload, payload.end, turn, block(call_.recv[payload.end], turn).bytes, to), payload.end};
     };
     Result arriving;
     device::wait_for_store_sources(thread_);
@@ -331,7 +337,7 @@ class ReducingWarp {
         prefetch(after());
       }
       const BlockSpan place = block(call_.recv[payload.end], turn);
-      const char* const values = values_of(call_.result_codec, current_buffer(), payload.size, payload.end);
+      const char* const values = values_of(result, current_buffer(), payload.size, payload.end);
       if (values == nullptr) return false;
       store_values(place.values, values, place.bytes, thread_);
       if (open != 0) swap();

@@ -110,6 +110,7 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
   channel::DirectEnds direct;
   char *buffer = memory.buffers[0], *next_buffer = memory.buffers[1];  // values of this block and the next
   char* const payload = memory.buffers[2];
+  const uint32_t calls = earlier_calls<Codec>(call);
   unsigned long long wire_bytes = 0;
   Outgoing current = block_to(0);
   loader.start(buffer, current.span.values, current.span.bytes);
@@ -144,10 +145,10 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
 
     const uint32_t raw_bytes = current.span.bytes;
     const char* const values = call.is_point_to_point ? call.send[current.peer].values : call.values;
-    const device::BlockContext context = context_of<Codec>(call, current.span.values, values, 0);
+    const device::BlockContext context = context_of<Codec>(call, calls, current.span.values, values, 0);
     const bool is_encoded = (call.encoded >> current.peer & 1) != 0;
     const PayloadSize size =
-        is_encoded ? encode<Codec>(call.codec, context, buffer, raw_bytes, payload, memory.scratch, thread)
+        is_encoded ? encode<Codec>(memory.parameters, context, buffer, raw_bytes, payload, memory.scratch, thread)
                    : raw_payload(raw_bytes);
     const bool direct_end = Codec::is_identity && (direct.mask() & to) != 0;
     if ((last || !direct_end) && !sender.reserve(to)) return;
@@ -196,8 +197,9 @@ struct Arriving {
 
 // Starts to load a payload from rank `source` into `buffer`. Its block belongs to `piece`.
 template <typename Codec>
-__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
-                                  const channel::SlotReceiver::Payload& payload, char* buffer, int thread) {
+__device__ Arriving start_payload(const BlockCall& call, const device::Parameters<Codec>& parameters,
+                                  const Piece& piece, int source, const channel::SlotReceiver::Payload& payload,
+                                  char* buffer, int thread) {
   const PayloadSize size = payload.flag.payload();
   const uint32_t number = payload.flag.block();
   Arriving arriving{size, payload.end, payload.flag.last(), number, block_of<Codec::values_bytes>(piece, number)};
@@ -207,7 +209,7 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int
     return arriving;
   }
   const uint32_t raw_bytes = arriving.block.bytes;
-  if (!is_valid_payload<Codec>(call.codec, size, raw_bytes)) {
+  if (!is_valid_payload<Codec>(parameters, size, raw_bytes)) {
     report_corrupt(call.peers, source, thread);
     arriving.size = {};
     return arriving;
@@ -231,7 +233,7 @@ __device__ void receive_payloads(const BlockCall& call, MovingMemory<Codec>& mem
   const auto start = [&](char* to, int first, bool wait) {
     const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
     const int source = peer_of_thread(end, payload.end);
-    return start_payload<Codec>(call, call.recv[source], source, payload, to, thread);
+    return start_payload<Codec>(call, memory.parameters, call.recv[source], source, payload, to, thread);
   };
   Arriving arriving;
   while (open != 0) {
@@ -250,7 +252,8 @@ __device__ void receive_payloads(const BlockCall& call, MovingMemory<Codec>& mem
     } else if (Codec::is_identity || !payload.size.is_coded()) {
       store_values(payload.block.values, buffer, payload.block.bytes, thread);
       swap(buffer, values);
-    } else if (device::decode_block<Codec>(call.codec, buffer, payload.size.bytes(), values, memory.scratch, thread)) {
+    } else if (device::decode_block<Codec>(memory.parameters, buffer, payload.size.bytes(), values, memory.scratch,
+                                           thread)) {
       store_values(payload.block.values, values, payload.block.bytes, thread);
     } else {
       return report_corrupt(call.peers, peer_of_thread(end, payload.end), thread);

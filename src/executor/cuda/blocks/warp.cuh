@@ -20,12 +20,17 @@ __device__ BlockSpan block_of(const Piece& piece, uint32_t block) {
   return {piece.values + begin, left < block_bytes ? static_cast<uint32_t>(left) : block_bytes};
 }
 
+// The earlier calls, for context_of(). Each warp loads it once, when it begins.
+template <typename Codec>
+__device__ uint32_t earlier_calls(const BlockCall& call) {
+  return device::UsesContext<Codec> ? call.block_counters->calls : 0;
+}
 // The context of a block that is part of these values of the rank, or of reduced values in its place.
 template <typename Codec>
-__device__ device::BlockContext context_of(const BlockCall& call, const char* block, const char* values,
-                                           uint32_t stage) {
+__device__ device::BlockContext context_of(const BlockCall& call, uint32_t earlier_calls, const char* block,
+                                           const char* values, uint32_t stage) {
   if constexpr (!device::UsesContext<Codec>) return {};
-  return {static_cast<uint64_t>(block - values) / device::value_bytes<Codec>, call.block_counters->calls,
+  return {static_cast<uint64_t>(block - values) / device::value_bytes<Codec>, earlier_calls,
           static_cast<uint32_t>(call.peers.rank), stage};
 }
 

@@ -23,8 +23,17 @@ template <typename Codec, typename State>
 struct WarpMemory {
   uint64_t barrier;
   State state;
+  // Of the codec of the call, and of that of a reduction's results.
+  device::Parameters<Codec> parameters, result_parameters;
   typename Codec::Scratch scratch;
   alignas(128) char buffers[3][Codec::values_bytes];
+
+  // The warp calls this before it encodes or decodes.
+  __device__ void use(ncast_codec codec, ncast_codec result_codec, int lane) {
+    if (lane == 0) parameters = device::parameters_of<Codec>(codec);
+    if (lane == 0) result_parameters = device::parameters_of<Codec>(result_codec);
+    __syncwarp();
+  }
 };
 
 __device__ inline bool is_bulk(const void* global, uint32_t bytes) {
@@ -108,11 +117,11 @@ __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, 
 
 // Whether a payload may hold a block of raw_bytes. Only whole blocks are encoded.
 template <typename Codec>
-__device__ bool is_valid_payload(const ncast_codec& codec, PayloadSize payload, uint32_t raw_bytes) {
+__device__ bool is_valid_payload(const device::Parameters<Codec>& parameters, PayloadSize payload, uint32_t raw_bytes) {
   if (Codec::is_identity || !payload.is_coded())
     return raw_bytes != 0 && payload.bytes() == format::aligned(raw_bytes) && !payload.is_coded();
   if constexpr (Codec::is_fixed)
-    return raw_bytes == Codec::values_bytes && payload.bytes() == Codec::payload_bytes(codec);
+    return raw_bytes == Codec::values_bytes && payload.bytes() == Codec::payload_bytes(parameters);
   return raw_bytes == Codec::values_bytes && payload.bytes() <= raw_bytes;
 }
 
@@ -121,11 +130,12 @@ __device__ inline PayloadSize raw_payload(uint32_t raw_bytes) {
 }
 // Encodes a block of raw_bytes. Partial blocks and blocks that do not shrink are sent raw.
 template <typename Codec>
-__device__ PayloadSize encode(const ncast_codec& codec, const device::BlockContext& context, const char* values,
-                              uint32_t raw_bytes, char* payload, typename Codec::Scratch& scratch, int lane) {
+__device__ PayloadSize encode(const device::Parameters<Codec>& parameters, const device::BlockContext& context,
+                              const char* values, uint32_t raw_bytes, char* payload, typename Codec::Scratch& scratch,
+                              int lane) {
   const PayloadSize raw = raw_payload(raw_bytes);
   if (Codec::is_identity || raw_bytes != Codec::values_bytes) return raw;
-  const uint32_t bytes = device::encode_block<Codec>(codec, context, values, payload, scratch, lane);
+  const uint32_t bytes = device::encode_block<Codec>(parameters, context, values, payload, scratch, lane);
   return bytes == Codec::values_bytes ? raw : PayloadSize::of(bytes, true);
 }
 

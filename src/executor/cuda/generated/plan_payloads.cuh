@@ -216,8 +216,8 @@ class PlanPayloads : public PlanPlaces<Settings> {
   __device__ bool open_payload(Report report) {
     const PayloadSize size = payload_.size();
     if (!coded || Codec::is_identity || !size.is_coded()) return true;
-    const bool decoded = device::decode_block<Codec>(ncast_codec{Settings::coding}, buffer(current_), size.bytes(),
-                                                     encoded_buffer(), memory_.scratch, thread_);
+    const bool decoded = device::decode_block<Codec>(device::parameters_of<Codec>(Settings::coding), buffer(current_),
+                                                     size.bytes(), encoded_buffer(), memory_.scratch, thread_);
     __syncwarp();  // all lanes have decoded
     values_ = 2;
     if (!decoded) report();

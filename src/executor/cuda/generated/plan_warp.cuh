@@ -200,10 +200,10 @@ class PlanWarp : public PlanPayloads<Settings> {
   };
   // chunk, stage: of the context, for codecs that use it.
   __device__ Payload encoded_values(uint32_t chunk = 0, uint32_t stage = 0) {
-    const PayloadSize size = bytes_ == 0
-                                 ? raw_size()
-                                 : encode<Codec>(ncast_codec{Settings::coding}, context_of(chunk, stage),
-                                                 buffer(values_), bytes_, encoded_buffer(), memory_.scratch, thread_);
+    const PayloadSize size =
+        bytes_ == 0 ? raw_size()
+                    : encode<Codec>(device::parameters_of<Codec>(Settings::coding), context_of(chunk, stage),
+                                    buffer(values_), bytes_, encoded_buffer(), memory_.scratch, thread_);
     return {size.is_coded() ? encoded_buffer() : buffer(values_), size};
   }
   // Stores a payload of the current values in a local chunk, as other ranks decode it. Afterwards there are no current
@@ -214,8 +214,8 @@ class PlanWarp : public PlanPayloads<Settings> {
     if (payload.size.is_coded()) {
       device::wait_for_store_sources(thread_);
       __syncwarp();  // all lanes have read the values
-      device::decode_block<Codec>(ncast_codec{Settings::coding}, payload.data, payload.size.bytes(), buffer(values_),
-                                  memory_.scratch, thread_);
+      device::decode_block<Codec>(device::parameters_of<Codec>(Settings::coding), payload.data, payload.size.bytes(),
+                                  buffer(values_), memory_.scratch, thread_);
       __syncwarp();
     }
     if (bytes != 0) store_values(part.values, buffer(values_), bytes, thread_);

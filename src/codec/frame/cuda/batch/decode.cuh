@@ -133,8 +133,8 @@ class BatchDecoder {
   __device__ bool decode(const BatchPayload& block, const char* payload, char* values) {
     if (block.coding == BatchPayload::raw_payload) return false;
     return Family::visit(block.coding, false, [&]<typename Codec>() {
-      return device::decode_block<Codec>(arguments_.codec.codec, payload, block.bytes, values,
-                                         memory_.template scratch<typename Codec::Scratch>(), lane_);
+      return device::decode_block<Codec>(device::parameters_of<Codec>(arguments_.codec.codec), payload, block.bytes,
+                                         values, memory_.template scratch<typename Codec::Scratch>(), lane_);
     });
   }
 

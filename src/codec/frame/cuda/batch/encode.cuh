@@ -138,9 +138,9 @@ class BatchCoder {
   __device__ uint32_t encode(const Block& block, uint32_t here, uint32_t out) {
     if (block.task.is_raw) return block.block_bytes;
     return Family::visit(block.task.dtype, block.block_bytes, [&]<typename Codec>() {
-      return device::encode_block<Codec>(arguments_.codec.codec, device::context_in_frame<Codec>(block.task.block),
-                                         memory_.buffer(here), memory_.buffer(out),
-                                         memory_.template scratch<typename Codec::Scratch>(), lane_);
+      return device::encode_block<Codec>(
+          device::parameters_of<Codec>(arguments_.codec.codec), device::context_in_frame<Codec>(block.task.block),
+          memory_.buffer(here), memory_.buffer(out), memory_.template scratch<typename Codec::Scratch>(), lane_);
     });
   }
 
