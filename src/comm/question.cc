@@ -79,7 +79,7 @@ ncast_status assume_communicator(const char* function, int ranks, const ncast_co
   if (ranks < 1 || ranks > select::most_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, select::most_gpu_ranks);
   const uint32_t most_ctas =
-      options.over_host ? select::most_ctas_over_host(options.shared_bytes) : select::most_block_ctas;
+      options.over_host ? select::most_ctas_over_host(options.shared_bytes, false) : select::most_block_ctas;
   const select::CommTraits traits{ranks,
                                   options.over_host ? select::Link::host : select::Link::nvlink,
                                   std::min(options.max_ctas, most_ctas),

@@ -28,8 +28,8 @@ namespace narrowcast::device {
 //   anything and is 16-byte aligned. Returns the same result to all lanes: false if the payload does not follow the
 //   format (the values are then unspecified). The caller synchronizes the warp before it reads the values.
 //
-// A codec with parameters has a type Parameters, constructed from an ncast_codec, as the next argument of both functions.
-// A codec with `uses_context = true` has the block's BlockContext as the last argument of encode().
+// A codec with parameters has a type Parameters, constructed from an ncast_codec, as the next argument of both
+// functions. A codec with `uses_context = true` has the block's BlockContext as the last argument of encode().
 template <typename Codec>
 concept BlockCodec = requires {
   { Codec::dtype } -> std::convertible_to<ncast_dtype>;

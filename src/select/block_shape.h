@@ -87,8 +87,11 @@ constexpr uint32_t rings_of_ctas(uint32_t ctas, uint32_t shared_bytes) {
   return ctas * 2 * move_warps(shared_bytes, 4096).senders;
 }
 
-// The maximum through host memory. Every waiting warp polls flags over the host link, and few warps saturate it.
-constexpr uint32_t most_ctas_over_host(uint32_t shared_bytes) { return 128 / move_warps(shared_bytes, 4096).senders; }
+// The maximum through host memory. Every waiting warp polls flags over the host link, and few warps saturate it. Those
+// of lossy codecs encode more values for each byte that they send, so twice as many pay.
+constexpr uint32_t most_ctas_over_host(uint32_t shared_bytes, bool is_exact) {
+  return (is_exact ? 128 : 256) / move_warps(shared_bytes, 4096).senders;
+}
 
 // How many rings share a piece, if `warps` warps can serve it. Both ends compute the same number.
 constexpr uint32_t rings_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {

@@ -72,8 +72,9 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   const char* const plan = plan_of(shape.operation, shape.ranks);
   const std::vector<uint64_t> pieces = pieces_of_busiest_rank(shape, block_bytes(shape.dtype, codec));
   const uint64_t largest = pieces.empty() ? 0 : std::ranges::max(pieces);
+  const uint32_t max_ctas = most_ctas(shape.link, codec, shape.max_ctas, shape.shared_bytes);
   if (reduces(shape.operation)) {
-    BlockShape blocks = reduction_shape(shape.dtype, codec, largest, shape.max_ctas,
+    BlockShape blocks = reduction_shape(shape.dtype, codec, largest, max_ctas,
                                         shape.clusters && shape.operation == Operation::all_reduce, shape.shared_bytes);
     blocks.plan = plan;
     return blocks;
@@ -87,11 +88,11 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   blocks.piece_warps = warps.senders;
   blocks.recv_warps = warps.receivers;
   blocks.memory_bytes = cta_memory_bytes(warps.with_buffers(), blocks.block_bytes, 0);
-  blocks.max_ctas = shape.max_ctas;
+  blocks.max_ctas = max_ctas;
   if (may_copy_beside(shape)) {
     const uint32_t copy_ctas = own_copy_ctas(codec);
-    blocks.max_ctas = std::min(shape.max_ctas, most_block_ctas - copy_ctas);
-    if (shape.max_ctas == most_block_ctas) blocks.copy_ctas = copy_ctas;
+    blocks.max_ctas = std::min(max_ctas, most_block_ctas - copy_ctas);
+    if (max_ctas == most_block_ctas) blocks.copy_ctas = copy_ctas;
   }
 
   blocks.rings = rings_of(largest, blocks.block_bytes, blocks.most_rings());

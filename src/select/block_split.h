@@ -19,6 +19,11 @@ inline uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
 // The maximum number of CTAs on a GPU with this many SMs. The CTAs of two communicators must be resident together:
 // ranks may start the calls of the two in different orders.
 constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
+// The maximum number of CTAs of a call with this codec. max_ctas: that of the communicator.
+inline uint32_t most_ctas(Link link, ncast_codec codec, uint32_t max_ctas, uint32_t shared_bytes) {
+  if (link != Link::host) return max_ctas;
+  return std::min(max_ctas, most_ctas_over_host(shared_bytes, codec::is_exact(codec)));
+}
 // The CTAs that copy a local part of more than most_bytes_of_copiers.
 constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 

@@ -57,6 +57,10 @@ size_t packets() {
 
 bool can_code(ncast_codec codec, ncast_dtype dtype) { return codec::effective_codec(dtype, codec) != NCAST_CODEC_RAW; }
 
+uint32_t most_ctas_of_packets(const CallShape& shape, uint32_t max_ctas) {
+  return most_ctas(shape.link, NCAST_CODEC_RAW, max_ctas, shape.shared_bytes);
+}
+
 // With fewer warps a call by packets takes more turns. This is an estimate.
 double slowdown_of_packets(const CallShape& shape) {
   if (!can_use_packets(shape.operation)) return 1;
@@ -64,8 +68,8 @@ double slowdown_of_packets(const CallShape& shape) {
     const PacketShape chosen = choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link, max_ctas);
     return static_cast<double>(chosen.ctas * chosen.warps);
   };
-  const uint32_t measured = shape.link == Link::host ? most_ctas_over_host(shape.shared_bytes) : most_block_ctas;
-  return std::max(1.0, warps(measured) / warps(shape.max_ctas));
+  const auto most = [&](uint32_t max_ctas) { return most_ctas_of_packets(shape, max_ctas); };
+  return std::max(1.0, warps(most(most_block_ctas)) / warps(most(shape.max_ctas)));
 }
 
 // The factor by which a limit of CTAs slows the call down.
@@ -213,8 +217,8 @@ const char* shots_reason(const PacketShape& chosen, Shots shots, int ranks) {
 
 void decide_packets(const CallShape& shape, ForcedTransport forced, const Costs& costs, Decision* decision) {
   const Shots shots = shots_of(forced);
-  const PacketShape chosen =
-      choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link, shape.max_ctas, shots);
+  const PacketShape chosen = choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link,
+                                                 most_ctas_of_packets(shape, shape.max_ctas), shots);
   decision->candidate = candidates()[packets()].name;
   decision->packets = chosen;
   decision->packet_bytes = channel::with_packet(chosen.form, []<typename Packet>() { return Packet::bytes; });

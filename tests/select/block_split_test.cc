@@ -141,12 +141,17 @@ TEST_CASE("through host memory as many warps send and reduce, whatever the share
     CallShape shape = call_of(Operation::all_to_all, uint64_t{1} << 30, 4);
     shape.link = Link::host;
     shape.shared_bytes = kib << 10;
-    shape.max_ctas = most_ctas_over_host(shape.shared_bytes);
+    shape.max_ctas = most_ctas_over_host(shape.shared_bytes, false);
     CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).rings <= 128);
     CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).rings >= 126);
     shape.operation = Operation::reduce_scatter;
     CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).most_rings() <= 252);
     CHECK(choose_block_shape(shape, NCAST_CODEC_RAW).most_rings() >= 224);
+    // Twice as many with a lossy codec.
+    CHECK(choose_block_shape(shape, NCAST_CODEC_INT8).most_rings() <= 504);
+    CHECK(choose_block_shape(shape, NCAST_CODEC_INT8).most_rings() >= 448);
+    shape.max_ctas = 4;
+    CHECK(choose_block_shape(shape, NCAST_CODEC_INT8).max_ctas == 4);
   }
 }
 

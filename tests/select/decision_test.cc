@@ -399,7 +399,7 @@ TEST_CASE("packets through host memory were measured with the CTAs that are used
   CallShape shape = gather_of(1'000'000);
   shape.operation = Operation::all_reduce;
   shape.link = Link::host;
-  shape.max_ctas = most_ctas_over_host(shape.shared_bytes);
+  shape.max_ctas = most_ctas_over_host(shape.shared_bytes, true);
   CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(50));
   shape.max_ctas /= 2;
   CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(100));

@@ -21,7 +21,7 @@ namespace narrowcast::executor::cuda {
 namespace {
 
 constexpr size_t default_scratch_bytes = size_t{176} << 20;
-constexpr size_t default_host_scratch_bytes = size_t{80} << 20;
+constexpr size_t default_host_scratch_bytes = size_t{160} << 20;
 // How long calls in flight may take to complete after another rank has failed.
 constexpr auto peer_failure_grace = std::chrono::milliseconds(250);
 
@@ -66,7 +66,8 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   const size_t own_default = over_host() ? default_host_scratch_bytes : default_scratch_bytes;
   if (ncast_status status = agree_on_settings(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
-  if (over_host()) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host(agreement_.shared_bytes));
+  if (over_host())
+    agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host(agreement_.shared_bytes, false));
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
   set_decider(

@@ -116,6 +116,10 @@ class Communicator final : public ncast_comm {
     if (over_host()) return Link::host;
     return topology_.nvlink ? Link::nvlink : Link::pcie;
   }
+  // Of a call with this codec.
+  uint32_t max_ctas(ncast_codec codec) const {
+    return most_ctas(link(), codec, agreement_.max_ctas, agreement_.shared_bytes);
+  }
   ncast_status set_up();
   cudaError_t create_side_streams();
 

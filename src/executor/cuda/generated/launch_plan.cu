@@ -175,7 +175,7 @@ cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes,
   for (uint64_t first = 0; first < all_blocks; first += blocks_of_launch_) {
     const auto blocks = static_cast<uint32_t>(std::min<uint64_t>(all_blocks - first, blocks_of_launch_));
     const PlanShape shape =
-        shape_of(program(), compiled_.blocks, blocks, comm_.agreement_.max_ctas, comm_.layout_.rings(),
+        shape_of(program(), compiled_.blocks, blocks, comm_.max_ctas(program().codec), comm_.layout_.rings(),
                  comm_.layout_.slots_of(program().block_bytes), comm_.over_host());
     params.first_block = static_cast<uint32_t>(first);
     params.blocks = blocks;

@@ -12,7 +12,8 @@ BlockShape piece_shape_of(const Program& program, const PieceProgram& pieces, ui
     const auto gathers = [](const RankChunks& chunks) {
       return std::ranges::any_of(chunks.recv, [](const RankChunks::Chunk& chunk) { return chunk.has_value(); });
     };
-    return reduction_shape(program.dtype, program.codec, chunk_bytes, traits.max_ctas,
+    return reduction_shape(program.dtype, program.codec, chunk_bytes,
+                           most_ctas(traits.link, program.codec, traits.max_ctas, traits.shared_bytes),
                            traits.clusters && std::ranges::any_of(pieces.ranks, gathers), traits.shared_bytes);
   }
   // In an all-gather every rank sends that many bytes to each other one, as here.

@@ -84,7 +84,7 @@ void GeneratedPlan::lay_out() {
     scratch_chunks_ = std::max(scratch_chunks_, rank.scratch_chunks);
   }
   if (compiled_.blocks.pieces) return;
-  layout_.warps = most_warps(program, compiled_.blocks, comm_.agreement_.max_ctas, comm_.layout_.rings());
+  layout_.warps = most_warps(program, compiled_.blocks, comm_.max_ctas(program.codec), comm_.layout_.rings());
   layout_.signals = std::ranges::max(signals);
   layout_.sent_signals = std::ranges::max(sent);
   layout_.waited = std::ranges::max(waited);
@@ -131,9 +131,9 @@ ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::veri
   std::shared_ptr<const CompiledPlan> compiled;
   if (ncast_status status = compile_shared(plan, target, CubinCache::default_folder(), &compiled)) return status;
   if (!compiled->blocks.pieces &&
-      most_warps(compiled->program, compiled->blocks, agreement_.max_ctas, layout_.rings()) == 0)
+      most_warps(compiled->program, compiled->blocks, max_ctas(compiled->program.codec), layout_.rings()) == 0)
     return fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",
-                compiled->program.groups(), agreement_.max_ctas, compiled->blocks.workers);
+                compiled->program.groups(), max_ctas(compiled->program.codec), compiled->blocks.workers);
   auto loaded = std::make_unique<GeneratedPlan>(*this, std::move(compiled));
   // Before the ranks agree: the driver loads one kernel after another, so the first rank does it while the others
   // prepare the plan.
