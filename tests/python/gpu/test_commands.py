@@ -48,8 +48,9 @@ def test_random_bytes_are_gathered_as_raw_rows_are(cli):
     assert (row["codec"], row["ratio"], row["exact"]) == ("raw", 1.0, True)
 
 
-@pytest.mark.parametrize("name", ["two_shot", "put"])
-def test_plans_run_between_gpus(cli, name):
+# An all-gather is measured with pieces of whole 16 bytes.
+@pytest.mark.parametrize(("name", "least"), [("two_shot", 1000), ("put", 992)])
+def test_plans_run_between_gpus(cli, name, least):
     if cuda.device_count() < 2:
         pytest.skip("one GPU")
     options = ("--ranks", "2", "--backend", "cuda", "--bytes", "1000,1M", "-n", "2", "--json")
@@ -57,4 +58,4 @@ def test_plans_run_between_gpus(cli, name):
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(done.stdout)
     assert {row["wrong"] for row in rows} == {0}
-    assert {row["nbytes"] for row in rows} == {1000, 1 << 20}
+    assert {row["nbytes"] for row in rows} == {least, 1 << 20}
