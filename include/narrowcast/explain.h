@@ -20,7 +20,7 @@ typedef struct {
                              // values; "none": there are no values; on the host backend "frames:raw", ...; "plan:ring",
                              // ...: a plan that runs instead of the built-in way
   const char* link;          // constant: "nvlink", "pcie", "host" (through host memory), "shm" (host backend)
-  ncast_codec codec;         // of the values on the link; never AUTO
+  ncast_codec codec;         // of the values on the link, or of the contributions; never AUTO
   int two_shot;              // all_reduce by packets: 1: each rank reduces one piece and sends the result; 0: each rank
                              // reduces everything
   uint32_t ctas;             // of the kernel on the rank with the most to do; 0: no kernel runs
@@ -37,8 +37,9 @@ typedef struct {
   const char* plan;           // the plan that runs, "all_pairs", "relay", ... (ncast_plan_build), or the name of one
                               // that was added (ncast_comm_add_plan); NULL if no plan describes the call
   const char* allowed;        // the codecs that the call allows, "window, ..." or "window!"; "": only raw
-  double error_bound;  // ncast_call_error_bound() for values of at most 1; 0: exact; NaN: a plan that is not built
-                       // in runs, whose error is not known
+  double error_bound;  // ncast_call_error_bound() or ncast_all_reduce_error_bound() for values of at most 1; 0: exact;
+                       // NaN: a plan that is not built in runs, whose error is not known
+  ncast_codec result_codec;  // of the results of an all_reduce: another one only if the call names one
 } ncast_decision;
 
 // The prediction for one candidate. Set struct_bytes to sizeof(ncast_candidate) before the call; later versions append

@@ -164,7 +164,8 @@ typedef struct {
   int root;           // 0 if the operation has none
   ncast_codec codec;  // what the call allows
   int ranks;
-  int placement;  // NCAST_PLACEMENT_...
+  int placement;                    // NCAST_PLACEMENT_...
+  const ncast_codec* result_codec;  // as in ncast_reduction_options. NULL to selectors, which such calls do not ask
 } ncast_plan_call;
 
 enum {

@@ -369,16 +369,19 @@ class Communicator(Calls):
         *,
         dtype: DType,
         codec: str = "auto",
+        result_codec: str | None = None,
         op: str = "sum",
         root: int = 0,
         in_place: bool | None = None,
     ) -> Explanation:
         """How this communicator runs a call, as `narrowcast.explain`. The same on all ranks.
 
+        result_codec: as in `all_reduce`.
         op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only
             work in place, or only out of place, are then not considered.
         """
-        call = plan_call(operation, count, dtype=dtype, codec=codec, op=op, root=root, in_place=in_place)
+        options: dict[str, Any] = {"result_codec": result_codec, "op": op, "root": root, "in_place": in_place}
+        call = plan_call(operation, count, dtype=dtype, codec=codec, **options)
         made = c_void_p()
         check(library().ncast_comm_explain_call(self.handle, byref(call), byref(made)))
         return explanation_of(made)

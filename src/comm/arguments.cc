@@ -175,6 +175,16 @@ ncast_status check_result_codec(const char* function, Operation operation, ncast
               codec::describe(result_codec).c_str(), codec::describe(codec).c_str(), codec::who_combines);
 }
 
+ncast_status check_on_gpu(const char* function, ncast_codec codec, std::optional<ncast_codec> result_codec) {
+  if (const ncast_status status = codec::check_on_gpu(function, codec)) return status;
+  return result_codec ? codec::check_on_gpu(function, *result_codec) : NCAST_OK;
+}
+
+std::optional<ncast_codec> other_codec(ncast_codec codec, std::optional<ncast_codec> result_codec) {
+  if (!result_codec || codec::canonical(*result_codec) == codec::canonical(codec)) return std::nullopt;
+  return codec::canonical(*result_codec);
+}
+
 ncast_status check_arguments(const Call& call) { return check_arguments(call, describe(call.operation).overlap); }
 
 ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
@@ -192,7 +202,7 @@ ncast_status check_arguments(const Call& call, operation::Overlap overlap) {
             check_result_codec(function, call.operation, call.dtype, call.redop, call.codec, *call.result_codec))
       return status;
   if (call.comm->backend() == NCAST_BACKEND_CUDA)
-    if (const ncast_status status = codec::check_on_gpu(function, call.codec)) return status;
+    if (const ncast_status status = check_on_gpu(function, call.codec, call.result_codec)) return status;
   const int ranks = call.comm->ranks();
   if (call.peer < 0 || call.peer >= ranks) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %d, but the communicator has ranks 0 to %d", function,

@@ -1,6 +1,7 @@
 // Checks arguments before a call starts. Messages name the function, the argument and the value.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "executor/call.h"
@@ -15,6 +16,12 @@ ncast_status check_codec(const char* function, operation::Operation operation, n
 // Checks that an all-reduce can encode its results with another codec than its contributions.
 ncast_status check_result_codec(const char* function, operation::Operation operation, ncast_dtype dtype, ncast_redop op,
                                 ncast_codec codec, ncast_codec result_codec);
+
+// Whether GPUs have these codecs.
+ncast_status check_on_gpu(const char* function, ncast_codec codec, std::optional<ncast_codec> result_codec);
+
+// The codec of the results in its canonical form; nullopt if it is that of the contributions.
+std::optional<ncast_codec> other_codec(ncast_codec codec, std::optional<ncast_codec> result_codec);
 
 // Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);

@@ -91,10 +91,10 @@ std::string describe(const select::Costs& costs, const std::vector<Alternative>&
 
 // As in ncast_decision.
 double error_bound_of(const CallShape& shape, const Decision& decision) {
-  if (codec::is_exact(decision.codec)) return 0;
+  if (codec::is_exact(decision.codec) && !decision.result_codec) return 0;
   if (decision.chosen != nullptr) return std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> largest(static_cast<size_t>(shape.ranks), 1.0);
-  return select::error_bound(shape.operation, shape.dtype, shape.redop, decision.codec, largest);
+  return select::error_bound(shape.operation, shape.dtype, shape.redop, decision.codec, largest, decision.result_codec);
 }
 
 std::string sentence_of(const ncast_explanation& explanation) {
@@ -112,8 +112,9 @@ std::string sentence_of(const ncast_explanation& explanation) {
     if (decision.shots_reason != nullptr) text += std::string(", and ") + decision.shots_reason;
     if (decision.plan != nullptr) text += std::string(". Its plan is ") + decision.plan;
   }
-  text += std::string(". Values are sent with codec ") + codec::describe(decision.codec) + ": " +
-          decision.codec_reason + ".";
+  text += std::string(". Values are sent with codec ") + codec::describe(decision.codec);
+  if (decision.result_codec) text += ", and results with codec " + codec::describe(*decision.result_codec);
+  text += std::string(": ") + decision.codec_reason + ".";
   if (explanation.error_bound > 0) {
     char bound[96];
     std::snprintf(bound, sizeof bound, " Results are within %.3g of exact ones, for values of at most 1.",
@@ -122,10 +123,13 @@ std::string sentence_of(const ncast_explanation& explanation) {
   } else if (std::isnan(explanation.error_bound)) {
     text += " The error of the plan's results is not known.";
   }
-  if (!explanation.allowed.empty()) text += " The call allows " + explanation.allowed;
-  if (!explanation.allowed.empty() && codec::is_within(shape.codec))
-    text += ", by its error budget of " + codec::text::number(codec::relative_of(shape.codec));
-  if (!explanation.allowed.empty()) text += '.';
+  std::string allowed = explanation.allowed;
+  if (!allowed.empty() && codec::is_within(shape.codec))
+    allowed += ", by its error budget of " + codec::text::number(codec::relative_of(shape.codec));
+  if (shape.result_codec)
+    allowed = (allowed.empty() ? "raw" : allowed) + " for contributions and " + codec::describe(*shape.result_codec) +
+              " for results";
+  if (!allowed.empty()) text += " The call allows " + allowed + ".";
   return text + describe(explanation.costs, explanation.alternatives);
 }
 
@@ -193,6 +197,7 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.plan = decision.plan;
   made.allowed = explanation.allowed.c_str();
   made.error_bound = explanation.error_bound;
+  made.result_codec = decision.result_codec.value_or(decision.codec);
   return made;
 }
 

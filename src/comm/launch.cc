@@ -62,10 +62,7 @@ ncast_status launch(const char* function, const std::vector<Call>& calls) {
 
 ncast_status submit(const Call& given) {
   Call call = given;
-  if (call.result_codec) {
-    call.result_codec = codec::canonical(*call.result_codec);
-    if (*call.result_codec == codec::canonical(call.codec)) call.result_codec.reset();
-  }
+  call.result_codec = other_codec(call.codec, call.result_codec);
   decide(&call);
   if (open_group.depth > 0) {
     open_group.calls.push_back(call);

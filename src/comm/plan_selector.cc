@@ -37,7 +37,8 @@ select::PlanSelector wrapped(ncast_plan_selector selector, void* context) {
                                   .root = shape.root,
                                   .codec = shape.codec,
                                   .ranks = shape.ranks,
-                                  .placement = static_cast<int>(shape.placement)};
+                                  .placement = static_cast<int>(shape.placement),
+                                  .result_codec = nullptr};
     std::vector<const char*> names;
     names.reserve(plans.size());
     for (const select::PlanCandidate* const plan : plans) names.push_back(plan->plan.c_str());

@@ -37,13 +37,18 @@ ncast_status shape_of(const char* function, const Question& question, const sele
                 static_cast<int>(question.dtype));
   if (ncast_status status = check_codec(function, *operation, question.dtype, question.op, question.codec))
     return status;
+  if (question.result_codec)
+    if (ncast_status status = check_result_codec(function, *operation, question.dtype, question.op, question.codec,
+                                                 *question.result_codec))
+      return status;
   if (decider.traits().link != select::Link::shared_memory)
-    if (ncast_status status = codec::check_on_gpu(function, question.codec)) return status;
+    if (ncast_status status = check_on_gpu(function, question.codec, question.result_codec)) return status;
   if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
                 question.count);
   *shape = decider.shape_of(*operation, question.dtype, codec::canonical(question.codec), question.count * value_bytes,
                             question.op, question.root, question.placement);
+  shape->result_codec = other_codec(question.codec, question.result_codec);
   return NCAST_OK;
 }
 
@@ -64,7 +69,8 @@ ncast_status read_question(const char* function, const ncast_plan_call* call, Qu
                given.codec,
                given.op,
                given.root,
-               static_cast<select::Placement>(given.placement)};
+               static_cast<select::Placement>(given.placement),
+               given.result_codec == nullptr ? std::nullopt : std::optional(*given.result_codec)};
   return NCAST_OK;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "narrowcast/plan.h"
 #include "select/decider.h"
@@ -17,6 +18,7 @@ struct Question {
   ncast_redop op = NCAST_SUM;
   int root = 0;
   select::Placement placement = select::Placement::unknown;
+  std::optional<ncast_codec> result_codec = std::nullopt;
 };
 
 // The question of a caller's struct. Errors: INVALID_ARGUMENT, UNSUPPORTED.

@@ -333,9 +333,17 @@ void adapt_codecs(const CallShape& shape, Costs* costs) {
   }
 }
 
+// A call with two codecs is measured as one with that of its contributions or, if these are raw, of its results.
+CallShape with_one_codec(CallShape shape) {
+  if (shape.result_codec && codec::id_of(shape.codec) == NCAST_CODEC_RAW) shape.codec = *shape.result_codec;
+  shape.result_codec.reset();
+  return shape;
+}
+
 }  // namespace
 
 Costs costs_of(const CallShape& shape, const CostModel& model) {
+  if (shape.result_codec) return costs_of(with_one_codec(shape), model);
   Costs costs(candidates().size());
   if (shape.ranks == 1) return costs;
   for (size_t i = 0; i < candidates().size(); ++i) {
@@ -432,14 +440,10 @@ PlanChoice choose_plan(const CallShape& shape, const Decision& built_in, const P
   return choose_by_cost(able, shape, built_in, policy);
 }
 
-// With two codecs, the choice is that for the one that encodes contributions or, if these are raw, results.
-Decision decide_with_two_codecs(CallShape shape, ncast_codec result_codec, const Policy& policy) {
-  const ncast_codec codec = shape.codec;
-  shape.result_codec.reset();
-  if (codec::id_of(codec) == NCAST_CODEC_RAW) shape.codec = result_codec;
-  Decision decision = decide_built_in(shape, policy);
+Decision decide_with_two_codecs(const CallShape& shape, ncast_codec result_codec, const Policy& policy) {
+  Decision decision = decide_built_in(with_one_codec(shape), policy);
   if (decision.codec == NCAST_CODEC_RAW) return decision;
-  decision.codec = codec::without_flag(codec);
+  decision.codec = codec::without_flag(shape.codec);
   decision.result_codec = codec::without_flag(result_codec);
   return decision;
 }

@@ -53,6 +53,7 @@ const PlanList& builder_candidates() {
 }
 
 const char* why_not(const PlanCandidate& plan, const CallShape& shape) {
+  if (shape.result_codec) return "the results have a codec of their own";
   if (plan.ranks != 0 && plan.ranks != shape.ranks) return "it is for another number of ranks";
   if (plan.loaded == 0 && shape.ranks > 1 && !plan::builders::suits_ranks(plan.plan, shape.ranks))
     return "it does not work for this number of ranks";

@@ -9,6 +9,7 @@
 #include "doctest/doctest.h"
 #include "narrowcast/explain.h"
 #include "narrowcast/plan.h"
+#include "narrowcast/reduction.h"
 #include "plan/handle.h"
 #include "support/environment.h"
 #include "support/last_error.h"
@@ -111,6 +112,49 @@ void use_plan(const Predictor& predictor, const char* builder, int always) {
   use.always = always;
   CHECK(ncast_predictor_use_plan(predictor.get(), plan, NCAST_INT32, NCAST_SUM, &use) == NCAST_OK);
   ncast_plan_destroy(plan);
+}
+
+TEST_CASE("an explanation has the codec of the results, and the bound and costs of both") {
+  const Predictor predictor = predictor_for(4);
+  const double ones[] = {1, 1, 1, 1};
+  const auto explained = [&](ncast_codec codec, const ncast_codec* result_codec, const auto& check) {
+    ncast_plan_call call = {};
+    call.struct_bytes = sizeof call;
+    call.operation = NCAST_OP_ALL_REDUCE;
+    call.count = 1 << 24;
+    call.dtype = NCAST_BFLOAT16;
+    call.codec = codec;
+    call.result_codec = result_codec;
+    ncast_explanation* explanation = nullptr;
+    REQUIRE(ncast_predictor_explain_call(predictor.get(), &call, &explanation) == NCAST_OK);
+    ncast_decision decision = {};
+    decision.struct_bytes = sizeof decision;
+    CHECK(ncast_explanation_decision(explanation, &decision) == NCAST_OK);
+    check(decision, std::string(decision.sentence));
+    ncast_explanation_destroy(explanation);
+  };
+  constexpr ncast_codec raw = NCAST_CODEC_RAW, int8 = NCAST_CODEC_INT8 | NCAST_CODEC_FORCED, int4 = NCAST_CODEC_INT4;
+  explained(int8, &int4, [&](const ncast_decision& said, const std::string& sentence) {
+    CHECK(said.codec == NCAST_CODEC_INT8);
+    CHECK(said.result_codec == int4);
+    CHECK(said.error_bound == ncast_all_reduce_error_bound(NCAST_BFLOAT16, NCAST_SUM, int8, int4, 4, ones));
+    CHECK(sentence.find(". Values are sent with codec int8, and results with codec int4: ") != std::string::npos);
+    CHECK(sentence.find(" The call allows int8! for contributions and int4 for results.") != std::string::npos);
+  });
+  explained(raw, &int8, [&](const ncast_decision& said, const std::string& sentence) {
+    CHECK(said.codec == raw);
+    CHECK(said.result_codec == NCAST_CODEC_INT8);
+    CHECK(said.error_bound == ncast_all_reduce_error_bound(NCAST_BFLOAT16, NCAST_SUM, raw, int8, 4, ones));
+    CHECK(std::string(said.candidate) == "blocks:int8");
+    CHECK(said.microseconds > 0);
+    CHECK(sentence.find(" us blocks:int8") != std::string::npos);
+    CHECK(sentence.find(" The call allows raw for contributions and int8! for results.") != std::string::npos);
+  });
+  explained(int8, &int8, [&](const ncast_decision& said, const std::string& sentence) {
+    CHECK(said.result_codec == NCAST_CODEC_INT8);
+    CHECK(sentence.find("results with") == std::string::npos);
+  });
+  explained(raw, nullptr, [&](const ncast_decision& said, const std::string&) { CHECK(said.result_codec == raw); });
 }
 
 // What a predictor says about an all-gather of 1000 values.
@@ -245,6 +289,11 @@ TEST_CASE("invalid arguments of predictors are rejected") {
   CHECK(explain(predictor.get(), &call, nullptr) == "ncast_predictor_explain_call: explanation is NULL");
   call.placement = NCAST_PLACEMENT_IN_PLACE + 1;
   CHECK(explain(predictor.get(), &call, &explanation) == "ncast_predictor_explain_call: placement is 3");
+  call.placement = NCAST_PLACEMENT_UNKNOWN;
+  const ncast_codec result_codec = NCAST_CODEC_INT8;
+  call.result_codec = &result_codec;
+  CHECK(explain(predictor.get(), &call, &explanation) ==
+        "ncast_predictor_explain_call: result_codec is only for all_reduce, not for send");
 }
 
 }  // namespace

@@ -268,6 +268,8 @@ TEST_CASE("a plan runs only the calls that it was prepared for") {
   asked.codec = uniform() | NCAST_CODEC_FORCED;
   plan.codec.reset();
   CHECK(why_not_by_cost(plan, asked) == std::string("its codec is not exact"));
+  asked.result_codec = NCAST_CODEC_INT8;
+  CHECK(why_not(plan, asked) == std::string("the results have a codec of their own"));
 }
 
 TEST_CASE("a selector chooses between the plans that suit a call") {

@@ -6,7 +6,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from ctypes import byref, c_double, c_void_p, sizeof
+from ctypes import byref, c_double, c_uint64, c_void_p, pointer, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -92,6 +92,7 @@ class Explanation:
     allowed: str  #: the codecs that the call allows: "window, ...", "window!" if it is forced, "" if only raw
     #: `error_bound` of the call for values of at most 1; 0: exact; None: a plan of yours runs, whose error is not known
     error_bound: float | None
+    result_codec: str  #: of the results of an all-reduce; `codec`, unless the call names another one
 
 
 class Predictor:
@@ -131,6 +132,7 @@ def explain(
     dtype: DType,
     ranks: int,
     codec: str = "auto",
+    result_codec: str | None = None,
     op: str = "sum",
     root: int = 0,
     in_place: bool | None = None,
@@ -149,6 +151,7 @@ def explain(
     count: as in the C API: the values that one rank sends another; for all_reduce and reduce the whole vector; for
         all_to_all_v the largest piece.
     ranks: 1 to 8.
+    result_codec: as in `Communicator.all_reduce`.
     op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only work
         in place, or only out of place, are then not considered.
     max_ctas, p2p, cost_model: options of the communicator; 0 and None: as in the environment of this process.
@@ -158,7 +161,8 @@ def explain(
     predictor = Predictor.of(ranks, max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
     for plan in plans:
         predictor.use(plan, dtype, op, always=always)
-    return predictor.explain(operation, count, dtype=dtype, codec=codec, op=op, root=root, in_place=in_place)
+    codecs = {"codec": codec, "result_codec": result_codec}
+    return predictor.explain(operation, count, dtype=dtype, **codecs, op=op, root=root, in_place=in_place)
 
 
 def error_bound(
@@ -228,12 +232,13 @@ def plan_call(
     *,
     dtype: DType,
     codec: str = "auto",
+    result_codec: str | None = None,
     op: str = "sum",
     root: int = 0,
     in_place: bool | None = None,
 ) -> PlanCallC:
     """A call in the structure of the C API. Raises ValueError for invalid arguments."""
-    return PlanCallC(
+    call = PlanCallC(
         struct_bytes=sizeof(PlanCallC),
         operation=describe(operation).number,
         count=as_unsigned(count, "count"),
@@ -243,6 +248,9 @@ def plan_call(
         codec=comm_codec_number(codec),
         placement=PLACEMENTS[None if in_place is None else bool(in_place)],
     )
+    if result_codec is not None:
+        call.result_codec = pointer(c_uint64(comm_codec_number(result_codec)))
+    return call
 
 
 def explanation_of(made: c_void_p) -> Explanation:
@@ -285,6 +293,7 @@ def explanation_of(made: c_void_p) -> Explanation:
             plans=plans,
             allowed=decision.allowed.decode(),
             error_bound=None if math.isnan(decision.error_bound) else decision.error_bound,
+            result_codec=codec_text(decision.result_codec),
         )
     finally:
         library().ncast_explanation_destroy(made)

@@ -25,18 +25,19 @@ class Decision:
     """What the settings say about a call."""
 
     codec: str  #: what the call allows
+    result_codec: str  #: what it allows for the results of an all-reduce
     codec_from: str | None  #: the rule or setting that gives the codec; None: no one
     why_forwarded: str | None  #: why NCCL runs the call; None: Narrowcast does
 
 
 def decide(predictor: c_void_p, call: PlanCallC, ranks: int, *, communicator: str) -> Decision:
     """predictor: of `predictor`, with the same ranks and communicator."""
-    codec, codec_from, why = c_uint64(), c_char_p(), c_char_p()
+    codecs, codec_from, why = [c_uint64(), c_uint64()], c_char_p(), c_char_p()
     decided = CDLL(str(built_drop_in())).narrowcast_nccl_decide
     decided.restype = None
-    decided(predictor, ranks, communicator.encode(), byref(call), byref(codec), byref(codec_from), byref(why))
+    decided(predictor, ranks, communicator.encode(), byref(call), *map(byref, (*codecs, codec_from, why)))
     names = [None if one.value is None else one.value.decode() for one in (codec_from, why)]
-    return Decision(codec_text(codec.value), *names)
+    return Decision(*(codec_text(one.value) for one in codecs), *names)
 
 
 def predictor(ranks: int, *, max_ctas: int, communicator: str) -> c_void_p:

@@ -20,6 +20,7 @@ class PlanCallC(Structure):
         ("codec", c_uint64),
         ("ranks", c_int),
         ("placement", c_int),
+        ("result_codec", POINTER(c_uint64)),
     ]
 
 

@@ -168,6 +168,7 @@ class DecisionC(Structure):
         ("plan", c_char_p),
         ("allowed", c_char_p),
         ("error_bound", c_double),
+        ("result_codec", c_uint64),
     ]
 
 

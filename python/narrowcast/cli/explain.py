@@ -57,6 +57,9 @@ def explain(
         str | None,
         typer.Option(help="auto or a codec that the call allows; CODEC! forces it. Default: auto, or by the settings."),
     ] = None,
+    result_codec: Annotated[
+        str | None, typer.Option(help="Codec of the results of an all_reduce. Default: as --codec, or by the settings.")
+    ] = None,
     ctas: Annotated[
         int, typer.Option(min=0, max=64, help="Maximum number of CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
     ] = 0,
@@ -95,8 +98,9 @@ def explain(
 
     With --config, or NARROWCAST_CODEC, _CONFIG, _OFF, _PLANS or _TAKE, it shows how the drop-in for NCCL would run it.
     """
-    if codec is not None:
-        comm_codec_name(codec)
+    for one in (codec, result_codec):
+        if one is not None:
+            comm_codec_name(one)
     if backend == "host" and (ctas or config or communicator):
         raise BadUse("--ctas, --config and --communicator are for --backend cuda")
     if operation not in operations.names():
@@ -116,8 +120,8 @@ def explain(
     count = operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
     name = operations.call_of(operation)
     own = _plans(plans or [], name, ranks)
-    arguments: dict[str, Any] = {"dtype": kind.name, "codec": codec or "auto", "op": op, "root": root}
-    arguments["in_place"] = in_place
+    arguments: dict[str, Any] = {"dtype": kind.name, "codec": codec or "auto", "result_codec": result_codec}
+    arguments |= {"op": op, "root": root, "in_place": in_place}
     settings = None
     if backend == "host":
         # Only a communicator has a cost model of the host backend.
@@ -126,10 +130,13 @@ def explain(
             explanation = comms[0].explain(name, count, **arguments)
     else:
         predictor = _predictor(ranks, ctas, config, communicator)
-        if codec is None and drop_in.has_settings(os.environ) and describe(name).nccl_functions:
+        by_settings = codec is None and result_codec is None and drop_in.has_settings(os.environ)
+        if by_settings and describe(name).nccl_functions:
             call = plan_call(name, count, **arguments)
             settings = drop_in.decide(predictor.handle, call, ranks, communicator=communicator)
             arguments["codec"] = settings.codec
+            if settings.result_codec != settings.codec:
+                arguments["result_codec"] = settings.result_codec
         for plan in own:
             with named(Path(plan.source)):
                 predictor.use(plan.json, kind.name, op, always=use == "always")
@@ -142,8 +149,8 @@ def explain(
         **arguments,
     }
     if json:
-        by_settings = {} if settings is None else {"settings": dataclasses.asdict(settings)}
-        print_json({"asked": asked, **by_settings, "chosen": dataclasses.asdict(explanation)})
+        by_rules = {} if settings is None else {"settings": dataclasses.asdict(settings)}
+        print_json({"asked": asked, **by_rules, "chosen": dataclasses.asdict(explanation)})
     else:
         _table(asked, explanation, settings).print()
 
@@ -185,7 +192,11 @@ def _table(call: dict[str, Any], explanation: Explanation, settings: drop_in.Dec
     )
     table.add_row("size", bytes_text(call["bytes"]), "")
     if settings is not None:
-        by = f"{settings.codec}, by {settings.codec_from}" if settings.codec_from else settings.codec
+        by = settings.codec
+        if settings.result_codec != settings.codec:
+            by += f", results {settings.result_codec}"
+        if settings.codec_from:
+            by += f", by {settings.codec_from}"
         runs_in = f"NCCL: {settings.why_forwarded}" if settings.why_forwarded else "Narrowcast"
         table.add_row("settings", by, f"the drop-in runs the call in {runs_in}")
     runs = explanation.ctas or explanation.path in ("frames", "plan")
@@ -200,6 +211,8 @@ def _table(call: dict[str, Any], explanation: Explanation, settings: drop_in.Dec
         table.add_row("shots", str(explanation.shots), explanation.shots_why or "")
     allowed = f" (allowed: {explanation.allowed})" if explanation.allowed else ""
     table.add_row("codec", explanation.codec, explanation.codec_why + allowed)
+    if call["result_codec"] is not None:
+        table.add_row("results", explanation.result_codec, "their codec")
     if explanation.error_bound is None:
         table.add_row("error", "unknown", "the errors of the plan add up in its own way")
     elif explanation.error_bound:

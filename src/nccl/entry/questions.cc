@@ -16,12 +16,13 @@ __attribute__((visibility("default"))) int narrowcast_nccl_predictor(int ranks, 
                                                                      ncast_predictor** predictor);
 
 // Decides by the settings, and by a predictor that the function above has created, how a call of such a communicator
-// runs. codec: what the call allows. codec_from: the rule or setting that gives it; NULL: none does. why_forwarded: why
-// NCCL runs the call; NULL: the engine does.
+// runs. codec: what the call allows; result_codec: the same for the results of an all_reduce. codec_from: the rule or
+// setting that gives them; NULL: none does. why_forwarded: why NCCL runs the call; NULL: the engine does.
 __attribute__((visibility("default"))) void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks,
                                                                    const char* communicator,
                                                                    const ncast_plan_call* call, ncast_codec* codec,
-                                                                   const char** codec_from, const char** why_forwarded);
+                                                                   ncast_codec* result_codec, const char** codec_from,
+                                                                   const char** why_forwarded);
 
 // Writes check_policy(path), with as much of it and of a terminating NUL as fit. Returns the bytes of both; 0: failed,
 // which is logged.
@@ -43,8 +44,8 @@ int narrowcast_nccl_predictor(int ranks, uint32_t max_ctas, const char* communic
 }
 
 void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks, const char* communicator,
-                            const ncast_plan_call* call, ncast_codec* codec, const char** codec_from,
-                            const char** why_forwarded) {
+                            const ncast_plan_call* call, ncast_codec* codec, ncast_codec* result_codec,
+                            const char** codec_from, const char** why_forwarded) {
   struct Given final : Predictor {
     const ncast_predictor& predictor;
     explicit Given(const ncast_predictor& given) : predictor(given) {}
@@ -61,6 +62,7 @@ void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks, const c
                        .peer = call->root};
     const Decision decision = decide(settings(), made, {.ranks = ranks, .name = communicator}, Given(*predictor));
     *codec = decision.codec;
+    *result_codec = decision.result_codec.value_or(decision.codec);
     *codec_from = decision.codec_from;
     *why_forwarded = decision.why_forwarded;
     return success;

@@ -66,7 +66,8 @@ bool compare(const ncast_predictor& predictor, const CallShape& shape, ncast_cod
                                 .root = shape.root,
                                 .codec = codec,
                                 .ranks = shape.ranks,
-                                .placement = NCAST_PLACEMENT_UNKNOWN};
+                                .placement = NCAST_PLACEMENT_UNKNOWN,
+                                .result_codec = nullptr};
   return engine()->ncast_predictor_compare_call(&predictor, &call, shape.has_windows ? 1 : 0, comparison) == NCAST_OK;
 }
 

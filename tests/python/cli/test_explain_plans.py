@@ -143,11 +143,21 @@ def test_the_codec_comes_from_the_rule_that_matches(cli, drop_in, tmp_path):
     )
     command = ("explain", "all_gather", "--ranks", 2, "--config", "rules.toml", "--communicator", "mesh_dp:1")
     report = json.loads(cli(*command, "--bytes", "1M", "--json").stdout)
-    assert report["settings"] == {"codec": "dense!", "codec_from": "long", "why_forwarded": None}
+    settings = {"codec": "dense!", "result_codec": "dense!", "codec_from": "long", "why_forwarded": None}
+    assert report["settings"] == settings
     assert (report["asked"]["codec"], report["chosen"]["codec"]) == ("dense!", "dense")
     table = " ".join(cli(*command, "--bytes", "8K").stdout.split())
     assert "raw, by rule 2 │ the drop-in runs the call in NCCL: a setting says never" in table
     assert "settings" not in json.loads(cli(*command, "--bytes", "8K", "--codec", "auto", "--json").stdout)
+
+
+def test_a_rule_gives_the_codec_of_results(cli, drop_in, tmp_path):
+    (tmp_path / "rules.toml").write_text("[[rule]]\ncodec = 'int8!'\nresult_codec = 'int4'\ntake = 'always'\n")
+    command = ("explain", "all_reduce", "--bytes", "64M", "--ranks", 4, "--config", "rules.toml")
+    table = " ".join(cli(*command).stdout.split())
+    assert "int8!, results int4, by rule 1 │ the drop-in runs the call in Narrowcast" in table
+    assert "│ results │ int4 │" in table
+    assert json.loads(cli(*command, "--json").stdout)["chosen"]["result_codec"] == "int4"
 
 
 @pytest.mark.parametrize(

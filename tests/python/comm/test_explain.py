@@ -164,12 +164,29 @@ def test_the_command_explains_as_json(cli_here, operation):
         "dtype": "float32",
         "ranks": 4,
         "codec": "raw",
+        "result_codec": None,
         "op": "sum",
         "root": 0,
         "in_place": None,
     }
     assert report["chosen"]["codec"] == "raw"
     assert report["chosen"]["codec_why"] == "raw was requested"
+
+
+def test_the_codec_of_results_is_explained(cli):
+    call = {"dtype": "bfloat16", "ranks": 4, "codec": "int8!"}
+    both = narrowcast.explain("all_reduce", 1 << 24, result_codec="int4", **call)
+    assert (both.codec, both.result_codec) == ("int8", "int4")
+    bound = narrowcast.error_bound("all_reduce", "int8!", 4, 1, result_codec="int4")
+    assert both.error_bound == bound > narrowcast.explain("all_reduce", 1 << 24, **call).error_bound
+    with pytest.raises(narrowcast.InvalidArgumentError, match="result_codec is only for all_reduce, not for reduce"):
+        narrowcast.explain("reduce", 1 << 24, result_codec="int4", **call)
+    command = ["explain", "all_reduce", "--bytes", "64M", "--ranks", 4, "--codec", "raw", "--result-codec", "int8!"]
+    shown = cli(*command).stdout
+    assert re.search(r"│ codec +│ raw +│", shown)
+    assert re.search(r"│ results +│ int8 +│", shown)
+    report = json.loads(cli(*command, "--backend", "host", "--json").stdout)
+    assert (report["asked"]["result_codec"], report["chosen"]["result_codec"]) == ("int8!", "int8")
 
 
 def test_the_command_shows_the_error_bound(cli, library_with_test_codecs):
