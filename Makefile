@@ -126,7 +126,7 @@ test-sanitize: build-sanitize/build.ninja
 	$(CTEST) --test-dir build-sanitize
 
 test-python: $(VENV)/package.stamp $(VENV)/test.stamp
-	cmake --build build -j $(JOBS) --target narrowcast_nccl_test narrowcast_test
+	cmake --build build -j $(JOBS) --target narrowcast_nccl_test
 	$(BIN)/python -m pytest $(if $(filter-out 1,$(PYTEST_JOBS)),-n $(PYTEST_JOBS) --dist worksteal)
 
 # Builds a sample with a toolkit that exists only in /usr/local/cuda: not on PATH, no headers in /usr/local/include.

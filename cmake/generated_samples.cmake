@@ -4,7 +4,7 @@ set(generated_tests ${tests}/executor/cuda/generated)
 set(simt ${generated_tests}/simt)
 set_source_files_properties(${generated_tests}/write_samples.inc ${simt}/generated_kernels.inc PROPERTIES LANGUAGE CXX)
 add_executable(write_generated_samples ${generated_tests}/write_samples.inc)
-target_link_libraries(write_generated_samples PRIVATE narrowcast_host narrowcast_test_codecs)
+target_link_libraries(write_generated_samples PRIVATE narrowcast_host)
 target_include_directories(write_generated_samples PRIVATE ${tests})
 
 set(samples ${PROJECT_BINARY_DIR}/generated_samples)

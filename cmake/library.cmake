@@ -1,6 +1,6 @@
 # libnarrowcast.so: the host code, the kernels and the static CUDA runtime behind the C ABI.
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
-set(objects $<TARGET_OBJECTS:narrowcast_host> $<TARGET_OBJECTS:narrowcast_codecs>)
+set(objects $<TARGET_OBJECTS:narrowcast_host>)
 include(cmake/runtime_sources.cmake)
 if(cuda_sources)
   add_library(narrowcast_cuda OBJECT ${cuda_sources})

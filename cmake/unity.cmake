@@ -13,5 +13,5 @@ file(GLOB separate_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/store/row
 list(APPEND separate_sources ${PROJECT_SOURCE_DIR}/src/store/file/checksum.cc
   ${PROJECT_SOURCE_DIR}/tests/store/rows/avx512.cc
   ${PROJECT_SOURCE_DIR}/src/nccl/settings/file.cc ${PROJECT_BINARY_DIR}/shipped_costs.cc
-  ${PROJECT_BINARY_DIR}/kernels_hash.cc)
+  ${PROJECT_BINARY_DIR}/kernels_hash.cc ${PROJECT_BINARY_DIR}/kernel_sources.cc)
 set_source_files_properties(${separate_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -57,7 +57,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 USE = re.compile(r"\bstd::(\w+)|\b(PRI[diux]\d+)\b")
 NO_CODE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])'")
 SUFFIXES = {".h", ".cuh", ".inc", ".cc", ".cu"}
-FOLDERS = ("include", "src", "tests", "tests/codecs")
+FOLDERS = ("include", "src", "tests")
 
 
 class Includes:

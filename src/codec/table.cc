@@ -1,5 +1,4 @@
-// The host table of codecs: the rows of codecs.def, each with its binding, and those of users' codecs. The only file
-// that is compiled a second time for the tests, with their codecs.
+// The host table of codecs: the rows of codecs.def, each with its binding, and those of users' codecs.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -27,7 +26,7 @@ constexpr Row built_in[] = {
 constexpr size_t built_in_count = std::size(built_in), most_rows = built_in_count + NCAST_MOST_USER_CODECS;
 
 // Rows are added at the end and never change, so readers need no lock.
-constinit std::array<Row, most_rows> table = [] {
+constinit std::array<Row, most_rows> all_rows = [] {
   std::array<Row, most_rows> rows = {};
   std::copy(std::begin(built_in), std::end(built_in), rows.begin());
   return rows;
@@ -68,8 +67,8 @@ static_assert(
 
 }  // namespace
 
-std::span<const Row> rows() { return {table.data(), row_count.load(std::memory_order_acquire)}; }
-const HostCodec& host_of(const Row& row) { return *hosts[static_cast<size_t>(&row - table.data())]; }
+std::span<const Row> rows() { return {all_rows.data(), row_count.load(std::memory_order_acquire)}; }
+const HostCodec& host_of(const Row& row) { return *hosts[static_cast<size_t>(&row - all_rows.data())]; }
 
 std::span<const Row> fixed_rows() {
   const std::lock_guard lock(adding);
@@ -85,7 +84,7 @@ std::string add_row(const Row& row, const HostCodec* host) {
   if (is_fixed)
     return "codecs can only be registered before the first communicator, explanation or cost model of the process";
   if (count == most_rows) return "the process has registered " + std::to_string(NCAST_MOST_USER_CODECS) + " codecs";
-  table[count] = row;
+  all_rows[count] = row;
   hosts[count] = host;
   row_count.store(count + 1, std::memory_order_release);
   return {};

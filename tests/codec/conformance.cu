@@ -1,5 +1,4 @@
-// Conformance of every codec in the table, including test-only codecs, on the GPU: kernels write the same bytes as the
-// host and decode them.
+// Conformance of every codec in the table on the GPU: kernels write the same bytes as the host and decode them.
 #include <algorithm>
 #include <cstring>
 

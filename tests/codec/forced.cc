@@ -27,7 +27,7 @@ TEST_CASE("every codec can be forced in text and back, except auto; a forced raw
         std::pair{
             "window!!",
             "'window!' is not a codec (known: auto, within, raw, window, dense, int8, int8a, int6, int4, int2, e4m3, "
-            "e5m2, mxfp8, mxfp6, mxfp4, nvfp4, abs, rate, uniform, minmax8, sdp4bit, taco, tahquant, "
+            "e5m2, mxfp8, mxfp6, mxfp4, nvfp4, abs, rate, minmax8, sdp4bit, taco, tahquant, "
             "quickreduce-int4)"}}) {
     CHECK(ncast_codec_parse(text, &codec) == NCAST_INVALID_ARGUMENT);
     CHECK(std::string(ncast_last_error()) == message);

@@ -164,7 +164,7 @@ TEST_CASE("invalid arguments of ncast_explain are rejected") {
 
 TEST_CASE("the error bound of a call adds up what is encoded") {
   ncast_codec coarse = 0;
-  REQUIRE(ncast_codec_parse("uniform:bits=6", &coarse) == NCAST_OK);
+  REQUIRE(ncast_codec_parse("int6:group=64", &coarse) == NCAST_OK);
   const std::vector<double> largest = {1, 4, 2};
   const auto bound = [&](ncast_operation operation, ncast_redop op = NCAST_SUM, ncast_dtype dtype = NCAST_FLOAT32) {
     return ncast_call_error_bound(operation, dtype, op, coarse | NCAST_CODEC_FORCED, 3, largest.data());
@@ -229,7 +229,7 @@ TEST_CASE("the error bound of an all-reduce adds those of its two codecs") {
 
 TEST_CASE("an explanation states the error bound of its call") {
   ncast_codec coarse = 0;
-  REQUIRE(ncast_codec_parse("uniform:bits=6!", &coarse) == NCAST_OK);
+  REQUIRE(ncast_codec_parse("int6:group=64!", &coarse) == NCAST_OK);
   const double ones[] = {1, 1, 1, 1};
   const Explained forced(NCAST_OP_ALL_REDUCE, 1 << 22, coarse, 4);
   CHECK(forced->error_bound == ncast_call_error_bound(NCAST_OP_ALL_REDUCE, NCAST_BFLOAT16, NCAST_SUM, coarse, 4, ones));

@@ -232,21 +232,6 @@ def selector_in_c(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.fixture(scope="session")
-def codecs_library() -> Path | None:
-    """The library with the codecs that exist only in tests: NARROWCAST_TEST_LIBRARY, or in build/. None: not built."""
-    named = os.environ.get("NARROWCAST_TEST_LIBRARY")
-    path = Path(named) if named else HERE.parents[1] / "build" / "libnarrowcast_test.so"
-    return path.absolute() if path.is_file() else None
-
-
-@pytest.fixture(scope="session")
-def library_with_test_codecs(codecs_library: Path | None) -> Path:
-    if codecs_library is None:
-        pytest.skip("libnarrowcast_test.so is not built: cmake --build build --target narrowcast_test")
-    return codecs_library
-
-
 @pytest.fixture
 def preloaded(host_drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ranks preload the drop-in, with fakes of other libraries. Returns the folder that they write to."""

@@ -208,12 +208,12 @@ TEST_CASE("a call allows no codec, the one that it names, or every exact one") {
   const auto allowed = [](ncast_codec codec) { return allowed_codecs(gather_of(1, codec)); };
   CHECK(allowed(NCAST_CODEC_RAW).codecs.empty());
   CHECK(allowed(NCAST_CODEC_AUTO).codecs == std::vector<ncast_codec>{NCAST_CODEC_WINDOW, NCAST_CODEC_DENSE});
-  CHECK(allowed(uniform()).codecs == std::vector{uniform()});
-  CHECK_FALSE(allowed(uniform()).forced);
-  const AllowedCodecs forced = allowed(uniform() | NCAST_CODEC_FORCED);
-  CHECK(forced.codecs == std::vector{uniform()});
+  CHECK(allowed(bounded()).codecs == std::vector{bounded()});
+  CHECK_FALSE(allowed(bounded()).forced);
+  const AllowedCodecs forced = allowed(bounded() | NCAST_CODEC_FORCED);
+  CHECK(forced.codecs == std::vector{bounded()});
   CHECK(forced.forced);
-  CHECK(forced.text() == "uniform:bits=6!");
+  CHECK(forced.text() == "int8:group=64!");
 }
 
 // Raw is 100 us for a million bytes; window takes 70 us if the values shrink to its prior ratio of 0.699.
@@ -225,22 +225,22 @@ const std::string by_link =
 
 TEST_CASE("the time of a codec that was not measured follows from a measured codec and the prior ratios") {
   const CostModel model = model_of(by_link);
-  const size_t derived = index_of("blocks:uniform");
-  const CallShape shape = gather_of(1000000, uniform());
-  // It stores bfloat16 with a ratio of 0.504: 100 us - 30 us * 0.496 / 0.301.
-  CHECK(costs_of(shape, model)[derived].typical == doctest::Approx(50.6).epsilon(0.01));
+  const size_t derived = index_of("blocks:int8");
+  const CallShape shape = gather_of(1000000, bounded());
+  // It stores bfloat16 with a ratio of 0.531: 100 us - 30 us * 0.469 / 0.301.
+  CHECK(costs_of(shape, model)[derived].typical == doctest::Approx(53.3).epsilon(0.01));
   CHECK(costs_of(shape, model)[derived].incompressible == costs_of(shape, model)[derived].typical);  // fixed payloads
-  CHECK(decide(shape, {model}).candidate == "blocks:uniform");
-  CHECK(decide(shape, {model}).codec == uniform());
-  CHECK(decide(gather_of(1000, uniform()), {model}).candidate == "packets");
+  CHECK(decide(shape, {model}).candidate == "blocks:int8");
+  CHECK(decide(shape, {model}).codec == bounded());
+  CHECK(decide(gather_of(1000, bounded()), {model}).candidate == "packets");
   CHECK_FALSE(costs_of(gather_of(1000000), model)[derived].is_known());  // not allowed: the library never chooses it
   // Not below the time of its bytes on the link.
   const CostModel steep = model_of(
       "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:10\n"
       "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n");
-  CHECK(costs_of(shape, steep)[derived].typical == doctest::Approx(50.4));
+  CHECK(costs_of(shape, steep)[derived].typical == doctest::Approx(53.1));
   // Times of its own precede.
-  const CostModel measured = model_of(by_link + "all_gather 2 nvlink blocks:uniform 1000000:120\n");
+  const CostModel measured = model_of(by_link + "all_gather 2 nvlink blocks:int8 1000000:120\n");
   CHECK(costs_of(shape, measured)[derived].typical == doctest::Approx(120));
   CHECK(decide(shape, {measured}).candidate == "blocks:raw");
 }
@@ -354,8 +354,8 @@ TEST_CASE("without measurements, short messages are sent by packets, and long on
   CallShape shape = gather_of(256 << 10);
   shape.link = Link::host;
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
-  shape.codec = uniform();
-  CHECK(decide(shape, {model}).codec == uniform());
+  shape.codec = bounded();
+  CHECK(decide(shape, {model}).codec == bounded());
   --shape.bytes;
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
   shape.codec = NCAST_CODEC_AUTO;

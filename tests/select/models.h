@@ -13,10 +13,10 @@ const size_t packets = index_of("packets"), raw = index_of("blocks:raw"), window
              nccl = index_of("nccl"), nccl_default = index_of("nccl:default");
 
 constexpr ncast_codec forced_window = NCAST_CODEC_WINDOW | NCAST_CODEC_FORCED;
-// A codec of the tests that is not exact.
-inline ncast_codec uniform() {
+// A codec with a parameter that is not exact.
+inline ncast_codec bounded() {
   ncast_codec codec = 0;
-  REQUIRE(ncast_codec_parse("uniform:bits=6", &codec) == NCAST_OK);
+  REQUIRE(ncast_codec_parse("int8:group=64", &codec) == NCAST_OK);
   return codec;
 }
 

@@ -93,8 +93,8 @@ TEST_CASE("a plan that rounds differently runs only for types that do not round"
 TEST_CASE("the plan of a builder runs with the fastest codec that the call allows") {
   Decider decider({.ranks = 4, .link = Link::shared_memory},
                   parsed(costs + "all_gather 4 shm plan:ring:window 1000:30 1000000:40\n"
-                                 "all_gather 4 shm plan:one_shot:uniform 1000:1 1000000:1\n"));
-  constexpr ncast_codec coarse = 190;  // uniform with its default parameters
+                                 "all_gather 4 shm plan:one_shot:int8 1000:1 1000000:1\n"));
+  constexpr ncast_codec coarse = NCAST_CODEC_INT8;
   const auto decided = [&](ncast_codec codec, ncast_dtype dtype = NCAST_BFLOAT16) {
     return decider.decide(decider.shape_of(Operation::all_gather, dtype, codec, 1000000));
   };
@@ -114,7 +114,7 @@ TEST_CASE("the plan of a builder runs with the fastest codec that the call allow
   CHECK(decided(coarse).candidate == "plan:ring");
   CHECK(decided(forced_window).candidate == "frames:window");  // which was not measured
   const Decision forced = decided(coarse | NCAST_CODEC_FORCED);
-  CHECK(forced.candidate == "frames:uniform");
+  CHECK(forced.candidate == "frames:int8");
   CHECK(forced.codec == coarse);
   decider.set_selector([](const auto&, const auto&) { return 2; });
   CHECK(decided(forced_window).candidate == "plan:one_shot");
@@ -246,7 +246,7 @@ TEST_CASE("a plan runs only the calls that it was prepared for") {
   check_reason([](PlanCandidate& plan) { plan.min_bytes = 1001; }, "the call is too short for it");
   check_reason([](PlanCandidate& plan) { plan.max_bytes = 1000; }, "");
   check_reason([](PlanCandidate& plan) { plan.max_bytes = 999; }, "the call is too long for it");
-  check_reason([](PlanCandidate& plan) { plan.codec = uniform(); }, "its codec is not exact");
+  check_reason([](PlanCandidate& plan) { plan.codec = bounded(); }, "its codec is not exact");
   check_reason([](PlanCandidate& plan) { plan.has_same_results = false; },
                "it rounds sums in another order or more often");
 
@@ -265,7 +265,7 @@ TEST_CASE("a plan runs only the calls that it was prepared for") {
   CHECK(why_not_by_cost(plan, asked) == nullptr);
   plan.codec = NCAST_CODEC_RAW;
   CHECK(why_not_by_cost(plan, asked) == std::string("another codec is forced"));
-  asked.codec = uniform() | NCAST_CODEC_FORCED;
+  asked.codec = bounded() | NCAST_CODEC_FORCED;
   plan.codec.reset();
   CHECK(why_not_by_cost(plan, asked) == std::string("its codec is not exact"));
   asked.result_codec = NCAST_CODEC_INT8;

@@ -16,7 +16,7 @@ shift
 build=build/gpu-$architecture
 { cmake -S . -B "$build" -G Ninja -DCMAKE_CUDA_ARCHITECTURES="$architecture-virtual" && cmake --build "$build"; } \
   >"$out/build_$architecture.log" 2>&1 || { tail -40 "$out/build_$architecture.log"; exit 1; }
-export NARROWCAST_LIBRARY=$PWD/$build/libnarrowcast.so NARROWCAST_TEST_LIBRARY=$PWD/$build/libnarrowcast_test.so
+export NARROWCAST_LIBRARY=$PWD/$build/libnarrowcast.so
 [ "$(nvidia-smi --list-gpus | wc -l)" != 1 ] || export NARROWCAST_TEST_RANKS_PER_GPU=2
 # The driver compiles all kernels here and keeps them, because this takes longer than tests may.
 step 900 python3 -c 'import narrowcast

@@ -1,4 +1,4 @@
-// The drop-in's own table of codecs. Compiled twice, as src/codec/table.cc: the tests have one with more rows.
+// The drop-in's own table of codecs.
 #include "codec/combine.h"
 #include "nccl/settings/text.h"
 

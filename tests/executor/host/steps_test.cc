@@ -20,12 +20,6 @@ using plan::Plan;
 constexpr uint64_t elems = 5001;
 constexpr int behind = 16;  // values behind an output, which stay as they are
 
-ncast_codec codec_of(const char* text) {
-  ncast_codec codec = 0;
-  EXPECT_OK(ncast_codec_parse(text, &codec));
-  return codec;
-}
-
 Operand with_codec(Operand operand, ncast_codec codec) {
   operand.codec = codec;
   return operand;
@@ -74,7 +68,7 @@ void check_outputs(const Plan& plan, const std::vector<float>& values, const std
 }
 
 TEST_CASE("each destination of a step receives the values as its own codec delivers them") {
-  const ncast_codec window = NCAST_CODEC_WINDOW, fine = codec_of("uniform"), coarse = codec_of("uniform:bits=4");
+  const ncast_codec window = NCAST_CODEC_WINDOW, fine = NCAST_CODEC_INT8, coarse = NCAST_CODEC_INT4;
   // Rank 0 sends to ranks 1 and 4, and rank 1 passes the values on to rank 2 as a message, and to rank 3 as packets.
   Plan plan = empty_plan(operation::Operation::broadcast, 5);
   const uint32_t to_1 = add_ring(plan, 0, 1), to_4 = add_ring(plan, 0, 4), to_2 = add_ring(plan, 1, 2);
@@ -97,7 +91,7 @@ TEST_CASE("each destination of a step receives the values as its own codec deliv
 }
 
 TEST_CASE("a step in place rounds its values for each destination separately") {
-  const ncast_codec fine = codec_of("uniform"), coarse = codec_of("uniform:bits=4");
+  const ncast_codec fine = NCAST_CODEC_INT8, coarse = NCAST_CODEC_INT4;
   Plan plan = empty_plan(operation::Operation::broadcast, 3);
   const uint32_t to_1 = add_ring(plan, 0, 1), to_2 = add_ring(plan, 0, 2);
   add(plan, 0, copy(input(0), {with_codec(output(0), coarse), message(to_1, coarse), message(to_2, fine)}));
@@ -108,7 +102,7 @@ TEST_CASE("a step in place rounds its values for each destination separately") {
 }
 
 TEST_CASE("a reduction is rounded only for the destinations whose codec rounds") {
-  const ncast_codec coarse = codec_of("uniform:bits=4");
+  const ncast_codec coarse = NCAST_CODEC_INT4;
   Plan plan = empty_plan(operation::Operation::all_reduce, 2);
   const uint32_t there = add_ring(plan, 1, 0), back = add_ring(plan, 0, 1);
   add(plan, 0, reduce({input(0), message(there)}, {with_codec(output(0), coarse), message(back)}));
@@ -153,13 +147,13 @@ std::vector<float> delivered_in_chunks(std::vector<float> values, ncast_codec co
 }
 
 TEST_CASE("a rounded reduction ends where a short output ends") {
-  const ncast_codec coarse = codec_of("uniform:bits=4");
+  const ncast_codec coarse = NCAST_CODEC_INT4;
   const std::vector<float> expected = delivered_in_chunks(doubled(some_values()), coarse);
   check_outputs(reduction_in_scratch(coarse), some_values(), {expected, expected});
 }
 
 TEST_CASE("a copy that is rounded for a short output is not rounded for messages") {
-  const ncast_codec fine = codec_of("uniform"), coarse = codec_of("uniform:bits=4");
+  const ncast_codec fine = NCAST_CODEC_INT8, coarse = NCAST_CODEC_INT4;
   Plan plan = empty_plan(operation::Operation::broadcast, 3, 2);
   const uint32_t to_1 = add_ring(plan, 0, 1), to_2 = add_ring(plan, 1, 2);
   plan.ranks[0].scratch_chunks = 2;

@@ -178,14 +178,14 @@ TEST_CASE("a codec that is not exact is used only for calls that a setting names
     return codec_text(decision.codec) + " by " + (decision.codec_from == nullptr ? "default" : decision.codec_from);
   };
   Settings rule, file;
-  const Settings variable = with("codec", "uniform:bits=6!");
-  apply_file("[[rule]]\nname = 'all'\ncodec = 'uniform:bits=6!'\n[[rule]]\ncodec = 'window'", "test.toml", &rule);
-  apply_file("codec = 'uniform:bits=6!'", "test.toml", &file);
+  const Settings variable = with("codec", "int6:group=64!");
+  apply_file("[[rule]]\nname = 'all'\ncodec = 'int6:group=64!'\n[[rule]]\ncodec = 'window'", "test.toml", &rule);
+  apply_file("codec = 'int6:group=64!'", "test.toml", &file);
   for (const auto& [settings, name, otherwise] :
        {std::tuple{static_cast<const Settings*>(&rule), "all", "window by rule 2"},
         {&variable, "NARROWCAST_CODEC", "auto by default"},
         {&file, "codec of the file", "auto by default"}}) {
-    const std::string lossy = std::string("uniform:bits=6! by ") + name;
+    const std::string lossy = std::string("int6:group=64! by ") + name;
     for (const Operation operation : {NCAST_OP_ALL_GATHER, NCAST_OP_ALL_REDUCE, NCAST_OP_SEND, NCAST_OP_RECV})
       CHECK(codec_of_call(*settings, operation) == lossy);
     CHECK(codec_of_call(*settings, NCAST_OP_ALL_REDUCE, 1 << 20, NCAST_FLOAT32, NCAST_AVG) == lossy);
@@ -198,13 +198,12 @@ TEST_CASE("a codec that is not exact is used only for calls that a setting names
       CHECK(codec_of_call(*settings, NCAST_OP_REDUCE, 1 << 20, NCAST_BFLOAT16, redop) == otherwise);
   }
   Settings named;
-  apply_file(
-      "[[rule]]\ncodec = 'uniform'\noperation = ['broadcast', 'reduce']\nop = 'avg'\nmin_bytes = 1\nmax_bytes = 99",
-      "test.toml", &named);
-  CHECK(codec_of_call(named, NCAST_OP_BROADCAST, 98) == "uniform by rule 1");
-  CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98, NCAST_BFLOAT16, NCAST_AVG) == "uniform by rule 1");
+  apply_file("[[rule]]\ncodec = 'int8'\noperation = ['broadcast', 'reduce']\nop = 'avg'\nmin_bytes = 1\nmax_bytes = 99",
+             "test.toml", &named);
+  CHECK(codec_of_call(named, NCAST_OP_BROADCAST, 98) == "int8 by rule 1");
+  CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98, NCAST_BFLOAT16, NCAST_AVG) == "int8 by rule 1");
   CHECK(codec_of_call(named, NCAST_OP_REDUCE, 98) == "auto by default");
-  CHECK(codec_of_call(with("codec", "broadcast=uniform"), NCAST_OP_BROADCAST) == "uniform by NARROWCAST_CODEC");
+  CHECK(codec_of_call(with("codec", "broadcast=int8"), NCAST_OP_BROADCAST) == "int8 by NARROWCAST_CODEC");
 }
 
 TEST_CASE("results have a codec of their own in all-reduces only") {

@@ -45,27 +45,27 @@ std::map<std::string, std::string> documented_defaults() {
 TEST_CASE("a codec applies to all operations or to one, and commas also separate the parameters of a codec") {
   const auto codec_of = [](const char* text) { return *parse_codec(text).codec; };
   Settings settings;
-  CHECK(apply_setting("codec", "uniform:bits=6", "test", &settings));
-  CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("uniform:bits=6"));
-  CHECK(apply_setting("codec", "uniform:bits=6,all_reduce=raw, all_gather = uniform:bits=5 ,send=window", "test",
+  CHECK(apply_setting("codec", "int4:group=64", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("int4:group=64"));
+  CHECK(apply_setting("codec", "int4:group=64,all_reduce=raw, all_gather = int4:group=128 ,send=window", "test",
                       &settings));
-  CHECK(*settings.codec[NCAST_OP_SCATTER] == codec_of("uniform:bits=6"));
+  CHECK(*settings.codec[NCAST_OP_SCATTER] == codec_of("int4:group=64"));
   CHECK(*settings.codec[NCAST_OP_ALL_REDUCE] == NCAST_CODEC_RAW);
-  CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == codec_of("uniform:bits=5"));
+  CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == codec_of("int4:group=128"));
   CHECK(*settings.codec[NCAST_OP_SEND] == NCAST_CODEC_WINDOW);
-  CHECK(codec_text(*settings.codec[NCAST_OP_ALL_GATHER]) == "uniform:bits=5");
+  CHECK(codec_text(*settings.codec[NCAST_OP_ALL_GATHER]) == "int4:group=128");
   // The default written out is the codec without parameters.
-  CHECK(apply_setting("codec", "uniform:bits=8", "test", &settings));
-  CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("uniform"));
+  CHECK(apply_setting("codec", "int4:group=32", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("int4"));
 }
 
 TEST_CASE("a codec that is not exact applies to broadcasts only if they are named") {
   Settings settings;
-  CHECK(apply_setting("codec", "window,uniform", "test", &settings));
-  CHECK(*settings.codec[NCAST_OP_SCATTER] == *parse_codec("uniform").codec);
+  CHECK(apply_setting("codec", "window,int4", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SCATTER] == *parse_codec("int4").codec);
   CHECK(*settings.codec[NCAST_OP_BROADCAST] == NCAST_CODEC_WINDOW);
-  CHECK(apply_setting("codec", "broadcast=uniform", "test", &settings));
-  CHECK(*settings.codec[NCAST_OP_BROADCAST] == *parse_codec("uniform").codec);
+  CHECK(apply_setting("codec", "broadcast=int4", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_BROADCAST] == *parse_codec("int4").codec);
 }
 
 TEST_CASE("empty entries of a list of codecs are ignored") {
@@ -79,9 +79,9 @@ TEST_CASE("empty entries of a list of codecs are ignored") {
 
 TEST_CASE("an invalid entry of a list of codecs is ignored, and the others apply") {
   for (const char* entry :
-       {"uniform:bits=3", "uniform:bits=13", "uniform:bits=", "uniform:bits", "uniform:", "uniform:bits=6.5",
-        "uniform:bits=-6", "uniform:width=6", "uniform:bits=6,bits=7", "uniform:bits=6,width=7", "window:bits=6",
-        "auto:bits=6", ":bits=6", "bits=6", "send=uniform:bits=3", "send=", "send=zip", "gather_all=raw", "=raw"}) {
+       {"rate:bits=7", "rate:bits=32", "rate:bits=", "rate:bits", "rate:", "rate:bits=16.5", "rate:bits=-16",
+        "rate:width=16", "rate:bits=16,bits=17", "rate:bits=16,width=7", "window:bits=16", "auto:bits=16", ":bits=16",
+        "bits=16", "send=rate:bits=7", "send=", "send=zip", "gather_all=raw", "=raw"}) {
     CAPTURE(entry);
     Settings settings;
     CHECK(apply_setting("codec", std::string("recv=window,") + entry + ",all_gather=raw", "test", &settings));
@@ -240,7 +240,7 @@ TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and
            {"dtype = []", "dtype must be a value type, such as bfloat16, or a list of them"},
            {"operation = ['send', 3]", "operation must be an operation, such as all_reduce, or a list of them"},
            {"op = 'median'", "op must be a reduction, such as sum, or a list of them"},
-           {"codec = 'uniform:bits=3'", "codec 'uniform:bits=3': bits is '3', not a number from 4 to 12"},
+           {"codec = 'rate:bits=7'", "codec 'rate:bits=7': bits is '7', not a number from 8 to 31"},
            {"codec = 3", "codec must be auto or a codec"},
            {"name = ''", "name must be a text"},
            {"min_bytes = -1", "min_bytes must be a number of bytes"},
@@ -252,36 +252,36 @@ TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and
   for (const auto& [line, fault] : std::vector<std::pair<std::string, std::string>>{
            {"op = 'max'\noperation = 'send'", "op is only for operations that reduce, not for send"},
            {"min_bytes = 2\nmax_bytes = 1", "max_bytes is 1, but min_bytes is 2"},
-           {"codec = 'uniform'\nmax_bytes = 1",
+           {"codec = 'int4'\nmax_bytes = 1",
             "max_bytes is 1, but min_bytes is 65536 if a rule with a codec that is not exact does not state it"},
-           {"codec = 'uniform'\ndtype = ['float32', 'int8', 'float64']", "uniform does not encode int8, float64"},
+           {"codec = 'int4'\ndtype = ['float32', 'int8', 'float64']", "int4 does not encode int8, float64"},
            {"codec = 'int8'\nresult_codec = 'int4'\noperation = 'send'",
             "result_codec is only for all_reduce, not for send"},
-           {"codec = 'int8'\nresult_codec = 'uniform'",
-            "result_codec uniform does not combine with codec int8: lossy codecs combine with raw, and those that "
+           {"codec = 'int8'\nresult_codec = 'abs'",
+            "result_codec abs does not combine with codec int8: lossy codecs combine with raw, and those that "
             "quantise groups of values with each other"},
            {"codec = 'raw'\nresult_codec = 'int8'\nop = 'max'",
             "int8 is not exact, so its values cannot be reduced with max"},
-           {"codec = 'uniform'\nop = ['sum', 'prod', 'max']",
-            "uniform is not exact, so its values cannot be reduced with prod, max"}})
+           {"codec = 'int4'\nop = ['sum', 'prod', 'max']",
+            "int4 is not exact, so its values cannot be reduced with prod, max"}})
     CHECK(warned("[[rule]]\n" + line) == "test.toml:1: in a rule, " + fault + ". The rule is ignored");
 }
 
 TEST_CASE("a rule with a codec that is not exact leaves out calls that it does not name") {
-  const Rule lossy = from_file("[[rule]]\ncodec = 'uniform'").rules.at(0);
+  const Rule lossy = from_file("[[rule]]\ncodec = 'int4'").rules.at(0);
   CHECK(lossy.operations == ~Operations().set(NCAST_OP_BROADCAST));
-  CHECK(lossy.dtypes == Dtypes().set(NCAST_FLOAT32).set(NCAST_BFLOAT16));
+  CHECK(lossy.dtypes == Dtypes().set(NCAST_FLOAT16).set(NCAST_FLOAT32).set(NCAST_BFLOAT16));
   CHECK(lossy.redops == Redops().set(NCAST_SUM).set(NCAST_AVG));
   CHECK(lossy.min_bytes == 64 << 10);
   const Rule named = from_file(
-                         "[[rule]]\ncodec = 'uniform'\noperation = ['broadcast', 'reduce']\ndtype = 'float32'\nop = "
+                         "[[rule]]\ncodec = 'int4'\noperation = ['broadcast', 'reduce']\ndtype = 'float32'\nop = "
                          "'avg'\nmin_bytes = 0")
                          .rules.at(0);
   CHECK(named.operations == Operations().set(NCAST_OP_BROADCAST).set(NCAST_OP_REDUCE));
   CHECK(named.dtypes == Dtypes().set(NCAST_FLOAT32));
   CHECK(named.redops == Redops().set(NCAST_AVG));
   CHECK(named.min_bytes == 0);
-  CHECK(codec_text(*from_file("[[rule]]\ncodec = 'uniform:bits=4'").rules.at(0).codec) == "uniform:bits=4");
+  CHECK(codec_text(*from_file("[[rule]]\ncodec = 'int4:group=64'").rules.at(0).codec) == "int4:group=64");
   // An error budget counts as lossy, and is for the types of any lossy codec.
   const Rule budget = from_file("[[rule]]\ncodec = 'within:relative=0.02'").rules.at(0);
   CHECK(codec_text(*budget.codec) == "within:relative=0.02");
@@ -310,9 +310,9 @@ TEST_CASE("a rule whose results have a lossy codec leaves out the same calls") {
 
 TEST_CASE("a file with any error enables only exact codecs") {
   const char* const rules =
-      "codec = 'uniform'\n[[rule]]\ncodec = 'window'\noperation = 'send'\n[[rule]]\ncodec = 'uniform'\n";
+      "codec = 'int4'\n[[rule]]\ncodec = 'window'\noperation = 'send'\n[[rule]]\ncodec = 'int4'\n";
   CHECK(from_file(rules).rules.size() == 2);
-  CHECK(from_file(rules).fallback_codec[NCAST_OP_SEND] == *parse_codec("uniform").codec);
+  CHECK(from_file(rules).fallback_codec[NCAST_OP_SEND] == *parse_codec("int4").codec);
   for (const char* const error : {"[[rule]]\nsize = 3", "[[rules]]\ncodec = 'raw'", "[[plan]]\nuse = 3"}) {
     const CollectedWarnings warnings(true);
     const Settings settings = from_file((rules + std::string(error)).c_str());

@@ -11,12 +11,6 @@ namespace {
 
 using namespace testing;
 
-ncast_codec bounded_codec() {
-  ncast_codec codec = 0;
-  REQUIRE(ncast_codec_parse("uniform:bits=6", &codec) == NCAST_OK);
-  return codec;
-}
-
 TEST_CASE("a wrong result is reported with what is missing, added twice or misplaced") {
   Plan changed = memory_all_reduce(3);
   std::vector<Step>& steps = changed.ranks[1].groups[0].steps;
@@ -92,19 +86,18 @@ TEST_CASE("the report counts roundings and says whether results are in rank orde
 
 TEST_CASE("encoded results are the same everywhere if the root keeps what the others receive") {
   Plan plan = broadcast();
-  step_of(plan, 0, 0, 0).to[1].codec = step_of(plan, 1, 0, 0).from[0].codec = bounded_codec();
+  step_of(plan, 0, 0, 0).to[1].codec = step_of(plan, 1, 0, 0).from[0].codec = NCAST_CODEC_INT6;
   CHECK_FALSE(verify(plan).same_everywhere);
-  step_of(plan, 0, 0, 0).to[0].codec = bounded_codec();
+  step_of(plan, 0, 0, 0).to[0].codec = NCAST_CODEC_INT6;
   CHECK(verify(plan).same_everywhere);
 }
 
 TEST_CASE("a sum counts the roundings and encodings of its parts, and is in rank order if they are") {
-  const ncast_codec uniform = bounded_codec();
   const auto report_of = [&](bool in_order) {
     Plan plan = empty_plan(Operation::reduce, 3);
     plan.ranks[0].scratch_chunks = 1;
-    for (const int rank : {1, 2}) add(plan, rank, copy(input(0), {message(add_ring(plan, rank, 0), uniform)}));
-    std::vector<Operand> others = {message(0, uniform), message(1, uniform)};
+    for (const int rank : {1, 2}) add(plan, rank, copy(input(0), {message(add_ring(plan, rank, 0), NCAST_CODEC_INT6)}));
+    std::vector<Operand> others = {message(0, NCAST_CODEC_INT6), message(1, NCAST_CODEC_INT6)};
     if (!in_order) std::swap(others[0], others[1]);
     add(plan, 0, reduce(others, {scratch(0)}));
     add(plan, 0, reduce({input(0), scratch(0)}, {output(0)}));

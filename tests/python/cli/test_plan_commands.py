@@ -191,19 +191,19 @@ def test_verify_prints_an_object_for_each_file(cli_here, ring, race):
     assert (unread["verdict"], unread["message"]) == ("error", "No such file or directory")
 
 
-def test_verify_prints_how_exact_results_are(cli, tmp_path, library_with_test_codecs):
+def test_verify_prints_how_exact_results_are(cli, tmp_path):
     def facts(name: str, operation: str, codec: str) -> list[object]:
         text = build(name, operation, 3, codec="window").json()
         (tmp_path / "plan.json").write_text(text.replace('"window"', f'"{codec}"'))
-        done = cli("plan", "verify", "--json", "plan.json", NARROWCAST_LIBRARY=str(library_with_test_codecs))
+        done = cli("plan", "verify", "--json", "plan.json")
         (found,) = json.loads(done.stdout)
         assert found["verdict"] == "proved"
         return [found[key] for key in ("roundings", "inexact_encodings", "rank_order", "same_everywhere")]
 
     assert facts("ring", "all_reduce", "window") == [2, 0, False, True]
-    assert facts("all_pairs", "reduce", "uniform:bits=6") == [1, 1, True, True]
+    assert facts("all_pairs", "reduce", "int6") == [1, 1, True, True]
     # Contributions and sums are encoded, but the rank that has a sum keeps it as it is.
-    assert facts("all_pairs", "all_reduce", "uniform:bits=6") == [1, 2, True, False]
+    assert facts("all_pairs", "all_reduce", "int6") == [1, 2, True, False]
 
 
 def test_verify_takes_the_depth_of_all_rings(cli_here):

@@ -6,19 +6,20 @@ import json
 
 import pytest
 from narrowcast._dropin import preload
+from narrowcast._native.library import library_path
 
 LOSSY = (
-    "[[rule]]\nname = 'gradients'\noperation = 'all_reduce'\nmin_bytes = 1048576\nranks = 8\ncodec = 'uniform:bits=6'\n"
+    "[[rule]]\nname = 'gradients'\noperation = 'all_reduce'\nmin_bytes = 1048576\nranks = 8\ncodec = 'int6:group=64'\n"
 )
-REST = "[[rule]]\ncodec = 'uniform'\ntake = 'always'\n"
+REST = "[[rule]]\ncodec = 'int8'\ntake = 'always'\n"
 
 
 @pytest.fixture
-def check(cli, library_with_test_codecs, host_drop_in, tmp_path):
-    """Checks a file with this content, with the codecs of the tests."""
+def check(cli, host_drop_in, tmp_path):
+    """Checks a file with this content, by the drop-in for the host backend."""
     library = tmp_path / "lib" / "libnarrowcast.so"
     library.parent.mkdir()
-    library.symlink_to(library_with_test_codecs)
+    library.symlink_to(library_path().absolute())
     library.with_name(preload.NAME).symlink_to(host_drop_in)
 
     def run(content, *options):
@@ -34,18 +35,19 @@ def test_rules_are_shown_with_the_calls_that_they_take(check):
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in done.stdout.splitlines() if "│" in line]
     names, takes, codecs, executed, values = zip(*rows, strict=True)
     assert [name for name in names if name] == ["gradients", "rule 2"]
-    assert "all_reduce; reductions by sum, avg; float32, bfloat16; from 1.00 MiB; 8 ranks all operations" in " ".join(
-        takes
+    assert (
+        "all_reduce; reductions by sum, avg; float16, float32, bfloat16; from 1.00 MiB; 8 ranks all operations"
+        in " ".join(takes)
     )
     assert "all operations except broadcast; reductions by sum, avg;" in " ".join(takes)
-    assert [codec for codec in codecs if codec] == ["uniform:bits=6", "uniform"]
+    assert [codec for codec in codecs if codec] == ["int6:group=64", "int8"]
     assert [when for when in executed if when] == ["of the file", "always"]
     assert [one for one in values if one] == ["changed", "changed"]
     assert done.stdout.endswith("Calls that no rule takes deliver exact values.\n")
 
 
 def test_codecs_of_the_whole_file_are_shown_if_they_change_values(check):
-    assert check("codec = 'send=uniform'").stdout.endswith("values are changed by uniform for send.\n")
+    assert check("codec = 'send=int8'").stdout.endswith("values are changed by int8 for send.\n")
     assert check("codec = 'window'").stdout.endswith("All calls deliver exact values.\n")
 
 
@@ -66,7 +68,7 @@ def test_errors_have_the_file_the_line_and_the_key(check):
     assert [f"narrowcast: {fault}" for fault in found["faults"]] == done.stderr.splitlines()
     (rule,) = found["rules"]
     assert (rule["name"], rule["line"], rule["lossy"], rule["covered_by"]) == ("gradients", 1, True, [])
-    assert (rule["operations"], rule["codec"], rule["min_bytes"]) == (["all_reduce"], "uniform:bits=6", 1 << 20)
+    assert (rule["operations"], rule["codec"], rule["min_bytes"]) == (["all_reduce"], "int6:group=64", 1 << 20)
 
 
 def test_many_rules_are_shown(check):

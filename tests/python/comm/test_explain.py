@@ -189,12 +189,12 @@ def test_the_codec_of_results_is_explained(cli):
     assert (report["asked"]["result_codec"], report["chosen"]["result_codec"]) == ("int8!", "int8")
 
 
-def test_the_command_shows_the_error_bound(cli, library_with_test_codecs):
+def test_the_command_shows_the_error_bound(cli):
     def explained(codec, *options):
         arguments = ["explain", "all_reduce", "--bytes", "64M", "--ranks", 4, "--codec", codec, *options]
-        return cli(*arguments, NARROWCAST_LIBRARY=str(library_with_test_codecs)).stdout
+        return cli(*arguments).stdout
 
-    assert re.search(r"│ error +│ 0\.162 +│ at most, if all values are at most 1", explained("uniform:bits=6!"))
+    assert re.search(r"│ error +│ 0\.162 +│ at most, if all values are at most 1", explained("int6!"))
     assert "error" not in explained("window!")
     assert json.loads(explained("window!", "--json"))["chosen"]["error_bound"] == 0
 

@@ -115,12 +115,9 @@ def identities(sections: tuple[str, ...]) -> list[list[Any]]:
     return [[name, [narrowcast.unique_id().hex() for _ in range(communicators_of(name))]] for name in sections]
 
 
-def _run(job: str, arguments: list[dict[str, Any]], report: Report, library: Path | None = None) -> Report:
-    """library: the library that the ranks load instead of the installed one."""
+def _run(job: str, arguments: list[dict[str, Any]], report: Report) -> Report:
     begin = time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
-        if library is not None:
-            patch.setenv("NARROWCAST_LIBRARY", str(library))
         patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
         try:
             limit = report.setting.time_limit_seconds
@@ -132,11 +129,11 @@ def _run(job: str, arguments: list[dict[str, Any]], report: Report, library: Pat
 
 
 @pytest.fixture(scope="class")
-def report(setting: Setting, codecs_library: Path | None) -> Report:
-    """The results of all sections, with the codecs of the tests where the library that has them is built."""
+def report(setting: Setting) -> Report:
+    """The results of all sections."""
     sections = tuple(name for name in SECTIONS if name != "graphs" or setting.backend == "cuda")
     shared = {"sections": identities(sections), "amount": setting.amount, "seed": setting.seed}
-    made = _run("job:run", [{**own, **shared} for own in setting.arguments()], Report(setting), codecs_library)
+    made = _run("job:run", [{**own, **shared} for own in setting.arguments()], Report(setting))
     print(f"{setting}: {len(made.rows)} cases, {made.seconds:.1f} s with the start of the processes")
     return made
 

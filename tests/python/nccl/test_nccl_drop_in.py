@@ -106,32 +106,31 @@ def test_rules_of_a_file_apply_to_matching_calls(on_ranks, monkeypatch, tmp_path
 
 
 def test_calls_with_a_codec_that_is_not_exact_are_counted_and_logged_once_for_each_rule(
-    on_ranks, library_with_test_codecs, monkeypatch, tmp_path
+    on_ranks, monkeypatch, tmp_path
 ):
     (tmp_path / "rules.toml").write_text(
-        "[[rule]]\nname = 'gathers'\noperation = ['all_gather', 'send']\nmin_bytes = 0\ncodec = 'uniform:bits=6!'\n"
-        "[[rule]]\noperation = 'broadcast'\nmin_bytes = 0\ncodec = 'uniform!'\n"
+        "[[rule]]\nname = 'gathers'\noperation = ['all_gather', 'send']\nmin_bytes = 0\ncodec = 'int6!'\n"
+        "[[rule]]\noperation = 'broadcast'\nmin_bytes = 0\ncodec = 'int8!'\n"
         # Without costs, a codec that is not forced is not used.
-        "[[rule]]\noperation = 'gather'\nmin_bytes = 0\ncodec = 'uniform'\n"
+        "[[rule]]\noperation = 'gather'\nmin_bytes = 0\ncodec = 'int8'\n"
         # Calls of 10,000 bytes are too small for it.
-        "[[rule]]\ncodec = 'uniform!'\n"
+        "[[rule]]\ncodec = 'int8!'\n"
     )
-    monkeypatch.setenv("NARROWCAST_LIBRARY", str(library_with_test_codecs))
     monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
     for correct in on_ranks("logging_operations", folder=str(tmp_path), count=5000):
         assert OPERATIONS - set(correct) == {"all_gather", "send and recv", "broadcast", "bcast"}
     for operations in on_ranks.statistics().values():
-        by_rule = [{"rule": "gathers", "codec": "uniform:bits=6", "calls": 1}]
+        by_rule = [{"rule": "gathers", "codec": "int6", "calls": 1}]
         assert {name: one["lossy"] for name, one in operations.items() if "lossy" in one} == {
             "all_gather": by_rule,
             "send": by_rule,
             "recv": by_rule,
-            "broadcast": [{"rule": "rule 2", "codec": "uniform", "calls": 2}],
+            "broadcast": [{"rule": "rule 2", "codec": "int8", "calls": 2}],
         }
     logged = (tmp_path / "0.log").read_text().splitlines()
     assert [line.partition("WARN ")[2].partition(". ")[0] for line in logged if "not exact" in line] == [
-        "gathers: calls use the codec uniform:bits=6, which is not exact",
-        "rule 2: calls use the codec uniform, which is not exact",
+        "gathers: calls use the codec int6, which is not exact",
+        "rule 2: calls use the codec int8, which is not exact",
     ]
     assert "not exact" not in (tmp_path / "1.log").read_text()
 

@@ -55,7 +55,7 @@ class Includer {
       if (is_repeated || included_.insert(path).second) add(source->text, path.substr(0, path.rfind('/')));
       return;
     }
-    if (!name.ends_with("_codecs.def")) throw std::logic_error("kernels include '" + name + "', which is not embedded");
+    throw std::logic_error("kernels include '" + name + "', which is not embedded");
   }
 
   std::string text_;

@@ -1,5 +1,4 @@
-// The sources that generated kernels include. cmake/kernel_sources.cmake embeds them in the library; builds for tests
-// have those of the tests' codecs, too.
+// The sources that generated kernels include. cmake/kernel_sources.cmake embeds them in the library.
 #pragma once
 
 #include <cstddef>

@@ -136,16 +136,15 @@ TEST_CASE("types without a codec are sent raw") {
 
 TEST_CASE("a generated kernel names the codec of its plan, with all parameters") {
   ncast_codec codec = NCAST_CODEC_RAW;
-  REQUIRE(ncast_codec_parse("uniform:bits=6", &codec) == NCAST_OK);
+  REQUIRE(ncast_codec_parse("int6:group=64", &codec) == NCAST_OK);
   const CompiledPlan made = generated(test::ring_all_reduce_plan(3, codec), NCAST_FLOAT32);
-  CHECK(count(made.blocks.text, "#include \"codec/uniform/kernel.cuh\"") == 1);
-  CHECK(count(made.blocks.text, "codec::uniform::SharedCodec<NCAST_FLOAT32>") == 1);
+  CHECK(count(made.blocks.text, "#include \"codec/grouped/kernel.cuh\"") == 1);
+  CHECK(count(made.blocks.text, "codec::grouped::SharedCodec<NCAST_FLOAT32>") == 1);
   CHECK(count(made.blocks.text, text("coding = 0x%" PRIx64 ";", codec::explicit_parameters(codec))) == 1);
 }
 
 TEST_CASE("a plan that encodes a received payload again for a buffer of the rank has no generated kernel") {
-  ncast_codec codec = NCAST_CODEC_RAW;
-  REQUIRE(ncast_codec_parse("uniform", &codec) == NCAST_OK);
+  constexpr ncast_codec codec = NCAST_CODEC_INT8;
   plan::Plan plan = test::all_gather_plan(2, codec);
   for (plan::Rank& rank : plan.ranks)
     for (plan::Group& group : rank.groups)

@@ -24,10 +24,9 @@ struct Sample {
 inline Plan bounded_all_reduce(const char* algorithm) {
   plan::builders::Request request;
   request.ranks = 3;
+  request.codec = NCAST_CODEC_INT8;
   Plan plan;
-  if (ncast_codec_parse("uniform:bits=12", &request.codec) != NCAST_OK ||
-      plan::builders::build(algorithm, request, &plan) != NCAST_OK)
-    throw std::logic_error(ncast_last_error());
+  if (plan::builders::build(algorithm, request, &plan) != NCAST_OK) throw std::logic_error(ncast_last_error());
   return plan;
 }
 
