@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <random>
 #include <string_view>
 
+#include "bootstrap/host.h"
 #include "status/error.h"
 #include "status/fnv1a.h"
 #include "status/system_error.h"
@@ -104,8 +104,7 @@ TcpAddress TcpAddress::from(const sockaddr* given) {
 }
 
 uint64_t own_network() {
-  std::string host;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
+  const std::string host = boot_id();
   char name[64];
   const ssize_t bytes = readlink("/proc/self/ns/net", name, sizeof name);
   if (host.empty() || bytes <= 0) {

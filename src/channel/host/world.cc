@@ -1,5 +1,6 @@
 #include "channel/host/world.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -26,6 +27,14 @@ bool PublishedTag::load(Tag* tag) const {
   if (version == 0 || version % 2 != 0 || version_.load(std::memory_order_relaxed) != version) return false;
   std::memcpy(tag->bytes, words, sizeof words);
   return true;
+}
+
+void World::set_hosts(std::span<const uint64_t> hosts) {
+  hosts_ = 0;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto first = static_cast<size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
+    host_of_[rank] = first == rank ? hosts_++ : host_of_[first];
+  }
 }
 
 void World::use(ControlBlock* control) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct WorldOptions {
   RingShape shape;         // follows from the settings
   bootstrap::Limit limit;  // for joining
   bootstrap::SharedSettings settings = {};
+  uint64_t host = 0;  // bootstrap::own_host(); matters if ranks may be on several hosts
 };
 
 class World {
@@ -32,6 +34,9 @@ class World {
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  // The hosts of the ranks are numbered from 0, in the order of their first ranks.
+  int hosts() const { return hosts_; }
+  int host_of(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
   RingSender& to(int peer) { return senders_[static_cast<size_t>(peer)]; }
   RingReceiver& from(int peer) { return receivers_[static_cast<size_t>(peer)]; }
   Doorbell& bell() { return bell_of(rank_); }
@@ -65,8 +70,10 @@ class World {
   virtual std::string name_of(int peer) const = 0;  // "rank 2 (pid 77)"
 
  protected:
-  World(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  World(int rank, int ranks) : rank_(rank), ranks_(ranks), host_of_(static_cast<size_t>(ranks), 0) {}
 
+  // By rank: WorldOptions::host. Without it, there is one host.
+  void set_hosts(std::span<const uint64_t> hosts);
   RankSet all_ranks() const { return ~RankSet{0} >> (max_ranks - ranks_); }
   Member& own_member() const { return control_->member[rank_]; }
   // Every rank sleeps on the bell of its member, until set_bell().
@@ -80,6 +87,8 @@ class World {
   ControlBlock* control_ = nullptr;
 
  private:
+  int hosts_ = 1;
+  std::vector<int> host_of_;
   std::vector<RingSender> senders_;
   std::vector<RingReceiver> receivers_;
   std::vector<Doorbell*> bells_;

@@ -9,6 +9,15 @@
 #include "status/system_error.h"
 
 namespace narrowcast::channel {
+namespace {
+
+// What ranks tell each other before anything else. Copied as bytes.
+struct Introduction {
+  bootstrap::SharedSettings settings;
+  uint64_t host;
+};
+
+}  // namespace
 
 ncast_status NetworkWorld::join(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret,
                                 const WorldOptions& options, ncast_status own, std::unique_ptr<World>* result) {
@@ -29,10 +38,17 @@ ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstra
     rendezvous->publish_failure(own, outcome.message);
     return fail(own, "%s", outcome.message);
   }
-  std::vector<bootstrap::SharedSettings> settings(static_cast<size_t>(ranks_));
-  if (ncast_status status = rendezvous->all_gather(&options.settings, sizeof options.settings, settings.data()))
-    return status;
+  const Introduction introduction{options.settings, options.host};
+  std::vector<Introduction> all(static_cast<size_t>(ranks_));
+  if (ncast_status status = rendezvous->all_gather(&introduction, sizeof introduction, all.data())) return status;
+  std::vector<bootstrap::SharedSettings> settings;
+  std::vector<uint64_t> hosts;
+  for (const Introduction& one : all) {
+    settings.push_back(one.settings);
+    hosts.push_back(one.host);
+  }
   if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
+  set_hosts(hosts);
   std::vector<Peer> peers;
   if (ncast_status status = connect_ranks(*rendezvous, secret, options.limit, &peers)) return status;
 

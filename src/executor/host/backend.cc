@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "bootstrap/host.h"
 #include "bootstrap/unique_id.h"
 #include "channel/host/shared_world.h"
 #include "channel/network/network_world.h"
@@ -73,6 +74,7 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   select::CostModel costs;
   const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
   channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
+  options.host = bootstrap::own_host();
   std::unique_ptr<channel::World> world;
   ncast_status status = load_costs(config, &costs);
   if (status == NCAST_OK) status = add_settings(config, costs, &options.settings);

@@ -36,14 +36,15 @@ struct NetworkHub {
     REQUIRE(bootstrap::random_bytes(&secret, sizeof secret) == NCAST_OK);
     REQUIRE(bootstrap::open_rendezvous(secret, {0}, bootstrap::Reach::anywhere, &address) == NCAST_OK);
   }
-  ncast_status join(int rank, int ranks, std::unique_ptr<World>* world, uint64_t setting = 1) const {
+  ncast_status join(int rank, int ranks, std::unique_ptr<World>* world, uint64_t setting = 1, uint64_t host = 0) const {
     WorldOptions options{rank, ranks, network_shape, {30}};
+    options.host = host;
     EXPECT_OK(options.settings.add("scratch_bytes", setting));
     return NetworkWorld::join(address, secret, options, NCAST_OK, world);
   }
-  std::unique_ptr<World> must_join(int rank, int ranks) const {
+  std::unique_ptr<World> must_join(int rank, int ranks, uint64_t host = 0) const {
     std::unique_ptr<World> world;
-    EXPECT_OK(join(rank, ranks, &world));
+    EXPECT_OK(join(rank, ranks, &world, 1, host));
     return world;
   }
 };
@@ -196,6 +197,17 @@ TEST_CASE("a process that dies is reported with its host, by ranks that wait and
   CHECK(wait_for_process(pids[2]) == -SIGKILL);
   close(ends[0]);
   close(ends[1]);
+}
+
+TEST_CASE("hosts are numbered in the order of their first ranks") {
+  const NetworkHub hub;
+  constexpr std::array<uint64_t, 5> hosts = {70, 3, 70, 9, 3};
+  constexpr std::array<int, 5> expected = {0, 1, 0, 2, 1};
+  run_threads(5, [&](int rank) {
+    const std::unique_ptr<World> world = hub.must_join(rank, 5, hosts[static_cast<size_t>(rank)]);
+    EXPECT(world->hosts() == 3);
+    for (int peer = 0; peer < 5; ++peer) EXPECT(world->host_of(peer) == expected[static_cast<size_t>(peer)]);
+  });
 }
 
 TEST_CASE("ranks that differ in a setting get a mismatch that names it") {

@@ -1,0 +1,19 @@
+// The host of a process, and whether the ranks of a program may be on several.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace narrowcast::bootstrap {
+
+// The same number in processes that can share memory: a hash of NARROWCAST_HOSTID, or of NCCL_HOSTID, or of the
+// machine, its name, the pid namespace and /dev/shm, which containers may have of their own.
+uint64_t own_host();
+
+// For messages: the variable that own_host() uses, or the name of the machine.
+std::string host_name();
+
+// Of the kernel; empty if it cannot be read.
+std::string boot_id();
+
+}  // namespace narrowcast::bootstrap
