@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include "bootstrap/process.h"
 #include "status/fnv1a.h"
@@ -13,11 +14,18 @@
 namespace narrowcast::bootstrap {
 namespace {
 
+// Empty if it is not set.
+std::string value_of(const char* variable) {
+  const char* const value = secure_getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+long number_of(const char* variable) { return std::strtol(value_of(variable).c_str(), nullptr, 10); }
+
 // Empty if no variable names the host.
 std::string given_name() {
-  for (const char* const variable : {"NARROWCAST_HOSTID", "NCCL_HOSTID"})
-    if (const char* const name = secure_getenv(variable); name != nullptr && *name != 0) return name;
-  return {};
+  const std::string name = value_of("NARROWCAST_HOSTID");
+  return name.empty() ? value_of("NCCL_HOSTID") : name;
 }
 
 std::string machine_name() {
@@ -27,6 +35,18 @@ std::string machine_name() {
 }
 
 }  // namespace
+
+bool may_span_hosts() {
+  for (const char* const variable :
+       {"NARROWCAST_HOSTID", "NCCL_HOSTID", "NARROWCAST_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
+    if (!value_of(variable).empty()) return true;
+  const std::pair<const char*, const char*> counts[] = {{"LOCAL_WORLD_SIZE", "WORLD_SIZE"},
+                                                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"},
+                                                        {"MPI_LOCALNRANKS", "PMI_SIZE"}};
+  for (const auto& [here, everywhere] : counts)
+    if (!value_of(here).empty() && number_of(here) < number_of(everywhere)) return true;
+  return number_of("SLURM_STEP_NUM_NODES") > 1;
+}
 
 std::string boot_id() {
   std::string id;

@@ -13,6 +13,10 @@ uint64_t own_host();
 // For messages: the variable that own_host() uses, or the name of the machine.
 std::string host_name();
 
+// Whether the environment says that a new communicator may have ranks on several hosts: a variable names this host or
+// the interfaces, or the launcher (torchrun, Open MPI, MPICH, Intel MPI, Slurm) has started processes on other hosts.
+bool may_span_hosts();
+
 // Of the kernel; empty if it cannot be read.
 std::string boot_id();
 

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -21,14 +22,26 @@
 namespace narrowcast::bootstrap {
 namespace {
 
-constexpr char interface_variable[] = "NARROWCAST_SOCKET_IFNAME";
-
 // Bridges between the containers of this host. Other hosts cannot reach their addresses.
 bool is_virtual(std::string_view name) {
   for (const std::string_view prefix : {"docker", "br-", "virbr", "veth"}) {
     if (name.starts_with(prefix)) return true;
   }
   return false;
+}
+
+bool is_named(std::string_view name, std::string_view interfaces) {
+  const bool excluded = interfaces.starts_with('^');
+  if (excluded) interfaces.remove_prefix(1);
+  const bool exact = interfaces.starts_with('=');
+  if (exact) interfaces.remove_prefix(1);
+  bool found = false;
+  while (!interfaces.empty()) {
+    const std::string_view next = interfaces.substr(0, interfaces.find(','));
+    found = found || (exact ? name == next : !next.empty() && name.starts_with(next));
+    interfaces.remove_prefix(std::min(next.size() + 1, interfaces.size()));
+  }
+  return found != excluded;
 }
 
 // Lower is better.
@@ -114,30 +127,35 @@ uint64_t own_network() {
   return fnv1a(host + std::string(name, static_cast<size_t>(bytes)));
 }
 
-std::string wanted_interface() {
-  const char* const wanted = secure_getenv(interface_variable);
-  return wanted == nullptr ? "" : wanted;
+std::string wanted_interfaces(Reach reach) {
+  for (const char* const variable : {"NARROWCAST_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
+    const char* const wanted = secure_getenv(variable);
+    if (wanted != nullptr && *wanted != 0) return wanted;
+    if (reach == Reach::local) break;
+  }
+  return {};
 }
 
-ncast_status listening_addresses(Reach reach, const std::string& interface, std::vector<TcpAddress>* addresses) {
+ncast_status listening_addresses(Reach reach, const std::string& interfaces, std::vector<TcpAddress>* addresses) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) {
     return fail(NCAST_SYSTEM_ERROR, "cannot list the network interfaces: %s", system_error_text(errno).c_str());
   }
-  const bool only_loopback = reach == Reach::local && interface.empty();
+  const bool only_loopback = reach == Reach::local && interfaces.empty();
   std::multimap<int, TcpAddress> found;  // by cost; equal costs in the order of getifaddrs
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
     if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
-    if (!std::string_view(entry->ifa_name).starts_with(interface)) continue;
+    if (!interfaces.empty() && !is_named(entry->ifa_name, interfaces)) continue;
     if (only_loopback && (entry->ifa_flags & IFF_LOOPBACK) == 0) continue;
     found.emplace(cost_of(*entry), TcpAddress::from(entry->ifa_addr));
   }
   freeifaddrs(list);
   if (found.empty()) {
-    if (!interface.empty())
-      return fail(NCAST_SYSTEM_ERROR, "%s is '%s', but no interface whose name starts with that is up",
-                  interface_variable, interface.c_str());
+    if (!interfaces.empty())
+      return fail(NCAST_SYSTEM_ERROR,
+                  "no interface is up that '%s' names (NARROWCAST_SOCKET_IFNAME, NCCL_SOCKET_IFNAME)",
+                  interfaces.c_str());
     return fail(NCAST_SYSTEM_ERROR, only_loopback ? "the loopback interface, which local ranks need, is not up"
                                                   : "no network interface is up, not even loopback");
   }
@@ -145,9 +163,9 @@ ncast_status listening_addresses(Reach reach, const std::string& interface, std:
   return NCAST_OK;
 }
 
-ncast_status listen(Reach reach, const std::string& interface, Descriptor* listener, TcpAddress* address) {
+ncast_status listen(Reach reach, const std::string& interfaces, Descriptor* listener, TcpAddress* address) {
   std::vector<TcpAddress> candidates;
-  if (ncast_status status = listening_addresses(reach, interface, &candidates)) return status;
+  if (ncast_status status = listening_addresses(reach, interfaces, &candidates)) return status;
   std::string why;
   for (const TcpAddress& candidate : candidates) {
     sockaddr_storage storage;

@@ -37,15 +37,17 @@ enum class Reach { local, anywhere };
 // a random number, which equals that of no other process.
 uint64_t own_network();
 
-// NARROWCAST_SOCKET_IFNAME: the prefix of the names of interfaces. Empty: any.
-std::string wanted_interface();
+// The interfaces to listen at, in NCCL's syntax: prefixes of names, separated by commas; `=eth0,eth1` are whole names,
+// `^docker,lo` and `^=lo` are excluded. Empty: any. From NARROWCAST_SOCKET_IFNAME or, for ranks anywhere,
+// NCCL_SOCKET_IFNAME.
+std::string wanted_interfaces(Reach reach);
 
-// Addresses of this host to listen at, best first, with port 0. Only interfaces that are up and whose names start with
-// `interface` are listed. Virtual bridges come after other interfaces, loopback last; for local ranks, and without
-// `interface`, only loopback. Error: SYSTEM_ERROR if there is none.
-ncast_status listening_addresses(Reach reach, const std::string& interface, std::vector<TcpAddress>* addresses);
+// Addresses of this host to listen at, best first, with port 0. Only interfaces that are up and that `interfaces` names
+// are listed. Virtual bridges come after other interfaces, loopback last; for local ranks, and without `interfaces`,
+// only loopback. Error: SYSTEM_ERROR if there is none.
+ncast_status listening_addresses(Reach reach, const std::string& interfaces, std::vector<TcpAddress>* addresses);
 
 // Listens at the first of these addresses that it can, without blocking. Error: SYSTEM_ERROR.
-ncast_status listen(Reach reach, const std::string& interface, Descriptor* listener, TcpAddress* address);
+ncast_status listen(Reach reach, const std::string& interfaces, Descriptor* listener, TcpAddress* address);
 
 }  // namespace narrowcast::bootstrap

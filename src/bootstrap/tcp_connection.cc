@@ -13,22 +13,29 @@ namespace {
 
 constexpr size_t max_bytes_per_turn = size_t{1} << 20;
 
+// Errors are ignored: connections also work without the options.
+void set_option(int socket, int level, int option, int value) {
+  static_cast<void>(setsockopt(socket, level, option, &value, sizeof value));
+}
+
 bool must_wait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
 void set_up_socket(int socket) {
-  // Errors are ignored: the connection also works without these options. Keep-alive detects a lost host within 30 s on
-  // an idle connection, the user timeout while data is unacknowledged.
-  const auto set = [socket](int level, int option, int value) {
-    static_cast<void>(setsockopt(socket, level, option, &value, sizeof value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  limit_silence(socket, longest_silence_seconds);
+}
+
+void limit_silence(int socket, double seconds) {
+  const double limit = std::clamp(seconds, 1.0, longest_silence_seconds);
+  // While no data is unacknowledged, the kernel sends probes. With a user timeout, that ends the connection instead of
+  // the number of probes that were not answered.
+  const int probe_seconds = std::max(1, static_cast<int>(limit / 4));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, probe_seconds);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, probe_seconds);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit * 1000));
 }
 
 void Connection::queue(MessageKind kind, int32_t value, Payload payload) {

@@ -31,8 +31,14 @@ struct Message {
 // Shared, because one payload may be queued on several connections.
 using Payload = std::shared_ptr<const std::vector<char>>;
 
-// Sends small messages without delay, and makes the connection fail when the peer's host is lost.
+// Sends small messages without delay, and makes the connection fail when the peer's host has been lost for half a
+// minute.
 void set_up_socket(int socket);
+
+inline constexpr double longest_silence_seconds = 30;
+// Makes the connection fail when the peer's host has not answered for about `seconds`, whether data is under way or
+// not. The kernel counts whole seconds; values outside of 1 to 30 become the nearest of these.
+void limit_silence(int socket, double seconds);
 
 class Connection {
  public:

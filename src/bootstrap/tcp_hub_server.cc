@@ -94,12 +94,12 @@ void run_server(std::unique_ptr<HubServer> server) {
 ncast_status open_rendezvous(const WorldId& secret, Limit unused_limit, Reach reach, TcpAddress* address) {
   auto hub = std::make_unique<Hub>(secret, unused_limit);
   RunningHub entry = {secret, hub.get(), nullptr};
-  const std::string interface = wanted_interface();
+  const std::string interfaces = wanted_interfaces(reach);
   {
     const auto fork_lock = block_forks();
     Running& running = Running::get();
     for (HubServer* const server : running.servers) {
-      if (!server->listens_for(reach, interface)) continue;
+      if (!server->listens_for(reach, interfaces)) continue;
       running.hubs.reserve(running.hubs.size() + 1);
       server->add(std::move(hub));
       entry.server = server;
@@ -110,7 +110,7 @@ ncast_status open_rendezvous(const WorldId& secret, Limit unused_limit, Reach re
     }
   }
   // If another thread starts such a server at the same time, both serve their hubs.
-  auto server = std::make_unique<HubServer>(reach, interface);
+  auto server = std::make_unique<HubServer>(reach, interfaces);
   if (ncast_status status = server->listen()) return status;
   server->add(std::move(hub));
   *address = server->address();
@@ -146,7 +146,7 @@ ncast_status HubServer::listen() {
   if (!wake_.open([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
     return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", system_error_text(errno).c_str());
   }
-  return bootstrap::listen(reach_, interface_, &listener_, &address_);
+  return bootstrap::listen(reach_, interfaces_, &listener_, &address_);
 }
 
 void HubServer::wake() {

@@ -27,12 +27,12 @@ bool is_hub_running(const WorldId& secret);
 class HubServer {
  public:
   // The addresses that it listens at depend on both.
-  HubServer(Reach reach, std::string interface) : reach_(reach), interface_(std::move(interface)) {}
+  HubServer(Reach reach, std::string interfaces) : reach_(reach), interfaces_(std::move(interfaces)) {}
 
   ncast_status listen();
   const TcpAddress& address() const { return address_; }
-  bool listens_for(Reach reach, const std::string& interface) const {
-    return reach_ == reach && interface_ == interface;
+  bool listens_for(Reach reach, const std::string& interfaces) const {
+    return reach_ == reach && interfaces_ == interfaces;
   }
 
   // Any thread that holds block_forks(). The server serves it from the next turn on.
@@ -54,7 +54,7 @@ class HubServer {
   void serve_pending(PendingConnection& pending);
 
   const Reach reach_;
-  const std::string interface_;
+  const std::string interfaces_;
   TcpAddress address_ = {};
   Descriptor wake_;  // an eventfd
   Descriptor listener_;

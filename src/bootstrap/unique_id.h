@@ -13,6 +13,9 @@ struct UniqueIdContent {
   char magic[8];
   WorldId world;
   TcpAddress hub;  // zero if there is none
+  // For the backend `host`. 0: its ranks are on one host, and meet in shared memory instead of at the hub.
+  uint64_t spans_hosts;
+  uint64_t host;  // own_host() of the process that created the id; 0 if the caller says that all ranks are there
 };
 inline constexpr char unique_id_magic[8] = {'n', 'c', 'a', 's', 't', 'i', 'd', '1'};
 static_assert(sizeof(UniqueIdContent) <= NCAST_UNIQUE_ID_BYTES);

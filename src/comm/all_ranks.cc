@@ -129,7 +129,8 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
   for (int rank = 0; rank < ranks; ++rank)
     if (ncast_status status = narrowcast::comm::check_config(ranks, rank, config_of(rank))) return status;
   ncast_unique_id id;
-  if (ncast_status status = narrowcast::comm::make_id(true, &id)) return status;
+  if (ncast_status status = narrowcast::comm::make_id(narrowcast::bootstrap::Reach::local, false, 0, &id))
+    return status;
   const ncast_status status = run_on_all(ranks, [&](int rank) {
     if (bootstrap::is_interrupted()) return bootstrap::interrupted();
     const ncast_comm_config own = config_of(rank);

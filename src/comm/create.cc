@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/host.h"
 #include "bootstrap/shared_memory.h"
 #include "bootstrap/unique_id.h"
 #include "comm/arguments.h"
@@ -93,12 +94,14 @@ ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given,
   return NCAST_OK;
 }
 
-ncast_status make_id(bool is_local, ncast_unique_id* id) {
+ncast_status make_id(bootstrap::Reach reach, bool spans_hosts, uint64_t host, ncast_unique_id* id) {
   bootstrap::sweep_stale_segments();
   bootstrap::UniqueIdContent content = {};
   std::memcpy(content.magic, bootstrap::unique_id_magic, sizeof content.magic);
   if (ncast_status status = bootstrap::random_bytes(&content.world, sizeof content.world)) return status;
-  if (ncast_status status = open_hub(&content, is_local)) return status;
+  content.spans_hosts = spans_hosts ? 1 : 0;
+  content.host = host;
+  if (ncast_status status = open_hub(&content, reach)) return status;
   *id = bootstrap::make_unique_id(content);
   return NCAST_OK;
 }
@@ -146,13 +149,17 @@ void ncast_comm_config_defaults(ncast_comm_config* config, size_t struct_bytes) 
 }
 
 ncast_status ncast_get_unique_id(ncast_unique_id* id) {
-  return guarded("ncast_get_unique_id",
-                 [&] { return id == nullptr ? null_argument("ncast_get_unique_id", "id") : make_id(false, id); });
+  return guarded("ncast_get_unique_id", [&] {
+    return id == nullptr ? null_argument("ncast_get_unique_id", "id")
+                         : make_id(bootstrap::Reach::anywhere, bootstrap::may_span_hosts(), bootstrap::own_host(), id);
+  });
 }
 
 ncast_status ncast_get_local_unique_id(ncast_unique_id* id) {
-  return guarded("ncast_get_local_unique_id",
-                 [&] { return id == nullptr ? null_argument("ncast_get_local_unique_id", "id") : make_id(true, id); });
+  return guarded("ncast_get_local_unique_id", [&] {
+    return id == nullptr ? null_argument("ncast_get_local_unique_id", "id")
+                         : make_id(bootstrap::Reach::local, false, 0, id);
+  });
 }
 
 ncast_status ncast_remove_stale_segments(int* removed) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/host.h"
 #include "bootstrap/interrupt.h"
 #include "bootstrap/tcp_address.h"
 #include "bootstrap/unique_id.h"
@@ -35,6 +36,7 @@ struct Part {
   ncast_backend backend;
   ncast_status status;
   uint64_t network;    // bootstrap::own_network()
+  uint64_t host;       // bootstrap::own_host()
   char message[200];   // if status is not OK
   ncast_unique_id id;  // of the first rank of a color, in the second exchange
 
@@ -113,7 +115,7 @@ class ParentCheck {
 
 ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config* given, ncast_comm** result) {
   ncast_comm_config config;
-  Part own = {color, key, comm->backend(), NCAST_OK, bootstrap::own_network(), {}, {}};
+  Part own = {color, key, comm->backend(), NCAST_OK, bootstrap::own_network(), bootstrap::own_host(), {}, {}};
   own.set_status(check(comm, color, given, &config));
   if (own.status == NCAST_OK) own.backend = config.backend;
   std::vector<Part> all;
@@ -122,7 +124,11 @@ ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config
   if (ncast_status status = check_same_backend(all)) return status;
   const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == comm->rank();
   const auto is_near = [&](int rank) { return all[static_cast<size_t>(rank)].network == own.network; };
-  if (is_first) own.set_status(make_id(std::ranges::all_of(ranks, is_near), &own.id));
+  const auto shares_memory = [&](int rank) { return all[static_cast<size_t>(rank)].host == own.host; };
+  if (is_first) {
+    const auto reach = std::ranges::all_of(ranks, is_near) ? bootstrap::Reach::local : bootstrap::Reach::anywhere;
+    own.set_status(make_id(reach, !std::ranges::all_of(ranks, shares_memory), 0, &own.id));
+  }
   ncast_status status = exchange(comm, own, &all);
   if (status == NCAST_OK && joins) {
     const auto rank = std::ranges::find(ranks, comm->rank()) - ranks.begin();

@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "bootstrap/tcp_hub_server.h"
-#include "bootstrap/unique_id.h"
 
 namespace narrowcast::executor {
 namespace {
@@ -18,9 +17,9 @@ Backend* registry() {
   return backends;
 }
 
-bool uses_hub(ncast_backend number) {
+bool uses_hub(ncast_backend number, const bootstrap::UniqueIdContent& content) {
   const Backend* const backend = find_backend(number);
-  return backend != nullptr && backend->uses_hub != nullptr && backend->uses_hub();
+  return backend != nullptr && backend->uses_hub != nullptr && backend->uses_hub(content);
 }
 
 }  // namespace
@@ -32,14 +31,14 @@ const Backend* find_backend(ncast_backend number) {
   return index < numbers && registry()[index].create != nullptr ? &registry()[index] : nullptr;
 }
 
-ncast_status open_hub(bootstrap::UniqueIdContent* content, bool is_local) {
-  if (!uses_hub(NCAST_BACKEND_HOST) && !uses_hub(NCAST_BACKEND_CUDA)) return NCAST_OK;
-  const bootstrap::Reach reach = is_local ? bootstrap::Reach::local : bootstrap::Reach::anywhere;
+ncast_status open_hub(bootstrap::UniqueIdContent* content, bootstrap::Reach reach) {
+  if (!uses_hub(NCAST_BACKEND_HOST, *content) && !uses_hub(NCAST_BACKEND_CUDA, *content)) return NCAST_OK;
   return bootstrap::open_rendezvous(content->world, bootstrap::Limit{unused_hub_seconds}, reach, &content->hub);
 }
 
 void close_hub(const ncast_unique_id& id, std::optional<ncast_backend> kept) {
-  if (!kept || !uses_hub(*kept)) bootstrap::close_unused_rendezvous(bootstrap::content_of(id).world);
+  const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
+  if (!kept || !uses_hub(*kept, content)) bootstrap::close_unused_rendezvous(content.world);
 }
 
 const char* backend_name(ncast_backend number) {

@@ -4,11 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "bootstrap/unique_id.h"
 #include "executor/call.h"
-
-namespace narrowcast::bootstrap {
-struct UniqueIdContent;
-}
 
 namespace narrowcast::executor {
 
@@ -30,8 +27,8 @@ struct Backend {
   // Checks the arguments that only this backend knows, such as streams, before the call starts. May be NULL.
   ncast_status (*check)(const Call& call) = nullptr;
 
-  // Whether ranks meet at a hub in the process that created the unique id. NULL: they do not.
-  bool (*uses_hub)() = nullptr;
+  // Whether ranks with this id meet at a hub in the process that created it. NULL: they do not.
+  bool (*uses_hub)(const bootstrap::UniqueIdContent& content) = nullptr;
 };
 
 // Called at load time by a static object in the backend's file, so a build has the backends whose files are linked into
@@ -41,8 +38,8 @@ void add_backend(ncast_backend number, const Backend& backend);
 // NULL if this build does not have the backend.
 const Backend* find_backend(ncast_backend number);
 
-// Starts the hub of a new unique id if any backend may use it. is_local: only ranks of this host can reach it.
-ncast_status open_hub(bootstrap::UniqueIdContent* content, bool is_local);
+// Starts the hub of a new unique id, whose other members are set, if any backend may use it.
+ncast_status open_hub(bootstrap::UniqueIdContent* content, bootstrap::Reach reach);
 // Ends the hub of an id in this process, unless ranks have joined there, or ranks of backend `kept` will.
 void close_hub(const ncast_unique_id& id, std::optional<ncast_backend> kept);
 

@@ -229,6 +229,28 @@ TEST_CASE("a hub that a rank has joined is not closed") {
   });
 }
 
+TEST_CASE("interfaces are named as for NCCL") {
+  std::vector<bootstrap::TcpAddress> all;
+  REQUIRE(bootstrap::listening_addresses(bootstrap::Reach::anywhere, "", &all) == NCAST_OK);
+  const auto listed = [](const char* interfaces) {
+    std::vector<bootstrap::TcpAddress> some;
+    if (bootstrap::listening_addresses(bootstrap::Reach::anywhere, interfaces, &some) != NCAST_OK) return size_t{0};
+    return some.size();
+  };
+  const size_t loopback = listed("=lo");
+  CHECK(loopback > 0);
+  CHECK(listed("l") >= loopback);
+  CHECK(listed("=l") == 0);
+  CHECK(listed("nosuch,=lo") == 0);  // the sign is about the whole list
+  CHECK(listed("nosuch,lo") == loopback);
+  CHECK(listed("=nosuch,lo") == loopback);
+  CHECK(listed("^=lo") == all.size() - loopback);
+  CHECK(listed("^=nosuch,lo") == all.size() - loopback);
+  CHECK(listed("^nosuch") == all.size());
+  CHECK(listed("^") == all.size());
+  CHECK(listed(",") == 0);
+}
+
 TEST_CASE("the interface can be chosen by a prefix of its name") {
   run_process([] {
     setenv("NARROWCAST_SOCKET_IFNAME", "lo", 1);
@@ -238,7 +260,7 @@ TEST_CASE("the interface can be chosen by a prefix of its name") {
     setenv("NARROWCAST_SOCKET_IFNAME", "nosuch", 1);
     bootstrap::TcpAddress address;
     EXPECT(bootstrap::open_rendezvous({}, {0}, bootstrap::Reach::anywhere, &address) == NCAST_SYSTEM_ERROR);
-    EXPECT(error_contains("NARROWCAST_SOCKET_IFNAME is 'nosuch'"));
+    EXPECT(error_contains("no interface is up that 'nosuch' names"));
   });
 }
 

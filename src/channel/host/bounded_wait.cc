@@ -51,8 +51,10 @@ ncast_status BoundedWait::no_progress(RankSet awaited) {
   }
   if (awaited != 0 && limit_.passed(stalled_since_)) {
     const int peer = std::countr_zero(awaited);
-    return fail(NCAST_TIMEOUT, "rank %d waited %g s for %s, which is alive", world_.rank(), limit_.seconds,
-                world_.name_of(peer).c_str());
+    // Whether a rank of another host is alive cannot be known at once.
+    const bool is_alive = world_.host_of(peer) == world_.host_of(world_.rank());
+    return fail(NCAST_TIMEOUT, "rank %d waited %g s for %s%s", world_.rank(), limit_.seconds,
+                world_.name_of(peer).c_str(), is_alive ? ", which is alive" : "");
   }
   return NCAST_OK;
 }

@@ -2,7 +2,6 @@
 // All users can list /dev/shm, so the name does not reveal the id. The other ranks open the segment. The last rank to
 // join removes the name, so no segment remains in /dev/shm if the ranks are killed afterwards. Only then do the ranks
 // compare their settings and allocate their rings.
-#include <bit>
 #include <cinttypes>
 #include <string_view>
 
@@ -29,13 +28,26 @@ ncast_status SharedWorld::join(const bootstrap::WorldId& id, const WorldOptions&
                                std::unique_ptr<World>* result) {
   bootstrap::sweep_stale_segments();
   sweep_failure_notices();
-  std::unique_ptr<SharedWorld> world(new SharedWorld(id, options.rank, options.ranks));
-  if (ncast_status status = world->meet(options)) {
-    world->give_up(status);
-    return status;
+  std::unique_ptr<SharedWorld> world(new SharedWorld(options.rank, options.ranks));
+  if (ncast_status status = world->join_segment(id, world->all_ranks(), nullptr, options)) return status;
+  for (int peer = 0; peer < options.ranks; ++peer) {
+    const bool is_self = peer == options.rank;
+    world->add_rings(is_self ? nullptr : world->ring(options.rank, peer, options.shape),
+                     is_self ? nullptr : world->ring(peer, options.rank, options.shape), options.shape);
   }
   *result = std::move(world);
   return NCAST_OK;
+}
+
+ncast_status SharedWorld::join_segment(const bootstrap::WorldId& id, RankSet local, bootstrap::Rendezvous* rendezvous,
+                                       const WorldOptions& options) {
+  id_ = id;
+  local_ = local;
+  rendezvous_ = rendezvous;
+  const ncast_status status = meet(options);
+  if (status != NCAST_OK) give_up(status);
+  rendezvous_ = nullptr;
+  return status;
 }
 
 void SharedWorld::decline(const bootstrap::WorldId& id, int rank, ncast_status status) {
@@ -44,18 +56,20 @@ void SharedWorld::decline(const bootstrap::WorldId& id, int rank, ncast_status s
 
 ncast_status SharedWorld::meet(const WorldOptions& options) {
   const auto start = bootstrap::Clock::now();
-  if (ncast_status status = check_failure_notice(id_)) return status;
+  if (ncast_status status = check_others()) return status;
   if (ncast_status status = create_or_open(options)) return status;
   if (ncast_status status = enter(options)) return status;
   const auto all_have_joined = [this] { return control_->complete.load(std::memory_order_seq_cst) != 0; };
   if (ncast_status status = wait_for_all(all_have_joined, control_->joined, {options.limit, start})) return status;
   // From here on every rank has the segment, and sees every failure in it.
-  std::vector<bootstrap::SharedSettings> settings;
-  settings.reserve(static_cast<size_t>(ranks_));
-  for (int rank = 0; rank < ranks_; ++rank) settings.push_back(control_->member[rank].settings);
-  if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
-  if (ncast_status status = make_ring_ends(options)) return status;
-  const auto all_are_ready = [this] { return control_->ready.load(std::memory_order_seq_cst) == all_ranks(); };
+  if (rendezvous_ == nullptr) {  // otherwise they have been compared there
+    std::vector<bootstrap::SharedSettings> settings;
+    settings.reserve(static_cast<size_t>(ranks_));
+    for (int rank = 0; rank < ranks_; ++rank) settings.push_back(control_->member[rank].settings);
+    if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
+  }
+  if (ncast_status status = allocate_rings(options)) return status;
+  const auto all_are_ready = [this] { return control_->ready.load(std::memory_order_seq_cst) == local_; };
   control_->ready.fetch_or(rank_bit(rank_), std::memory_order_seq_cst);
   wake_peers();
   return wait_for_all(all_are_ready, control_->ready, {options.limit, start});
@@ -67,10 +81,16 @@ void SharedWorld::give_up(ncast_status status) {
   const bool is_first = control_ == nullptr || publish_failure(status, message.c_str());
   const bool all_have_joined = control_ != nullptr && control_->complete.load(std::memory_order_seq_cst) != 0;
   if (is_first && !all_have_joined) {
-    leave_failure_notice(id_, rank_, status, message.c_str());
+    if (rendezvous_ == nullptr) leave_failure_notice(id_, rank_, status, message.c_str());
     bootstrap::unlink_segment(segment_name(id_));
   }
+  if (rendezvous_ != nullptr) rendezvous_->publish_failure(status, message.c_str());
   static_cast<void>(fail(status, "%s", message.c_str()));
+}
+
+// Fails if a rank failed that does not share the segment yet.
+ncast_status SharedWorld::check_others() const {
+  return rendezvous_ == nullptr ? check_failure_notice(id_) : rendezvous_->check_failure();
 }
 
 ncast_status SharedWorld::create_or_open(const WorldOptions& options) {
@@ -94,7 +114,7 @@ ncast_status SharedWorld::create_or_open(const WorldOptions& options) {
 }
 
 ncast_status SharedWorld::create(const std::string& name, const WorldOptions& options, bool* taken) {
-  const SegmentLayout layout{static_cast<uint64_t>(options.ranks), options.shape};
+  const SegmentLayout layout = this->layout(options.shape);
   if (ncast_status status = memory_.create(layout.total_bytes())) return status;
   if (ncast_status status = memory_.allocate(0, layout.control_bytes())) return status;
   auto* control = reinterpret_cast<ControlBlock*>(memory_.data());
@@ -113,8 +133,8 @@ ncast_status SharedWorld::create(const std::string& name, const WorldOptions& op
 ncast_status SharedWorld::enter(const WorldOptions& options) {
   bootstrap::ProcessIdentity self;
   if (ncast_status status = bootstrap::find_current_process(&self)) return status;
-  if (control_->ranks != static_cast<uint64_t>(ranks_)) {
-    return fail(NCAST_MISMATCH, "rank %d expects %d ranks, other ranks expect %" PRIu64, rank_, ranks_,
+  if (control_->ranks != static_cast<uint64_t>(local_ranks())) {
+    return fail(NCAST_MISMATCH, "rank %d expects %d ranks, other ranks expect %" PRIu64, rank_, local_ranks(),
                 control_->ranks);
   }
   bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[rank_];
@@ -135,7 +155,7 @@ ncast_status SharedWorld::enter(const WorldOptions& options) {
   control_->member[rank_].settings = options.settings;
   joined_ = true;
   // The last rank removes the name before any rank can return from join().
-  if ((control_->joined.fetch_or(rank_bit(rank_), std::memory_order_seq_cst) | rank_bit(rank_)) == all_ranks()) {
+  if ((control_->joined.fetch_or(rank_bit(rank_), std::memory_order_seq_cst) | rank_bit(rank_)) == local_) {
     bootstrap::unlink_segment(segment_name(id_));
     control_->complete.store(1, std::memory_order_seq_cst);
   }
@@ -155,7 +175,7 @@ ncast_status SharedWorld::wait_for_all(Done done, const std::atomic<RankSet>& ar
     if (now - last_inspection >= inspection_interval) {
       last_inspection = now;
       if (bootstrap::is_interrupted()) return bootstrap::interrupted();
-      if (ncast_status status = check_failure_notice(id_)) return done() ? NCAST_OK : status;
+      if (ncast_status status = check_others()) return done() ? NCAST_OK : status;
       const RankSet gone = dead() | left();
       // A failure that a rank published before it ended is visible by now. It is more informative than the fact of its
       // end.
@@ -177,28 +197,23 @@ ncast_status SharedWorld::wait_for_all(Done done, const std::atomic<RankSet>& ar
 std::string SharedWorld::missing_ranks(RankSet arrived) const {
   std::vector<int> missing;
   for (int peer = 0; peer < ranks_; ++peer)
-    if ((arrived & rank_bit(peer)) == 0) missing.push_back(peer);
+    if ((local_ & ~arrived & rank_bit(peer)) != 0) missing.push_back(peer);
   return bootstrap::rank_list(missing);
 }
 
-ncast_status SharedWorld::make_ring_ends(const WorldOptions& options) {
-  const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
-  const auto me = static_cast<uint64_t>(rank_);
+ncast_status SharedWorld::allocate_rings(const WorldOptions& options) {
+  const SegmentLayout layout = this->layout(options.shape);
   if (memory_.bytes() < layout.total_bytes()) {
     return fail(NCAST_SYSTEM_ERROR, "shared memory %s is damaged: it has %zu bytes instead of %" PRIu64,
                 segment_name(id_).c_str(), memory_.bytes(), layout.total_bytes());
   }
-  if (ranks_ > 1) {
-    if (ncast_status status = memory_.allocate(layout.rank_offset(me), layout.rank_bytes())) return status;
-  }
   end_bytes_ = layout.total_bytes();
-  for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
-    // A rank has no ring to itself. Its entry is never used.
-    std::byte* base = memory_.data();
-    add_rings(peer == me ? nullptr : base + layout.ring_offset(me, peer),
-              peer == me ? nullptr : base + layout.ring_offset(peer, me), options.shape);
-  }
-  return NCAST_OK;
+  if (local_ranks() == 1) return NCAST_OK;
+  return memory_.allocate(layout.rank_offset(place_of(rank_)), layout.rank_bytes());
+}
+
+void* SharedWorld::ring(int from, int to, const RingShape& shape) const {
+  return memory_.data() + layout(shape).ring_offset(place_of(from), place_of(to));
 }
 
 }  // namespace narrowcast::channel

@@ -4,8 +4,11 @@
 
 namespace narrowcast::channel {
 
-SharedWorld::~SharedWorld() {
+SharedWorld::~SharedWorld() { leave(); }
+
+void SharedWorld::leave() {
   if (!joined_) return;
+  joined_ = false;
   control_->owners.owner[rank_].state.store(bootstrap::SegmentOwners::left, std::memory_order_seq_cst);
   wake_peers();
 }
@@ -28,7 +31,9 @@ RankSet SharedWorld::dead() const {
   RankSet set = 0;
   for (int peer = 0; peer < ranks_; ++peer) {
     const bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[peer];
-    if (peer == rank_ || owner.state.load(std::memory_order_acquire) != bootstrap::SegmentOwners::joined) continue;
+    if (peer == rank_ || !is_local(peer) ||
+        owner.state.load(std::memory_order_acquire) != bootstrap::SegmentOwners::joined)
+      continue;
     // If the state is still `joined`, the process did not leave before it ended.
     if (!bootstrap::is_alive(owner.process) &&
         owner.state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::joined) {

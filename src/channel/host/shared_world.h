@@ -1,6 +1,10 @@
-// The world of ranks of one host: everything is in one segment of shared memory.
+// The world of ranks of one host: everything is in one segment of shared memory. It is also the part of a world of
+// several hosts that is on this host.
 #pragma once
 
+#include <bit>
+
+#include "bootstrap/rendezvous.h"
 #include "bootstrap/world_id.h"
 #include "channel/host/world.h"
 
@@ -9,7 +13,7 @@ namespace narrowcast::channel {
 // The name of a world's segment until all ranks have joined. It does not reveal the id.
 std::string segment_name(const bootstrap::WorldId& id);
 
-class SharedWorld final : public World {
+class SharedWorld : public World {
  public:
   // Returns when all ranks have joined. Errors: TIMEOUT (names the missing ranks), MISMATCH, REMOTE_ERROR (a rank died
   // or failed while joining), SYSTEM_ERROR, UNSUPPORTED. Ranks that come after a failure get it too, for ten minutes.
@@ -23,9 +27,20 @@ class SharedWorld final : public World {
   ncast_status fail_of_dead(int peer) const override;
   std::string name_of(int peer) const override;
 
- private:
-  SharedWorld(const bootstrap::WorldId& id, int rank, int ranks) : World(rank, ranks), id_(id) {}
+ protected:
+  SharedWorld(int rank, int ranks) : World(rank, ranks), local_(all_ranks()) {}
 
+  // Joins the segment of the ranks `local`, of which this rank is one. rendezvous: where all ranks meet, if there are
+  // others: it tells them of failures. It is used until this returns.
+  ncast_status join_segment(const bootstrap::WorldId& id, RankSet local, bootstrap::Rendezvous* rendezvous,
+                            const WorldOptions& options);
+  // Tells the ranks of this host that this rank leaves, and wakes all peers. Once.
+  void leave();
+  bool is_local(int peer) const { return (local_ & rank_bit(peer)) != 0; }
+  // From one rank of this host to another.
+  void* ring(int from, int to, const RingShape& shape) const;
+
+ private:
   struct Deadline {
     bootstrap::Limit limit;
     bootstrap::Clock::time_point start;
@@ -33,6 +48,10 @@ class SharedWorld final : public World {
 
   ncast_status meet(const WorldOptions& options);
   void give_up(ncast_status status);
+  ncast_status check_others() const;
+  int local_ranks() const { return std::popcount(local_); }
+  SegmentLayout layout(const RingShape& shape) const { return {static_cast<uint64_t>(local_ranks()), shape}; }
+  uint64_t place_of(int rank) const { return static_cast<uint64_t>(std::popcount(local_ & (rank_bit(rank) - 1))); }
   ncast_status create_or_open(const WorldOptions& options);
   ncast_status create(const std::string& name, const WorldOptions& options, bool* taken);
   ncast_status enter(const WorldOptions& options);
@@ -40,9 +59,11 @@ class SharedWorld final : public World {
   template <typename Done>
   ncast_status wait_for_all(Done done, const std::atomic<RankSet>& arrived, const Deadline& deadline);
   std::string missing_ranks(RankSet arrived) const;
-  ncast_status make_ring_ends(const WorldOptions& options);
+  ncast_status allocate_rings(const WorldOptions& options);
 
-  const bootstrap::WorldId id_;
+  bootstrap::WorldId id_ = {};
+  RankSet local_;
+  bootstrap::Rendezvous* rendezvous_ = nullptr;
   bool created_ = false;
   bool joined_ = false;
   bootstrap::SharedMemory memory_;

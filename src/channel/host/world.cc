@@ -39,8 +39,14 @@ void World::set_hosts(std::span<const uint64_t> hosts) {
 
 void World::use(ControlBlock* control) {
   control_ = control;
-  bells_.resize(static_cast<size_t>(ranks_));
-  for (int rank = 0; rank < ranks_; ++rank) bells_[static_cast<size_t>(rank)] = &control->member[rank].bell;
+  blocks_.assign(static_cast<size_t>(ranks_), control);
+  bells_.clear();
+  for (int rank = 0; rank < ranks_; ++rank) bells_.push_back(&control->member[rank].bell);
+}
+
+void World::use_link(int peer, ControlBlock* control, Doorbell& bell) {
+  blocks_[static_cast<size_t>(peer)] = control;
+  bells_[static_cast<size_t>(peer)] = &bell;
 }
 
 void World::add_rings(void* to, void* from, const RingShape& shape) {
@@ -77,7 +83,8 @@ ncast_status World::check_failure() const {
 RankSet World::left() const {
   RankSet set = 0;
   for (int peer = 0; peer < ranks_; ++peer) {
-    if (control_->owners.owner[peer].state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::left)
+    const bootstrap::SegmentOwners& owners = blocks_[static_cast<size_t>(peer)]->owners;
+    if (owners.owner[peer].state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::left)
       set |= rank_bit(peer);
   }
   return set;

@@ -1,5 +1,5 @@
 // A rank's view of its communicator: the rings to and from each peer, the state of the peers, and failures. Ranks of
-// one host share memory (shared_world.h); those of several exchange messages (channel/network/network_world.h).
+// one host share memory (shared_world.h); those of different hosts exchange messages (channel/network/network_world.h).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct WorldOptions {
   RingShape shape;         // follows from the settings
   bootstrap::Limit limit;  // for joining
   bootstrap::SharedSettings settings = {};
-  uint64_t host = 0;  // bootstrap::own_host(); matters if ranks may be on several hosts
+  bootstrap::Limit call_limit = {0};  // the time limit of calls, within which a lost host is found
+  uint64_t host = 0;                  // bootstrap::own_host(); matters if ranks may be on several hosts
 };
 
 class World {
@@ -59,10 +60,10 @@ class World {
   void publish_collective(const Tag& tag) { own_member().collective.store(tag); }
   void wake_peers();
 
-  bool in_call(int peer) const { return control_->member[peer].in_call.load(std::memory_order_seq_cst) != 0; }
+  bool in_call(int peer) const { return member(peer).in_call.load(std::memory_order_seq_cst) != 0; }
   // False if the peer has not published a tag, or is storing one right now.
-  bool current_of(int peer, Tag* tag) const { return control_->member[peer].current.load(tag); }
-  bool collective_of(int peer, Tag* tag) const { return control_->member[peer].collective.load(tag); }
+  bool current_of(int peer, Tag* tag) const { return member(peer).current.load(tag); }
+  bool collective_of(int peer, Tag* tag) const { return member(peer).collective.load(tag); }
 
   RankSet left() const;              // ranks that have destroyed their communicator
   virtual RankSet dead() const = 0;  // ranks that ended without destroying it; may cost a system call per rank
@@ -76,10 +77,12 @@ class World {
   void set_hosts(std::span<const uint64_t> hosts);
   RankSet all_ranks() const { return ~RankSet{0} >> (max_ranks - ranks_); }
   Member& own_member() const { return control_->member[rank_]; }
-  // Every rank sleeps on the bell of its member, until set_bell().
+  Member& member(int peer) const { return blocks_[static_cast<size_t>(peer)]->member[peer]; }
+  // The block of this host: the failure of the communicator, and the state of every rank, until use_link().
   void use(ControlBlock* control);
-  void set_bell(int peer, Doorbell& bell) { bells_[static_cast<size_t>(peer)] = &bell; }
-  // The rings of each rank, in order, after use() and set_bell(). NULL for this rank, which has no rings to itself.
+  // For a peer on another host: its state is in `control`, and `bell` is notified for it.
+  void use_link(int peer, ControlBlock* control, Doorbell& bell);
+  // The rings of each rank, in order, after use() and use_link(). NULL for this rank, which has no rings to itself.
   void add_rings(void* to, void* from, const RingShape& shape);
 
   const int rank_;
@@ -91,6 +94,7 @@ class World {
   std::vector<int> host_of_;
   std::vector<RingSender> senders_;
   std::vector<RingReceiver> receivers_;
+  std::vector<ControlBlock*> blocks_;  // with the state of each rank
   std::vector<Doorbell*> bells_;
 };
 

@@ -82,9 +82,10 @@ Link::Link(int rank, int peer, std::unique_ptr<bootstrap::Connection> connection
     : rank_(rank),
       peer_(peer),
       connection_(std::move(connection)),
-      control_(memory.control),
-      outgoing_(std::make_unique<Outgoing>(memory.outgoing, memory.shape, &memory.control.member[rank].bell)),
-      incoming_(std::make_unique<Incoming>(memory.incoming, memory.shape, &memory.control.member[rank].bell)) {}
+      own_(memory.own),
+      of_peer_(memory.of_peer),
+      outgoing_(std::make_unique<Outgoing>(memory.outgoing, memory.shape, &memory.own.member[rank].bell)),
+      incoming_(std::make_unique<Incoming>(memory.incoming, memory.shape, &memory.own.member[rank].bell)) {}
 
 ncast_status Link::start() {
   const int socket = connection_->socket.get();
@@ -126,7 +127,7 @@ void Link::end(int error) {
     changed_.notify_all();
   }
   shutdown(connection_->socket.get(), SHUT_RDWR);
-  control_.member[rank_].bell.notify();
+  own_.member[rank_].bell.notify();
   bell_.notify();
 }
 
@@ -161,14 +162,14 @@ void Link::send() {
 }
 
 bool Link::send_published() {
-  const Member& member = control_.member[rank_];
+  const Member& member = own_.member[rank_];
   if (!send_tag(current, member.current, &sent_current_)) return false;
   if (!send_tag(collective, member.collective, &sent_collective_)) return false;
   if (const uint32_t now = member.in_call.load(std::memory_order_seq_cst); now != sent_in_call_) {
     if (!send_message(in_call, static_cast<int32_t>(now))) return false;
     sent_in_call_ = now;
   }
-  const FailureRecord& record = control_.failure;
+  const FailureRecord& record = own_.failure;
   if (sent_failure_ || record.state.load(std::memory_order_acquire) != FailureRecord::published) return true;
   sent_failure_ = true;
   Failure content{record.status, record.rank, {}};
@@ -241,13 +242,13 @@ bool Link::read(void* to, size_t bytes) {
 
 // False if the message is not valid; what cannot be read has ended the link already.
 bool Link::handle(const bootstrap::MessageHeader& header) {
-  Member& member = control_.member[peer_];
+  Member& member = of_peer_.member[peer_];
   const uint64_t bytes = header.payload_bytes;
   const auto store_tag = [&](PublishedTag& to) {
     Tag tag;
     if (bytes != sizeof tag || !read(&tag, sizeof tag)) return false;
     to.store(tag);
-    control_.member[rank_].bell.notify();
+    own_.member[rank_].bell.notify();
     return true;
   };
   switch (static_cast<uint32_t>(header.kind)) {
@@ -258,9 +259,9 @@ bool Link::handle(const bootstrap::MessageHeader& header) {
     case in_call: member.in_call.store(header.value != 0 ? 1 : 0, std::memory_order_seq_cst); return bytes == 0;
     case failure: return store_failure(bytes);
     case goodbye:
-      control_.owners.owner[peer_].state.store(bootstrap::SegmentOwners::left, std::memory_order_seq_cst);
+      of_peer_.owners.owner[peer_].state.store(bootstrap::SegmentOwners::left, std::memory_order_seq_cst);
       peer_has_left_.store(true, std::memory_order_release);
-      control_.member[rank_].bell.notify();
+      own_.member[rank_].bell.notify();
       bell_.notify();
       return bytes == 0;
     case goodbye_seen: {
@@ -289,14 +290,14 @@ bool Link::store_failure(uint64_t bytes) {
   if (content.status == NCAST_OK || content.status > NCAST_INTERNAL || content.rank < 0 || content.rank >= max_ranks)
     return false;
   content.message[sizeof content.message - 1] = 0;
-  FailureRecord& record = control_.failure;
+  FailureRecord& record = own_.failure;
   uint32_t expected = FailureRecord::none;
   if (!record.state.compare_exchange_strong(expected, FailureRecord::writing)) return true;
   record.status = content.status;
   record.rank = content.rank;
   std::memcpy(record.message, content.message, sizeof content.message);
   record.state.store(FailureRecord::published, std::memory_order_release);
-  control_.member[rank_].bell.notify();
+  for (Member& member : own_.member) member.bell.notify();  // all ranks of this host
   return true;
 }
 

@@ -17,9 +17,11 @@ namespace narrowcast::channel {
 
 class Link {
  public:
-  // The memory of this rank, zeroed. outgoing, incoming: the rings of RingShape `shape` to and from the peer.
+  // own: the block of this host. of_peer: memory of this process for the state of the peer. outgoing, incoming: the
+  // rings of RingShape `shape` to and from the peer, zeroed.
   struct Memory {
-    ControlBlock& control;
+    ControlBlock& own;
+    ControlBlock& of_peer;
     void* outgoing;
     void* incoming;
     RingShape shape;
@@ -62,7 +64,8 @@ class Link {
   const int rank_;
   const int peer_;
   const std::unique_ptr<bootstrap::Connection> connection_;
-  ControlBlock& control_;
+  ControlBlock& own_;
+  ControlBlock& of_peer_;
   const std::unique_ptr<Outgoing> outgoing_;
   const std::unique_ptr<Incoming> incoming_;
   Doorbell bell_;

@@ -1,5 +1,5 @@
-// Rank r connects to the ranks before it, and accepts connections of those after it. Both ends prove that they know the
-// secret: each sends a random challenge, and answers that of the other with a digest of both challenges and the secret.
+// Rank r connects to the ranks of other hosts before it, and accepts connections of those after it. Both ends prove
+// that they know the secret (bootstrap/proof.h):
 //   accepting end   challenge
 //   connecting end  hello: its rank, its challenge, its proof
 //   accepting end   proof
@@ -7,12 +7,11 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <string_view>
 
@@ -39,13 +38,6 @@ enum Greeting : uint32_t { challenge_kind = 0x6b6e6c63, hello_kind, proof_kind }
 constexpr bootstrap::Limit stranger_limit{20};
 constexpr size_t most_strangers = 256;
 constexpr std::chrono::milliseconds turn_interval{50};
-
-// What ranks tell each other through the rendezvous. Copied as bytes.
-struct Place {
-  bootstrap::TcpAddress address;
-  int64_t pid;
-  char host[40];
-};
 
 struct Hello {
   int32_t rank;
@@ -89,20 +81,22 @@ struct Candidate {
 
 class Meeting {
  public:
-  Meeting(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
-          std::vector<Peer>& peers)
-      : rendezvous_(rendezvous), secret_(secret), limit_(limit), peers_(peers) {}
+  Meeting(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit, RankSet others,
+          std::span<const std::string> names, Connections& connections)
+      : rendezvous_(rendezvous),
+        secret_(secret),
+        limit_(limit),
+        names_(names),
+        missing_(others),
+        connections_(connections) {}
 
   ncast_status open();
   ncast_status run();
 
  private:
   int rank() const { return rendezvous_.rank(); }
-  Peer& peer(int number) { return peers_[static_cast<size_t>(number)]; }
-  bool is_complete() const {
-    const auto has_none = [](const Peer& one) { return one.connection == nullptr; };
-    return std::ranges::count_if(peers_, has_none) == 1;  // this rank has none to itself
-  }
+  const char* name_of(int peer) const { return names_[static_cast<size_t>(peer)].c_str(); }
+  std::string place_of(int peer) const { return places_[static_cast<size_t>(peer)].text(); }
   ncast_status check() const;
   ncast_status connect(int to);
   void accept();
@@ -119,30 +113,25 @@ class Meeting {
   const bootstrap::WorldId secret_;
   const bootstrap::Limit limit_;
   const Clock::time_point start_ = Clock::now();
-  std::vector<Peer>& peers_;
-  std::vector<Place> places_;
+  const std::span<const std::string> names_;
+  RankSet missing_;  // ranks without a connection
+  Connections& connections_;
+  std::vector<bootstrap::TcpAddress> places_;
   bootstrap::Descriptor listener_;
   std::vector<Candidate> candidates_;
 };
 
 ncast_status Meeting::open() {
-  Place own = {};
-  ncast_status status =
-      bootstrap::listen(bootstrap::Reach::anywhere, bootstrap::wanted_interface(), &listener_, &own.address);
+  bootstrap::TcpAddress own = {};
+  // Ranks without peers on other hosts take part in the exchange, and do not listen.
+  ncast_status status = NCAST_OK;
+  if (missing_ != 0)
+    status = bootstrap::listen(bootstrap::Reach::anywhere, bootstrap::wanted_interfaces(bootstrap::Reach::anywhere),
+                               &listener_, &own);
   if ((status = bootstrap::agree_on_outcome(rendezvous_, status))) return status;
-  own.pid = getpid();
-  char host[HOST_NAME_MAX + 1] = "?";
-  static_cast<void>(gethostname(host, sizeof host));
-  std::copy_n(host, sizeof own.host - 1, own.host);  // truncates
   places_.resize(static_cast<size_t>(rendezvous_.ranks()));
-  if ((status = rendezvous_.all_gather(&own, sizeof own, places_.data()))) return status;
-  peers_.resize(places_.size());
-  for (int number = 0; number < rendezvous_.ranks(); ++number) {
-    const Place& place = places_[static_cast<size_t>(number)];
-    peer(number).name = "rank " + std::to_string(number) + " (pid " + std::to_string(place.pid) + " on " +
-                        std::string(place.host, strnlen(place.host, sizeof place.host)) + ")";
-  }
-  return NCAST_OK;
+  connections_.resize(places_.size());
+  return rendezvous_.all_gather(&own, sizeof own, places_.data());
 }
 
 // Why the meeting cannot go on.
@@ -150,19 +139,17 @@ ncast_status Meeting::check() const {
   if (bootstrap::is_interrupted()) return bootstrap::interrupted();
   if (ncast_status status = rendezvous_.check_failure()) return status;
   if (!limit_.passed(start_)) return NCAST_OK;
-  for (int number = 0; number < rendezvous_.ranks(); ++number) {
-    const Peer& missing = peers_[static_cast<size_t>(number)];
-    if (number == rank() || missing.connection != nullptr) continue;
-    return fail(NCAST_TIMEOUT, "no connection to %s at %s within %g s", missing.name.c_str(),
-                places_[static_cast<size_t>(number)].address.text().c_str(), limit_.seconds);
-  }
-  return NCAST_OK;
+  const int peer = std::countr_zero(missing_);
+  return fail(NCAST_TIMEOUT, "no connection to %s at %s within %g s", name_of(peer), place_of(peer).c_str(),
+              limit_.seconds);
 }
 
 ncast_status Meeting::run() {
-  for (int number = 0; number < rank(); ++number)
-    if (ncast_status status = connect(number)) return status;
-  while (!is_complete()) {
+  for (int peer = 0; peer < rank(); ++peer) {
+    if ((missing_ & rank_bit(peer)) == 0) continue;
+    if (ncast_status status = connect(peer)) return status;
+  }
+  while (missing_ != 0) {
     if (ncast_status status = check()) return status;
     std::vector<pollfd> events = {{listener_.get(), POLLIN, 0}};
     for (const Candidate& candidate : candidates_) events.push_back(candidate.connection->wanted_events());
@@ -179,8 +166,8 @@ ncast_status Meeting::run() {
       }
       if (candidate.connection != nullptr && !candidate.connection->write_some()) candidate.failed = true;
       if (candidate.failed && candidate.peer >= 0 && candidate.connection != nullptr)
-        return fail(NCAST_REMOTE_ERROR, "the connection to %s at %s failed: %s", peer(candidate.peer).name.c_str(),
-                    places_[static_cast<size_t>(candidate.peer)].address.text().c_str(),
+        return fail(NCAST_REMOTE_ERROR, "the connection to %s at %s failed: %s", name_of(candidate.peer),
+                    place_of(candidate.peer).c_str(),
                     candidate.connection->error() == 0 ? "it was closed"
                                                        : system_error_text(candidate.connection->error()).c_str());
     }
@@ -194,7 +181,7 @@ ncast_status Meeting::run() {
 }
 
 ncast_status Meeting::connect(int to) {
-  const bootstrap::TcpAddress& place = places_[static_cast<size_t>(to)].address;
+  const bootstrap::TcpAddress& place = places_[static_cast<size_t>(to)];
   sockaddr_storage address;
   const socklen_t bytes = place.socket_address(&address);
   Candidate candidate = make_candidate(to);
@@ -204,7 +191,7 @@ ncast_status Meeting::connect(int to) {
     return ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   }) && (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0 || errno == EINPROGRESS);
   if (!connects)
-    return fail(NCAST_SYSTEM_ERROR, "cannot connect to %s at %s: %s", peer(to).name.c_str(), place.text().c_str(),
+    return fail(NCAST_SYSTEM_ERROR, "cannot connect to %s at %s: %s", name_of(to), place.text().c_str(),
                 bytes == 0 ? "this is no address" : system_error_text(errno).c_str());
   bootstrap::set_up_socket(socket.get());
   candidates_.push_back(std::move(candidate));
@@ -259,7 +246,7 @@ bool Meeting::answer_as_accepting(Candidate& candidate, const Message& message) 
   Claim& claim = candidate.claim;
   if (!is_message<Hello>(message, hello_kind)) return false;
   const auto hello = bootstrap::from_payload<Hello>(message.payload);
-  if (hello.rank <= rank() || hello.rank >= rendezvous_.ranks() || peer(hello.rank).connection != nullptr) return false;
+  if (hello.rank <= rank() || hello.rank >= rendezvous_.ranks() || (missing_ & rank_bit(hello.rank)) == 0) return false;
   claim.connecting = hello.challenge;
   claim.ranks[0] = rank();
   claim.ranks[1] = hello.rank;
@@ -271,13 +258,16 @@ bool Meeting::answer_as_accepting(Candidate& candidate, const Message& message) 
   return true;
 }
 
-void Meeting::take(Candidate& candidate, int from) { peer(from).connection = std::move(candidate.connection); }
+void Meeting::take(Candidate& candidate, int from) {
+  connections_[static_cast<size_t>(from)] = std::move(candidate.connection);
+  missing_ &= ~rank_bit(from);
+}
 
 }  // namespace
 
 ncast_status connect_ranks(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
-                           std::vector<Peer>* peers) {
-  Meeting meeting(rendezvous, secret, limit, *peers);
+                           RankSet others, std::span<const std::string> names, Connections* connections) {
+  Meeting meeting(rendezvous, secret, limit, others, names, *connections);
   if (ncast_status status = meeting.open()) return status;
   return bootstrap::agree_on_outcome(rendezvous, meeting.run());
 }

@@ -1,26 +1,25 @@
-// Connects the ranks of a communicator with each other.
+// Connects the ranks of a communicator that are on different hosts.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/tcp_connection.h"
 #include "bootstrap/world_id.h"
+#include "channel/host/control_block.h"
 
 namespace narrowcast::channel {
 
-// A rank of a world of several hosts, as another rank sees it.
-struct Peer {
-  std::unique_ptr<bootstrap::Connection> connection;  // NULL for this rank
-  std::string name;                                   // "rank 2 (pid 77 on node3)"
-};
+using Connections = std::vector<std::unique_ptr<bootstrap::Connection>>;  // by rank
 
-// Every rank calls this, and gets a connection to each other rank, whose other end has proved that it knows the secret.
-// The secret itself is not sent. Others may connect to the port meanwhile: they are ignored. Errors, which all ranks
-// get: TIMEOUT (names a rank without a connection), SYSTEM_ERROR, and those of the rendezvous.
+// Every rank calls this, and gets a connection to each rank in `others`, whose other end has proved that it knows the
+// secret. The secret itself is not sent. Others may connect to the port meanwhile: they are ignored. names: of all
+// ranks, for messages. Errors, which all ranks get: TIMEOUT (names a rank without a connection), SYSTEM_ERROR, and
+// those of the rendezvous.
 ncast_status connect_ranks(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
-                           std::vector<Peer>* peers);
+                           RankSet others, std::span<const std::string> names, Connections* connections);
 
 }  // namespace narrowcast::channel

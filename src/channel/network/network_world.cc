@@ -1,11 +1,18 @@
 #include "channel/network/network_world.h"
 
-#include <cerrno>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "bootstrap/host.h"
 #include "bootstrap/outcome.h"
 #include "bootstrap/tcp_rendezvous.h"
-#include "channel/network/meeting.h"
+#include "digest/sha256.h"
 #include "status/error.h"
+#include "status/fnv1a.h"
 #include "status/system_error.h"
 
 namespace narrowcast::channel {
@@ -15,7 +22,26 @@ namespace {
 struct Introduction {
   bootstrap::SharedSettings settings;
   uint64_t host;
+  uint64_t machine;  // a hash; 0 if it is unknown
+  int64_t pid;
+  char name[40];  // of the host
 };
+
+// The id of the segment of a host: hosts that are faked on one machine have one /dev/shm.
+bootstrap::WorldId id_of_host(const bootstrap::WorldId& secret, int host) {
+  const std::string text(reinterpret_cast<const char*>(secret.data()), sizeof secret);
+  const digest::Sha256 hash = digest::sha256("narrowcast host of a world", text + std::to_string(host));
+  bootstrap::WorldId id;
+  static_assert(sizeof id <= sizeof hash);
+  std::memcpy(id.data(), hash.data(), sizeof id);
+  return id;
+}
+
+// After which a host counts as lost: before a call that waits for its ranks ends at the time limit, if that is not too
+// short for probes.
+double silence_seconds(bootstrap::Limit call_limit) {
+  return call_limit.seconds <= 0 ? bootstrap::longest_silence_seconds : 0.8 * call_limit.seconds;
+}
 
 }  // namespace
 
@@ -38,73 +64,110 @@ ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstra
     rendezvous->publish_failure(own, outcome.message);
     return fail(own, "%s", outcome.message);
   }
-  const Introduction introduction{options.settings, options.host};
+  if (ncast_status status = introduce(*rendezvous, options)) return status;
+  RankSet local = 0;
+  for (int peer = 0; peer < ranks_; ++peer)
+    if (host_of(peer) == host_of(rank_)) local |= rank_bit(peer);
+  bootstrap::sweep_stale_segments();
+  if (ncast_status status = join_segment(id_of_host(secret, host_of(rank_)), local, rendezvous.get(), options))
+    return status;
+  Connections connections;
+  if (ncast_status status =
+          connect_ranks(*rendezvous, secret, options.limit, all_ranks() & ~local, names_, &connections))
+    return status;
+  // Without this a rank could end while others still wait for the rendezvous, whose hub may be in its process.
+  return bootstrap::agree_on_outcome(*rendezvous, make_links(std::move(connections), options));
+}
+
+ncast_status NetworkWorld::introduce(bootstrap::Rendezvous& rendezvous, const WorldOptions& options) {
+  const std::string boot = bootstrap::boot_id();
+  Introduction own = {options.settings, options.host, boot.empty() ? 0 : fnv1a(boot), getpid(), {}};
+  const std::string host = bootstrap::host_name();
+  std::copy_n(host.data(), std::min(host.size(), sizeof own.name - 1), own.name);
   std::vector<Introduction> all(static_cast<size_t>(ranks_));
-  if (ncast_status status = rendezvous->all_gather(&introduction, sizeof introduction, all.data())) return status;
+  if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
   std::vector<bootstrap::SharedSettings> settings;
   std::vector<uint64_t> hosts;
-  for (const Introduction& one : all) {
+  for (Introduction& one : all) {
+    one.name[sizeof one.name - 1] = 0;
+    names_.push_back("rank " + std::to_string(names_.size()) + " (pid " + std::to_string(one.pid) + " on " + one.name +
+                     ")");
     settings.push_back(one.settings);
     hosts.push_back(one.host);
   }
   if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
   set_hosts(hosts);
-  std::vector<Peer> peers;
-  if (ncast_status status = connect_ranks(*rendezvous, secret, options.limit, &peers)) return status;
+  // All ranks find the same pair.
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto first = static_cast<size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
+    if (all[first].machine == all[rank].machine) continue;
+    return fail(NCAST_MISMATCH,
+                "%s and %s are on different machines, but have the same NARROWCAST_HOSTID or NCCL_HOSTID",
+                names_[first].c_str(), names_[rank].c_str());
+  }
+  return NCAST_OK;
+}
 
+ncast_status NetworkWorld::make_links(Connections connections, const WorldOptions& options) {
   // Zeroed, and on whole cache lines. Only the pages that are used cost memory.
   const uint64_t ring_bytes = options.shape.ring_bytes();
-  rings_.reset(std::calloc(1, 2 * ring_bytes * peers.size() + cache_line_bytes));
+  rings_.reset(std::calloc(1, 2 * ring_bytes * connections.size() + cache_line_bytes));
   if (rings_ == nullptr) return fail(NCAST_SYSTEM_ERROR, "out of memory: the rings of %d ranks", ranks_);
   const auto beyond = reinterpret_cast<uintptr_t>(rings_.get()) % cache_line_bytes;
   auto* next = static_cast<std::byte*>(rings_.get()) + (beyond == 0 ? 0 : cache_line_bytes - beyond);
-  use(own_control_.get());
-  for (int number = 0; number < ranks_; ++number) {
-    Peer& peer = peers[static_cast<size_t>(number)];
-    own_control_->owners.owner[number].state = bootstrap::SegmentOwners::joined;
-    names_.push_back(peer.name);
-    links_.emplace_back();
-    void* const outgoing = next;
-    void* const incoming = next + ring_bytes;
-    next += 2 * ring_bytes;
-    if (number != rank_) {
-      links_.back() = std::make_unique<Link>(rank_, number, std::move(peer.connection),
-                                             Link::Memory{*own_control_, outgoing, incoming, options.shape});
-      set_bell(number, links_.back()->bell());
+  links_.resize(connections.size());
+  for (int peer = 0; peer < ranks_; ++peer) {
+    void *outgoing = nullptr, *incoming = nullptr;
+    if (!is_local(peer)) {
+      outgoing = next;
+      incoming = next + ring_bytes;
+      next += 2 * ring_bytes;
+      remote_->owners.owner[peer].state = bootstrap::SegmentOwners::joined;
+      std::unique_ptr<bootstrap::Connection>& connection = connections[static_cast<size_t>(peer)];
+      bootstrap::limit_silence(connection->socket.get(), silence_seconds(options.call_limit));
+      std::unique_ptr<Link>& link = links_[static_cast<size_t>(peer)];
+      link = std::make_unique<Link>(rank_, peer, std::move(connection),
+                                    Link::Memory{*control_, *remote_, outgoing, incoming, options.shape});
+      use_link(peer, remote_.get(), link->bell());
+    } else if (peer != rank_) {
+      outgoing = ring(rank_, peer, options.shape);
+      incoming = ring(peer, rank_, options.shape);
     }
     add_rings(outgoing, incoming, options.shape);
   }
-  ncast_status started = NCAST_OK;
-  for (const std::unique_ptr<Link>& link : links_)
-    if (link != nullptr && started == NCAST_OK) started = link->start();
-  // Without this a rank could end while others still wait for the rendezvous, whose hub may be in its process.
-  return bootstrap::agree_on_outcome(*rendezvous, started);
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (link == nullptr) continue;
+    if (ncast_status status = link->start()) return status;
+  }
+  return NCAST_OK;
 }
 
 NetworkWorld::~NetworkWorld() {
+  SharedWorld::leave();  // uses the bells of the links
   for (const std::unique_ptr<Link>& link : links_)
     if (link != nullptr) link->leave();
 }
 
-ncast_status NetworkWorld::add_region(size_t, bootstrap::SharedRange*) {
+ncast_status NetworkWorld::add_region(size_t bytes, bootstrap::SharedRange* region) {
+  if (hosts() == 1) return SharedWorld::add_region(bytes, region);
   return fail(NCAST_UNSUPPORTED, "ranks on several hosts have no memory in common");
 }
 
-bool NetworkWorld::has_ended(int peer, int* error) const {
-  const std::unique_ptr<Link>& link = links_[static_cast<size_t>(peer)];
-  return link != nullptr && link->has_ended(error);
+// NULL for a rank of this host, and while ranks join.
+const Link* NetworkWorld::link_to(int peer) const {
+  return links_.empty() ? nullptr : links_[static_cast<size_t>(peer)].get();
 }
 
 RankSet NetworkWorld::dead() const {
   RankSet set = 0;
   for (int peer = 0; peer < ranks_; ++peer)
-    if (has_ended(peer)) set |= rank_bit(peer);
-  return set & ~left();
+    if (const Link* const link = link_to(peer); link != nullptr && link->has_ended()) set |= rank_bit(peer);
+  return SharedWorld::dead() | (set & ~left());
 }
 
 ncast_status NetworkWorld::fail_of_dead(int peer) const {
   int error = 0;
-  has_ended(peer, &error);
+  if (const Link* const link = link_to(peer)) link->has_ended(&error);
   const std::string name = name_of(peer);
   if (error == 0 || error == ECONNRESET || error == EPIPE) return fail(NCAST_REMOTE_ERROR, "%s died", name.c_str());
   return fail(NCAST_REMOTE_ERROR, "the connection to %s broke: %s", name.c_str(),

@@ -1,18 +1,21 @@
-// The world of ranks on several hosts: each rank has its own memory, and a connection to each peer that keeps the
-// memory of both alike.
+// The world of ranks on several hosts: those of one host share memory, and each has a connection to every rank of
+// another host, over which both keep copies of what they would share.
 #pragma once
 
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "bootstrap/tcp_address.h"
 #include "bootstrap/world_id.h"
-#include "channel/host/world.h"
+#include "channel/host/shared_world.h"
 #include "channel/network/link.h"
+#include "channel/network/meeting.h"
 
 namespace narrowcast::channel {
 
-class NetworkWorld final : public World {
+class NetworkWorld final : public SharedWorld {
  public:
   // hub: where the process that made the unique id listens. Returns when all ranks are connected. Errors: TIMEOUT
   // (names a missing rank), MISMATCH, REMOTE_ERROR (a rank died or failed while joining), SYSTEM_ERROR.
@@ -32,15 +35,17 @@ class NetworkWorld final : public World {
     void operator()(void* memory) const { std::free(memory); }
   };
 
-  NetworkWorld(int rank, int ranks) : World(rank, ranks) {}
+  NetworkWorld(int rank, int ranks) : SharedWorld(rank, ranks) {}
   ncast_status meet(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret, const WorldOptions& options,
                     ncast_status own);
-  bool has_ended(int peer, int* error = nullptr) const;
+  ncast_status introduce(bootstrap::Rendezvous& rendezvous, const WorldOptions& options);
+  ncast_status make_links(Connections connections, const WorldOptions& options);
+  const Link* link_to(int peer) const;
 
-  const std::unique_ptr<ControlBlock> own_control_ = std::make_unique<ControlBlock>();
-  std::unique_ptr<void, Free> rings_;
   std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Link>> links_;  // by peer; NULL for this rank
+  const std::unique_ptr<ControlBlock> remote_ = std::make_unique<ControlBlock>();  // the state of ranks of other hosts
+  std::unique_ptr<void, Free> rings_;
+  std::vector<std::unique_ptr<Link>> links_;  // by peer; NULL for ranks of this host
 };
 
 }  // namespace narrowcast::channel

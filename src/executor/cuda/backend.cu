@@ -53,8 +53,9 @@ ncast_status launch(const std::vector<Call>& calls) {
   return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
 }
 
-const bool added =
-    (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr, [] { return true; }}), true);
+const bool added = (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr,
+                                                     [](const bootstrap::UniqueIdContent&) { return true; }}),
+                    true);
 
 }  // namespace
 }  // namespace narrowcast::executor::cuda

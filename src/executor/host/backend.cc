@@ -3,7 +3,6 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -37,10 +36,14 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   return choose_shape(ranks, config, &shape);
 }
 
-// Ranks with this variable exchange messages by TCP; without it they share memory.
-bool are_hosts_named() {
-  const char* const name = secure_getenv("NARROWCAST_HOSTID");
-  return name != nullptr && *name != 0;
+bool spans_hosts(const bootstrap::UniqueIdContent& content) { return content.spans_hosts != 0; }
+
+// Where the ranks of an id for one host share memory.
+ncast_status check_host(const bootstrap::UniqueIdContent& content, uint64_t host) {
+  if (spans_hosts(content) || content.host == 0 || content.host == host) return NCAST_OK;
+  return fail(NCAST_UNSUPPORTED,
+              "the unique id is for ranks of one host, and was created on another host or in another container. Set "
+              "NARROWCAST_SOCKET_IFNAME where it is created, if ranks may be on several hosts");
 }
 
 // Only what a file says matters: the built-in model has no times of this backend.
@@ -74,11 +77,13 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   select::CostModel costs;
   const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
   channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
+  options.call_limit = {config.timeout_seconds};
   options.host = bootstrap::own_host();
   std::unique_ptr<channel::World> world;
   ncast_status status = load_costs(config, &costs);
   if (status == NCAST_OK) status = add_settings(config, costs, &options.settings);
-  if (are_hosts_named()) {
+  if (status == NCAST_OK) status = check_host(content, options.host);
+  if (spans_hosts(content)) {
     status = channel::NetworkWorld::join(content.hub, content.world, options, status, &world);
   } else if (status == NCAST_OK) {
     status = channel::SharedWorld::join(content.world, options, &world);
@@ -95,7 +100,7 @@ ncast_status check(const Call& call) {
   return no_such_stream(function_of(call), call.stream);
 }
 
-const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check, are_hosts_named}), true);
+const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check, spans_hosts}), true);
 
 }  // namespace
 }  // namespace narrowcast::executor::host

@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bootstrap/shared_memory.h"
 #include "bootstrap/tcp_hub_server.h"
@@ -36,13 +38,14 @@ struct NetworkHub {
     REQUIRE(bootstrap::random_bytes(&secret, sizeof secret) == NCAST_OK);
     REQUIRE(bootstrap::open_rendezvous(secret, {0}, bootstrap::Reach::anywhere, &address) == NCAST_OK);
   }
-  ncast_status join(int rank, int ranks, std::unique_ptr<World>* world, uint64_t setting = 1, uint64_t host = 0) const {
+  // host: any number; by default every rank is on a host of its own.
+  ncast_status join(int rank, int ranks, std::unique_ptr<World>* world, uint64_t setting = 1, int host = -1) const {
     WorldOptions options{rank, ranks, network_shape, {30}};
-    options.host = host;
+    options.host = static_cast<uint64_t>(host < 0 ? 100 + rank : host);
     EXPECT_OK(options.settings.add("scratch_bytes", setting));
     return NetworkWorld::join(address, secret, options, NCAST_OK, world);
   }
-  std::unique_ptr<World> must_join(int rank, int ranks, uint64_t host = 0) const {
+  std::unique_ptr<World> must_join(int rank, int ranks, int host = -1) const {
     std::unique_ptr<World> world;
     EXPECT_OK(join(rank, ranks, &world, 1, host));
     return world;
@@ -92,39 +95,48 @@ bool take_slot(World& world, int peer, uint64_t number) {
   return true;
 }
 
-TEST_CASE("slots reach every rank in order, and what was published before them is there") {
-  constexpr uint64_t count = 200;
-  const NetworkHub hub;
-  run_threads(3, [&](int rank) {
-    const std::unique_ptr<World> world = hub.must_join(rank, 3);
-    std::array<uint64_t, 3> put = {}, taken = {};
-    uint64_t most = 0;  // of the numbers of slots
-    wait_until(*world, [&] {
-      bool done = true;
-      for (int peer = 0; peer < 3; ++peer) {
-        if (peer == rank) continue;
-        const auto at = static_cast<size_t>(peer);
-        while (put[at] < count) {
-          most = std::max(most, put[at]);
-          world->publish_current(tag_of(rank, most));
-          if (!put_slot(*world, peer, put[at])) break;
-          ++put[at];
-        }
-        for (; taken[at] < count; ++taken[at]) {
-          if (!world->from(peer).next_filled()) break;
-          Tag current;
-          uint64_t published = 0;
-          EXPECT(world->current_of(peer, &current));
-          std::memcpy(&published, current.bytes + 8, sizeof published);
-          EXPECT(published >= taken[at]);
-          EXPECT(take_slot(*world, peer, taken[at]));
-        }
-        done = done && put[at] == count && taken[at] == count;
+// The hosts of ranks.
+const std::vector<std::vector<int>> layouts = {{0, 1, 2}, {0, 0, 0, 1}, {0, 1, 0, 2}, {0, 0, 1, 1}, {5, 5, 5}};
+
+void exchange_slots(World& world, uint64_t count) {
+  const int ranks = world.ranks();
+  std::vector<uint64_t> put(static_cast<size_t>(ranks)), taken = put;
+  uint64_t most = 0;  // of the numbers of slots
+  wait_until(world, [&] {
+    bool done = true;
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer == world.rank()) continue;
+      const auto at = static_cast<size_t>(peer);
+      while (put[at] < count) {
+        most = std::max(most, put[at]);
+        world.publish_current(tag_of(world.rank(), most));
+        if (!put_slot(world, peer, put[at])) break;
+        ++put[at];
       }
-      return done;
-    });
-    EXPECT_OK(world->check_failure());
+      for (; taken[at] < count; ++taken[at]) {
+        if (!world.from(peer).next_filled()) break;
+        Tag current;
+        uint64_t published = 0;
+        while (!world.current_of(peer, &current)) {
+        }  // it stores one
+        std::memcpy(&published, current.bytes + 8, sizeof published);
+        EXPECT(published >= taken[at]);
+        EXPECT(take_slot(world, peer, taken[at]));
+      }
+      done = done && put[at] == count && taken[at] == count;
+    }
+    return done;
   });
+  EXPECT_OK(world.check_failure());
+}
+
+TEST_CASE("slots reach every rank in order, and what was published before them is there") {
+  for (const std::vector<int>& hosts : layouts) {
+    const NetworkHub hub;
+    const auto ranks = static_cast<int>(hosts.size());
+    run_threads(ranks,
+                [&](int rank) { exchange_slots(*hub.must_join(rank, ranks, hosts[static_cast<size_t>(rank)]), 200); });
+  }
 }
 
 TEST_CASE("a rank that leaves has sent its slots, and counts as left, not as dead") {
@@ -143,65 +155,90 @@ TEST_CASE("a rank that leaves has sent its slots, and counts as left, not as dea
   });
 }
 
-TEST_CASE("the states and the failure of a rank are known to ranks on other hosts") {
-  const NetworkHub hub;
-  run_threads(3, [&](int rank) {
-    const std::unique_ptr<World> world = hub.must_join(rank, 3);
-    if (rank == 2) {
-      world->enter_call();
-      world->publish_collective(tag_of(2, 7));
-      world->wake_peers();
-      wait_until(*world, [&] { return world->in_call(0) && world->in_call(1); });
-      EXPECT(world->publish_failure(NCAST_INVALID_ARGUMENT, "bad values"));
-    } else {
-      wait_until(*world, [&] {
-        Tag found;
-        return world->in_call(2) && world->collective_of(2, &found) && is_same(found, tag_of(2, 7));
-      });
-      world->enter_call();
-      world->wake_peers();
-    }
-    wait_until(*world, [&] { return world->check_failure() != NCAST_OK; });
-    if (rank != 2) {
-      EXPECT(world->check_failure() == NCAST_REMOTE_ERROR);
-      EXPECT(error_contains("rank 2 reports: bad values"));
-      EXPECT(!world->publish_failure(NCAST_ABORTED, "aborted"));
-    }
-  });
+TEST_CASE("the states and the failure of a rank are known to all ranks") {
+  for (const std::vector<int>& hosts : layouts) {
+    const NetworkHub hub;
+    const auto ranks = static_cast<int>(hosts.size());
+    run_threads(ranks, [&](int rank) {
+      const std::unique_ptr<World> world = hub.must_join(rank, ranks, hosts[static_cast<size_t>(rank)]);
+      if (rank == 2) {
+        world->enter_call();
+        world->publish_collective(tag_of(2, 7));
+        world->wake_peers();
+        wait_until(*world, [&] { return world->in_call(0) && world->in_call(1); });
+        EXPECT(world->publish_failure(NCAST_INVALID_ARGUMENT, "bad values"));
+      } else {
+        wait_until(*world, [&] {
+          Tag found;
+          return world->in_call(2) && world->collective_of(2, &found) && is_same(found, tag_of(2, 7));
+        });
+        world->enter_call();
+        world->wake_peers();
+      }
+      wait_until(*world, [&] { return world->check_failure() != NCAST_OK; });
+      if (rank != 2) {
+        EXPECT(world->check_failure() == NCAST_REMOTE_ERROR);
+        EXPECT(error_contains("rank 2 reports: bad values"));
+        EXPECT(!world->publish_failure(NCAST_ABORTED, "aborted"));
+      }
+    });
+  }
 }
 
 TEST_CASE("a process that dies is reported with its host, by ranks that wait and by those that do not") {
+  for (const std::vector<int>& hosts : {std::vector{0, 1, 2}, {0, 1, 1}, {0, 0, 0}}) {
+    const NetworkHub hub;
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    // The hub's thread is in this process, so the ranks are processes of their own.
+    const auto rank_of = [&](int rank) {
+      std::unique_ptr<World> world = hub.must_join(rank, 3, hosts[static_cast<size_t>(rank)]);
+      const char joined = 1;
+      EXPECT(write(ends[1], &joined, 1) == 1);
+      if (rank == 2)
+        for (;;) pause();
+      wait_until(*world, [&] { return world->dead() != 0; });
+      EXPECT(world->dead() == rank_bit(2));
+      EXPECT(world->fail_of_dead(2) == NCAST_REMOTE_ERROR);
+      EXPECT(error_contains("rank 2 (pid "));
+      EXPECT(error_contains(" on "));
+      EXPECT(error_contains("died"));
+    };
+    std::array<pid_t, 3> pids;
+    for (int rank = 0; rank < 3; ++rank) pids[static_cast<size_t>(rank)] = start_process([&] { rank_of(rank); });
+    char joined = 0;
+    for (int rank = 0; rank < 3; ++rank) REQUIRE(read(ends[0], &joined, 1) == 1);
+    kill(pids[2], SIGKILL);
+    for (int rank = 0; rank < 2; ++rank) CHECK(wait_for_process(pids[static_cast<size_t>(rank)]) == 0);
+    CHECK(wait_for_process(pids[2]) == -SIGKILL);
+    close(ends[0]);
+    close(ends[1]);
+  }
+}
+
+TEST_CASE("a rank that dies while others of its host join is reported by all, and leaves nothing behind") {
   const NetworkHub hub;
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  // The hub's thread is in this process, so the ranks are processes of their own.
   const auto rank_of = [&](int rank) {
-    std::unique_ptr<World> world = hub.must_join(rank, 3);
-    const char joined = 1;
-    EXPECT(write(ends[1], &joined, 1) == 1);
-    if (rank == 2)
-      for (;;) pause();
-    wait_until(*world, [&] { return world->dead() != 0; });
-    EXPECT(world->dead() == rank_bit(2));
-    EXPECT(world->fail_of_dead(2) == NCAST_REMOTE_ERROR);
-    EXPECT(error_contains("rank 2 (pid "));
-    EXPECT(error_contains(" on "));
-    EXPECT(error_contains("died"));
+    if (rank == 3) {
+      // Meets the others, and dies before it joins the segment of its host.
+      std::unique_ptr<bootstrap::Rendezvous> rendezvous;
+      EXPECT_OK(bootstrap::TcpRendezvous::join(hub.address, hub.secret, rank, 4, {30}, &rendezvous));
+      usleep(200'000);
+      raise(SIGKILL);
+    }
+    std::unique_ptr<World> world;
+    EXPECT(hub.join(rank, 4, &world, 1, rank / 2) == NCAST_REMOTE_ERROR);
+    EXPECT(error_contains("rank 3 (pid "));
   };
-  std::array<pid_t, 3> pids;
-  for (int rank = 0; rank < 3; ++rank) pids[static_cast<size_t>(rank)] = start_process([&] { rank_of(rank); });
-  char joined = 0;
-  for (int rank = 0; rank < 3; ++rank) REQUIRE(read(ends[0], &joined, 1) == 1);
-  kill(pids[2], SIGKILL);
-  for (int rank = 0; rank < 2; ++rank) CHECK(wait_for_process(pids[static_cast<size_t>(rank)]) == 0);
-  CHECK(wait_for_process(pids[2]) == -SIGKILL);
-  close(ends[0]);
-  close(ends[1]);
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 4; ++rank) pids.push_back(start_process([&] { rank_of(rank); }));
+  for (int rank = 0; rank < 3; ++rank) CHECK(wait_for_process(pids[static_cast<size_t>(rank)]) == 0);
+  CHECK(wait_for_process(pids[3]) == -SIGKILL);
 }
 
 TEST_CASE("hosts are numbered in the order of their first ranks") {
   const NetworkHub hub;
-  constexpr std::array<uint64_t, 5> hosts = {70, 3, 70, 9, 3};
+  constexpr std::array<int, 5> hosts = {70, 3, 70, 9, 3};
   constexpr std::array<int, 5> expected = {0, 1, 0, 2, 1};
   run_threads(5, [&](int rank) {
     const std::unique_ptr<World> world = hub.must_join(rank, 5, hosts[static_cast<size_t>(rank)]);
@@ -258,9 +295,10 @@ TEST_CASE("a rank that does not know the secret gets no connection") {
     EXPECT_OK(bootstrap::TcpRendezvous::join(hub.address, hub.secret, rank, 2, {30}, &rendezvous));
     bootstrap::WorldId secret = hub.secret;
     secret[0] ^= rank == 0 ? 0u : 1u;
-    std::vector<Peer> peers;
-    EXPECT(connect_ranks(*rendezvous, secret, {2}, &peers) != NCAST_OK);
-    EXPECT(peers[static_cast<size_t>(1 - rank)].connection == nullptr);
+    Connections connections;
+    const std::vector<std::string> names = {"rank 0", "rank 1"};
+    EXPECT(connect_ranks(*rendezvous, secret, {2}, rank_bit(1 - rank), names, &connections) != NCAST_OK);
+    EXPECT(connections[static_cast<size_t>(1 - rank)] == nullptr);
   });
 }
 

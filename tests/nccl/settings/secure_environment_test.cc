@@ -45,7 +45,7 @@ void check_that_variables_are_ignored() {
   EXPECT(select::Options::of(config, &options) == NCAST_OK);
   EXPECT(executor::cuda::generated::CubinCache::default_folder().empty());
   EXPECT(executor::cuda::generated::find_nvrtc().path != "/named/libnvrtc.so");
-  EXPECT(bootstrap::wanted_interface().empty());
+  EXPECT(bootstrap::wanted_interfaces(bootstrap::Reach::anywhere).empty());
 }
 
 int run_with_set_user_id(const std::string& program) {
