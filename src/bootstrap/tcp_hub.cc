@@ -64,6 +64,11 @@ void Hub::close_ended() {
   }
 }
 
+bool Hub::is_proved_by(const Message& hello, const Challenge& challenge) const {
+  const auto content = from_payload<Hello>(hello.payload);
+  return is_same(content.proof, prove_hello(secret_, challenge, {hello.payload.data(), hello.payload.size()}));
+}
+
 void Hub::admit(PendingConnection& pending, std::span<const Message> messages) {
   const auto hello = from_payload<Hello>(messages[0].payload);
   // The rank may already have sent more than its hello.
@@ -99,9 +104,12 @@ bool Hub::accept(PendingConnection& pending, const Hello& hello, size_t hello_by
       std::max(largest_short_message, Rendezvous::max_round_bytes / static_cast<size_t>(hello.ranks)));
   member.name = name;
   member.in_hub_process = hello.in_hub_process != 0;
+  member.welcome = to_payload(prove_welcome(secret_, pending.challenge, hello.challenge));
   pending.closed = true;
   complete_ = ++joined_ranks_ == hello.ranks;
-  if (complete_) send_to_all(MessageKind::welcome, rank_in_hub_process(), nullptr);
+  if (complete_) {
+    for (Member& one : members_) one.connection->queue(MessageKind::welcome, rank_in_hub_process(), one.welcome);
+  }
   return true;
 }
 

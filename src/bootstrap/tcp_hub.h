@@ -16,6 +16,7 @@ namespace narrowcast::bootstrap {
 struct PendingConnection {
   std::unique_ptr<Connection> connection;  // NULL once a hub has admitted it
   Clock::time_point since;
+  Challenge challenge;  // that the rank has to answer
   bool rejected = false;
   bool closed = false;
 };
@@ -25,7 +26,6 @@ class Hub {
  public:
   Hub(const WorldId& secret, Limit unused_limit) : secret_(secret), unused_limit_(unused_limit) {}
 
-  const WorldId& secret() const { return secret_; }
   // Makes the hub finished if no rank has joined. Any thread.
   void close_if_unused() { close_requested_ = true; }
 
@@ -36,6 +36,8 @@ class Hub {
 
   // Adds the connections of the ranks, to be polled.
   void add_connections(std::vector<Connection*>* connections) const;
+  // Whether a hello proves that its rank knows the secret.
+  bool is_proved_by(const Message& hello, const Challenge& challenge) const;
   // Admits a connection that knows the secret, or rejects it. messages: what it has sent; the first is its hello.
   void admit(PendingConnection& pending, std::span<const Message> messages);
   // Handles the events of the connections, and sends.
@@ -52,6 +54,7 @@ class Hub {
     std::unique_ptr<Connection> connection;  // NULL unless the state is `joined`
     std::string name;                        // "rank 2 (pid 77 on node3)"
     bool in_hub_process = false;
+    Payload welcome;           // the proof of the hub
     bool contributed = false;  // the hub has its blob of this round
   };
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bootstrap/background_thread.h"
+#include "bootstrap/shared_memory.h"
 #include "status/error.h"
 #include "status/system_error.h"
 
@@ -216,9 +217,14 @@ void HubServer::accept_connections() {
     }
     set_up_socket(connection->socket.get());
     connection->allow_payload(largest_short_message);
+    HubChallenge challenge = {};
+    std::copy(std::begin(hello_magic), std::end(hello_magic), challenge.magic);
+    if (random_bytes(&challenge.challenge, sizeof challenge.challenge) != NCAST_OK) continue;
+    connection->queue(MessageKind::challenge, 0, to_payload(challenge));
+    static_cast<void>(connection->write_some());  // reading reports errors
     // Evict the oldest pending connection. It is unlikely to be a rank, because ranks send their hello at once.
     if (pending_.size() == max_pending) pending_.erase(pending_.begin());
-    pending_.push_back({std::move(connection), Clock::now()});
+    pending_.push_back({std::move(connection), Clock::now(), challenge.challenge});
   }
 }
 
@@ -235,12 +241,11 @@ void HubServer::serve_pending(PendingConnection& pending) {
   const auto hello = from_payload<Hello>(message.payload);
   const bool is_hello = message.header.kind == MessageKind::hello && message.payload.size() >= hello_stable_bytes &&
                         std::equal(std::begin(hello_magic), std::end(hello_magic), hello.magic);
-  // Both words are compared, so that the time does not tell whether one was right.
   const auto knows = [&](const std::unique_ptr<Hub>& hub) {
-    return ((hello.secret[0] ^ hub->secret()[0]) | (hello.secret[1] ^ hub->secret()[1])) == 0;
+    return is_hello && hub->is_proved_by(message, pending.challenge);
   };
   const auto known = std::ranges::find_if(hubs_, knows);
-  if (!is_hello || known == hubs_.end()) {
+  if (known == hubs_.end()) {
     pending.closed = true;
     return;
   }

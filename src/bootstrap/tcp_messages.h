@@ -1,18 +1,24 @@
 // The protocol between the hub of a rendezvous and its ranks. Any change here requires a new protocol_version.
+//
+// The hub sends a challenge on every connection. A rank answers with its hello, which proves that the rank knows the
+// secret of a hub. The welcome proves that the hub knows it, too.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <string_view>
 
+#include "bootstrap/proof.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/tcp_connection.h"
 #include "bootstrap/world_id.h"
 
 namespace narrowcast::bootstrap {
 
-inline constexpr uint32_t protocol_version = 1;
+inline constexpr uint32_t protocol_version = 2;
 inline constexpr char hello_magic[8] = {'n', 'c', 'a', 's', 't', 'r', 'v', 0};
 
 enum class MessageKind : uint32_t {
@@ -24,26 +30,44 @@ enum class MessageKind : uint32_t {
   // In both directions.
   failure = 4,  // a FailureMessage
   // From the hub.
-  welcome = 5,         // all ranks have joined; value: a rank in the process of the hub, or -1
-  gathered = 6,        // payload: the blobs of all ranks
-  gather_refused = 7,  // a FailureMessage that concerns only this all_gather
-  hub_may_end = 8,     // all ranks in the hub's process have left, so the end of the hub is not a failure
+  challenge = 0x6c616863,  // the first message, a HubChallenge
+  welcome = 5,             // all ranks have joined; value: a rank in the process of the hub, or -1. A Proof
+  gathered = 6,            // payload: the blobs of all ranks
+  gather_refused = 7,      // a FailureMessage that concerns only this all_gather
+  hub_may_end = 8,         // all ranks in the hub's process have left, so the end of the hub is not a failure
 };
 
-// The offsets of the first four members, and of the members of FailureMessage, are the same in every version, so that
+// The same in every version.
+struct HubChallenge {
+  char magic[8];
+  Challenge challenge;
+};
+
+// The offsets of the first six members, and of the members of FailureMessage, are the same in every version, so that
 // different versions can detect and report the difference.
 struct Hello {
   char magic[8];
-  WorldId secret;
   uint32_t version;
   int32_t rank;
+  Challenge challenge;
+  Proof proof;  // by prove_hello()
   int32_t ranks;
   uint32_t in_hub_process;  // 1: the rank is in the hub's process
   int64_t pid;
   char host[40];
 };
-inline constexpr size_t hello_stable_bytes = 32;
-static_assert(offsetof(Hello, ranks) == hello_stable_bytes && sizeof(Hello) == 88);
+inline constexpr size_t hello_stable_bytes = 64;
+static_assert(offsetof(Hello, ranks) == hello_stable_bytes && sizeof(Hello) == 120);
+
+// hello: the payload, which is longer in other versions; its own proof does not matter.
+inline Proof prove_hello(const WorldId& secret, const Challenge& of_hub, std::string_view hello) {
+  std::string claim = std::string(bytes_of(of_hub)).append(hello);
+  std::fill_n(claim.begin() + sizeof of_hub + offsetof(Hello, proof), sizeof(Proof), 0);
+  return prove("narrowcast rendezvous, rank", secret, claim);
+}
+inline Proof prove_welcome(const WorldId& secret, const Challenge& of_hub, const Challenge& of_rank) {
+  return prove("narrowcast rendezvous, hub", secret, std::string(bytes_of(of_hub)).append(bytes_of(of_rank)));
+}
 
 struct FailureMessage {
   static constexpr int32_t from_hub = -1;

@@ -7,13 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 
 #include "bootstrap/background_thread.h"
+#include "bootstrap/host.h"
 #include "bootstrap/interrupt.h"
 #include "bootstrap/peer_failure.h"
+#include "bootstrap/shared_memory.h"
 #include "bootstrap/tcp_hub_server.h"
 #include "status/error.h"
 #include "status/system_error.h"
@@ -42,11 +43,10 @@ int milliseconds_until(Limit limit, Clock::time_point start) {
 }
 
 Hello make_hello(const WorldId& secret, int rank, int ranks) {
-  Hello hello = {{}, secret, protocol_version, rank, ranks, is_hub_running(secret) ? 1U : 0U, getpid(), {}};
+  Hello hello = {{}, protocol_version, rank, {}, {}, ranks, is_hub_running(secret) ? 1U : 0U, getpid(), {}};
   std::copy(std::begin(hello_magic), std::end(hello_magic), hello.magic);
-  char host[HOST_NAME_MAX + 1] = "?";
-  static_cast<void>(gethostname(host, sizeof host));
-  std::copy_n(host, sizeof hello.host, hello.host);  // truncates
+  const std::string host = host_name();
+  std::copy_n(host.data(), std::min(host.size(), sizeof hello.host), hello.host);  // truncates
   return hello;
 }
 
@@ -111,7 +111,7 @@ ncast_status TcpWatcher::join(const WorldId& secret) {
   if (!wake_.open([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
     return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", system_error_text(errno).c_str());
   }
-  send(MessageKind::hello, to_payload(make_hello(secret, rank_, ranks_)));
+  secret_ = secret;
   if (ncast_status status = start_background_thread("ncast-watcher", [this] { run(); }, &thread_)) return status;
   std::unique_lock lock(mutex_);
   // Joining has succeeded even if a peer has failed since: it may fail before this thread wakes up.
@@ -276,8 +276,10 @@ bool TcpWatcher::receive(Message& message) {
   const bool expected = exchanging_ && !exchanged_;
   bool valid = true;
   switch (message.header.kind) {
+    case MessageKind::challenge: valid = answer_challenge(message); break;
     case MessageKind::welcome:
-      welcomed_ = true;
+      valid = welcomed_ = answered_ && message.payload.size() == sizeof(Proof) &&
+                          is_same(from_payload<Proof>(message.payload), expected_proof_);
       rank_in_hub_process_ = message.header.value;
       break;
     case MessageKind::gathered:
@@ -296,6 +298,24 @@ bool TcpWatcher::receive(Message& message) {
   }
   changed_.notify_all();
   return valid;
+}
+
+// Returns false if the listener is no hub.
+bool TcpWatcher::answer_challenge(const Message& message) {
+  const auto challenge = from_payload<HubChallenge>(message.payload);
+  if (answered_ || message.payload.size() != sizeof challenge ||
+      !std::equal(std::begin(hello_magic), std::end(hello_magic), challenge.magic))
+    return false;
+  Hello hello = make_hello(secret_, rank_, ranks_);
+  if (ncast_status status = random_bytes(&hello.challenge, sizeof hello.challenge)) {
+    record_failure(make_failure(status, rank_, ncast_last_error()));
+    return true;
+  }
+  hello.proof = prove_hello(secret_, challenge.challenge, bytes_of(hello));
+  expected_proof_ = prove_welcome(secret_, challenge.challenge, hello.challenge);
+  answered_ = true;
+  send(MessageKind::hello, to_payload(hello));
+  return true;
 }
 
 void TcpWatcher::connection_ended(int error) {

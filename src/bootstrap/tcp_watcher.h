@@ -42,6 +42,7 @@ class TcpWatcher {
   void run();
   bool serve();
   bool receive(Message& message);
+  bool answer_challenge(const Message& message);
   void connection_ended(int error);
   void call_handler();
   std::string hub_name() const;
@@ -60,6 +61,7 @@ class TcpWatcher {
   const int rank_;
   const int ranks_;
   const pid_t pid_;
+  WorldId secret_ = {};
   Connection connection_;  // used by the thread only, once it runs
   Descriptor wake_;        // an eventfd
   std::thread thread_;
@@ -68,6 +70,8 @@ class TcpWatcher {
   std::condition_variable changed_;
   Limit limit_;  // for joining and for each exchange
   std::vector<std::pair<MessageKind, Payload>> outbox_;
+  bool answered_ = false;  // the challenge of the hub
+  Proof expected_proof_ = {};
   bool welcomed_ = false;
   bool leaving_ = false;
   bool goodbye_queued_ = false;

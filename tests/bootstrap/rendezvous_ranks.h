@@ -139,9 +139,19 @@ class RawClient {
     const bootstrap::MessageHeader header = {kind, 0, payload_bytes};
     send_bytes(&header, sizeof header);
   }
-  void send_hello(const bootstrap::Hello& hello) {
+  // Reads the challenge of the hub, and answers it.
+  void send_hello(bootstrap::Hello hello, const bootstrap::WorldId& secret) {
+    const auto challenge = read_challenge();
+    hello.proof = bootstrap::prove_hello(secret, challenge.challenge, bootstrap::bytes_of(hello));
     send_bytes(bootstrap::MessageKind::hello, sizeof hello);
     send_bytes(&hello, sizeof hello);
+  }
+  bootstrap::HubChallenge read_challenge() {
+    bootstrap::HubChallenge challenge = {};
+    const std::string received = read_bytes(sizeof(bootstrap::MessageHeader) + sizeof challenge);
+    if (received.size() == sizeof(bootstrap::MessageHeader) + sizeof challenge)
+      std::memcpy(&challenge, received.data() + sizeof(bootstrap::MessageHeader), sizeof challenge);
+    return challenge;
   }
   // Reads until the hub closes the connection.
   std::string read_to_end() {
@@ -164,8 +174,8 @@ class RawClient {
   bootstrap::Descriptor socket_;
 };
 
-inline bootstrap::Hello hello_of(const HubAddress& hub, int rank, int ranks) {
-  bootstrap::Hello hello = {{}, hub.secret, bootstrap::protocol_version, rank, ranks, 0, getpid(), "somewhere"};
+inline bootstrap::Hello hello_of(int rank, int ranks) {
+  bootstrap::Hello hello = {{}, bootstrap::protocol_version, rank, {1, 2}, {}, ranks, 0, getpid(), "somewhere"};
   std::copy(std::begin(bootstrap::hello_magic), std::end(bootstrap::hello_magic), hello.magic);
   return hello;
 }

@@ -9,28 +9,27 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
 #include "bootstrap/interrupt.h"
 #include "bootstrap/outcome.h"
+#include "bootstrap/proof.h"
 #include "bootstrap/shared_memory.h"
 #include "bootstrap/tcp_address.h"
 #include "bootstrap/tcp_messages.h"
-#include "digest/sha256.h"
 #include "status/error.h"
 #include "status/system_error.h"
 
 namespace narrowcast::channel {
 namespace {
 
+using bootstrap::Challenge;
 using bootstrap::Clock;
 using bootstrap::Connection;
 using bootstrap::Message;
-using Nonce = std::array<uint64_t, 2>;
+using bootstrap::Proof;
 
 enum Greeting : uint32_t { challenge_kind = 0x6b6e6c63, hello_kind, proof_kind };
 
@@ -42,28 +41,17 @@ constexpr std::chrono::milliseconds turn_interval{50};
 struct Hello {
   int32_t rank;
   uint32_t reserved;
-  Nonce challenge;
-  digest::Sha256 proof;
+  Challenge challenge;
+  Proof proof;
 };
 
 // What a proof is about.
 struct Claim {
-  bootstrap::WorldId secret;
-  Nonce accepting, connecting;  // the challenges of both ends
-  int32_t ranks[2];             // of the accepting and the connecting end
+  Challenge accepting, connecting;
+  int32_t ranks[2];  // of the accepting and the connecting end
 };
-digest::Sha256 prove(const char* domain, const Claim& claim) {
-  return digest::sha256(domain, {reinterpret_cast<const char*>(&claim), sizeof claim});
-}
 constexpr char connecting_domain[] = "narrowcast link, connecting end",
                accepting_domain[] = "narrowcast link, accepting end";
-
-// In a time that does not depend on the content.
-bool is_same(const digest::Sha256& a, const digest::Sha256& b) {
-  uint8_t difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<uint8_t>(a[i] ^ b[i]);
-  return difference == 0;
-}
 
 template <typename Content>
 bool is_message(const Message& message, Greeting kind) {
@@ -101,6 +89,9 @@ class Meeting {
   ncast_status connect(int to);
   void accept();
   Candidate make_candidate(int peer);
+  Proof prove_as(const char* domain, const Claim& claim) const {
+    return bootstrap::prove(domain, secret_, bootstrap::bytes_of(claim));
+  }
   void send(Candidate& candidate, Greeting kind, bootstrap::Payload payload) {
     candidate.connection->queue(static_cast<bootstrap::MessageKind>(kind), 0, std::move(payload));
   }
@@ -216,7 +207,6 @@ Candidate Meeting::make_candidate(int peer) {
   candidate.connection = std::make_unique<Connection>();
   candidate.connection->allow_payload(sizeof(Hello));
   candidate.peer = peer;
-  candidate.claim.secret = secret_;
   return candidate;
 }
 
@@ -226,17 +216,17 @@ bool Meeting::answer(Candidate& candidate, const Message& message) {
 
 bool Meeting::answer_as_connecting(Candidate& candidate, const Message& message) {
   Claim& claim = candidate.claim;
-  if (is_message<Nonce>(message, challenge_kind)) {
-    claim.accepting = bootstrap::from_payload<Nonce>(message.payload);
+  if (is_message<Challenge>(message, challenge_kind)) {
+    claim.accepting = bootstrap::from_payload<Challenge>(message.payload);
     if (bootstrap::random_bytes(&claim.connecting, sizeof claim.connecting) != NCAST_OK) return false;
     claim.ranks[0] = candidate.peer;
     claim.ranks[1] = rank();
     send(candidate, hello_kind,
-         bootstrap::to_payload(Hello{rank(), 0, claim.connecting, prove(connecting_domain, claim)}));
+         bootstrap::to_payload(Hello{rank(), 0, claim.connecting, prove_as(connecting_domain, claim)}));
     return true;
   }
-  if (!is_message<digest::Sha256>(message, proof_kind) || claim.connecting == Nonce{} ||
-      !is_same(bootstrap::from_payload<digest::Sha256>(message.payload), prove(accepting_domain, claim)))
+  if (!is_message<Proof>(message, proof_kind) || claim.connecting == Challenge{} ||
+      !bootstrap::is_same(bootstrap::from_payload<Proof>(message.payload), prove_as(accepting_domain, claim)))
     return false;
   take(candidate, candidate.peer);
   return true;
@@ -250,8 +240,8 @@ bool Meeting::answer_as_accepting(Candidate& candidate, const Message& message) 
   claim.connecting = hello.challenge;
   claim.ranks[0] = rank();
   claim.ranks[1] = hello.rank;
-  if (!is_same(hello.proof, prove(connecting_domain, claim))) return false;
-  send(candidate, proof_kind, bootstrap::to_payload(prove(accepting_domain, claim)));
+  if (!bootstrap::is_same(hello.proof, prove_as(connecting_domain, claim))) return false;
+  send(candidate, proof_kind, bootstrap::to_payload(prove_as(accepting_domain, claim)));
   // The proof is short, and the first that is sent after the challenge: the socket has room for it.
   if (!candidate.connection->write_some()) return false;
   take(candidate, hello.rank);
