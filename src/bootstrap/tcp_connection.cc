@@ -29,13 +29,13 @@ void set_up_socket(int socket) {
 }
 
 void limit_silence(int socket, double seconds) {
-  const double limit = std::clamp(seconds, 1.0, longest_silence_seconds);
+  const int limit_seconds = static_cast<int>(std::clamp(seconds, 1.0, longest_silence_seconds));
   // While no data is unacknowledged, the kernel sends probes. With a user timeout, that ends the connection instead of
-  // the number of probes that were not answered.
-  const int probe_seconds = std::max(1, static_cast<int>(limit / 4));
+  // the number of probes without an answer, at the first probe after it.
+  const int probe_seconds = std::max(1, limit_seconds / 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, probe_seconds);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, probe_seconds);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit * 1000));
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, limit_seconds * 1000);
 }
 
 void Connection::queue(MessageKind kind, int32_t value, Payload payload) {

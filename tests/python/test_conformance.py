@@ -7,15 +7,19 @@ from collections.abc import Iterator
 import pytest
 from conformance.suite import Conformance, Setting, failures, report  # noqa: F401
 
+# The host of each rank, if there are several.
+_HOSTS = {"3-hosts": (0, 1, 2), "2+1-ranks": (0, 0, 1), "2+2-ranks": (0, 0, 1, 1)}
 
-@pytest.fixture(scope="class", params=["2-ranks", "3-ranks", "4-ranks", "3-hosts"])
+
+@pytest.fixture(scope="class", params=["2-ranks", "3-ranks", "4-ranks", *_HOSTS])
 def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
-    ranks = int(request.param[0])
+    hosts = _HOSTS.get(request.param, ())
+    ranks = len(hosts) or int(request.param[0])
     with pytest.MonkeyPatch.context() as patch:
-        if request.param.endswith("hosts"):
-            patch.setenv("NARROWCAST_HOSTID", "one")
+        if hosts:
+            patch.setenv("NARROWCAST_SOCKET_IFNAME", "lo")
         # With fewer than three ranks the order of a reduction does not matter.
-        yield Setting("host", ranks, tuple(range(ranks)), "some" if request.param == "3-ranks" else "few", 120)
+        yield Setting("host", ranks, tuple(range(ranks)), "some" if request.param == "3-ranks" else "few", 120, hosts)
 
 
 class TestTheHostBackend(Conformance):

@@ -170,6 +170,7 @@ ncast_status NetworkWorld::fail_of_dead(int peer) const {
   if (const Link* const link = link_to(peer)) link->has_ended(&error);
   const std::string name = name_of(peer);
   if (error == 0 || error == ECONNRESET || error == EPIPE) return fail(NCAST_REMOTE_ERROR, "%s died", name.c_str());
+  if (error == ETIMEDOUT) return fail(NCAST_REMOTE_ERROR, "%s is lost: its host does not answer", name.c_str());
   return fail(NCAST_REMOTE_ERROR, "the connection to %s broke: %s", name.c_str(),
               error == EBADMSG ? "what it sent is not valid" : system_error_text(error).c_str());
 }

@@ -32,6 +32,7 @@ def run(
     *,
     backend: str,
     device: int,
+    host: str,
     rank: int,
     ranks: int,
     unique_ids: dict[str, str],
@@ -39,6 +40,7 @@ def run(
     emit: Emit,
 ) -> None:
     """Runs one scenario after another, each with its own communicator."""
+    places.name_host(host)
     deadline = Deadline()
     deadline.begin(rank, "starting")
     place = places.make(backend, device, _CAPACITY_BYTES)
@@ -172,8 +174,11 @@ def _mismatch(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) 
 _SCENARIOS = {"abort": _abort, "late": _late, "mismatch": _mismatch}
 
 
-def killed(*, backend: str, device: int, rank: int, ranks: int, unique_id: str, folder: str, emit: Emit) -> None:
+def killed(
+    *, backend: str, device: int, host: str, rank: int, ranks: int, unique_id: str, folder: str, emit: Emit
+) -> None:
     """The last rank dies while the others wait for it. Results go to files, because the dead rank emits none."""
+    places.name_host(host)
     deadline = Deadline()
     deadline.begin(rank, "a rank is killed")
     place = places.make(backend, device, _CAPACITY_BYTES)

@@ -89,6 +89,7 @@ def run(
     *,
     backend: str,
     device: int,
+    host: str,
     rank: int,
     ranks: int,
     sections: list[list[Any]],
@@ -97,6 +98,7 @@ def run(
     emit: Emit,
 ) -> None:
     """One rank in this process."""
+    places.name_host(host)
     deadline = Deadline()
     deadline.begin(rank, "starting")
     place = places.make(backend, device, _capacity(backend, amount))

@@ -48,15 +48,18 @@ class Setting:
     devices: tuple[int, ...]  # of each rank; ignored by the host backend
     amount: str
     time_limit_seconds: float
+    hosts: tuple[int, ...] = ()  # of each rank, if ranks are on several hosts
     seed: int = field(default_factory=lambda: int(os.environ.get("NARROWCAST_TEST_SEED", "0")))
 
     def __str__(self) -> str:
-        return f"{self.backend}-{self.ranks}"
+        hosts = f" on hosts {self.hosts}" if self.hosts else ""
+        return f"{self.backend}-{self.ranks}{hosts}"
 
     def arguments(self) -> list[dict[str, Any]]:
         """The environment of rank processes."""
-        ranks = self.ranks
-        return [{"backend": self.backend, "device": self.devices[r], "rank": r, "ranks": ranks} for r in range(ranks)]
+        shared = {"backend": self.backend, "ranks": self.ranks}
+        hosts = [f"host {host}" for host in self.hosts] or [""] * self.ranks
+        return [{**shared, "device": self.devices[r], "rank": r, "host": hosts[r]} for r in range(self.ranks)]
 
 
 @dataclass
@@ -170,6 +173,8 @@ class Conformance:
     def test_ranks_may_be_threads_of_one_process(self, setting: Setting) -> None:
         if setting.backend == "cuda" and len(set(setting.devices)) < setting.ranks:
             pytest.skip("kernels of threads that share a GPU may wait for each other in one queue")
+        if setting.hosts:
+            pytest.skip("the threads of a process are on one host")
         report = Report(setting)
         arguments = {
             "backend": setting.backend,
