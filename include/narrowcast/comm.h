@@ -80,8 +80,9 @@ static inline void ncast_comm_config_init(ncast_comm_config* config) {
 }
 
 // Creates an id on one rank; the user sends it to the others. An id is for one communicator, even if that fails:
-// ranks that use it later get the failure. Any process that knows it can join. Ranks of GPUs connect to the process
-// that created the id, at one port for all ids.
+// ranks that use it later get the failure. Any process that knows it can join. Ranks of GPUs, and those of the host
+// backend if the environment says that they may be on several hosts, connect to the process that created the id, at one
+// port for all ids. Otherwise ranks of the host backend must be on this host (docs/guide/communicator.md).
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 
 // The same if all ranks are on this host and in its network namespace: that port is then on loopback, which no other

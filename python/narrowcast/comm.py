@@ -60,7 +60,9 @@ def __dir__() -> list[str]:
 def unique_id(*, local: bool = False) -> bytes:
     """The id of a new communicator: 128 bytes, created on one rank and sent to the others by the caller.
 
-    An id is for one communicator, also if its creation fails: ranks that use it later get the failure.
+    An id is for one communicator, also if its creation fails: ranks that use it later get the failure. With backend
+    "host", its ranks must be on this host, unless the environment says that they may be on several: the variables of
+    launchers such as torchrun, or NARROWCAST_SOCKET_IFNAME.
 
     local: all ranks are on this host, in the same container. With backend "cuda" they connect to this process, which
         then listens on loopback only, unless NARROWCAST_SOCKET_IFNAME names an interface.
