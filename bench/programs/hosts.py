@@ -2,8 +2,9 @@
 
     tools/shaped_hosts.sh 2 1gbit python bench/programs/hosts.py --data tensors.safetensors --json hosts.json
 
-Every host runs this program, with its rank in RANK, the number of hosts in WORLD_SIZE, its address in HOST_ADDRESS, a
-NARROWCAST_HOSTID, and in HOSTS_FOLDER an empty folder that the hosts share. Times are medians of the slowest rank.
+Every host runs this program, with its number in RANK, the number of hosts in WORLD_SIZE, its address in HOST_ADDRESS, a
+NARROWCAST_HOSTID, and in HOSTS_FOLDER an empty folder that the hosts share. It starts the ranks of its host. Times are
+medians of the slowest rank.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 import os
 import socket
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,8 +55,23 @@ def barrier(comm: narrowcast.Communicator) -> None:
     comm.all_reduce(np.zeros(1, np.float32), codec="raw")
 
 
-def stream_seconds(comm: narrowcast.Communicator, address: str, payload: memoryview, repeats: int) -> float:
-    """The time of the payload through a plain socket, from rank 1 to rank 0."""
+def start_ranks(per_host: int) -> int:
+    """Runs the ranks of this host as processes. Returns the status of the first that failed."""
+    host, hosts = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *sys.argv],
+            env={**os.environ, "RANK": str(host * per_host + local), "WORLD_SIZE": str(hosts * per_host), "LOCAL": "1"},
+        )
+        for local in range(per_host)
+    ]
+    return next((status for status in [process.wait() for process in processes] if status), 0)
+
+
+def stream_seconds(
+    comm: narrowcast.Communicator, sender: int, address: str, payload: memoryview, repeats: int
+) -> float:
+    """The time of the payload through a plain socket, from a rank to rank 0."""
     seconds = []
     if comm.rank == 0:
         with socket.create_server((address, PORT)) as listener:
@@ -68,7 +86,7 @@ def stream_seconds(comm: narrowcast.Communicator, address: str, payload: memoryv
                     seconds.append(time.perf_counter() - begin)
         return statistics.median(seconds)
     barrier(comm)
-    if comm.rank == 1:
+    if comm.rank == sender:
         with socket.create_connection((address, PORT)) as peer:
             for _ in range(repeats):
                 peer.sendall(payload)
@@ -84,8 +102,12 @@ def main() -> None:
     options.add_argument("--bytes", type=int, default=64 << 20, help="size of a call (64 MiB)")
     options.add_argument("--codecs", nargs="+", default=["raw", "window!", "dense!", "int8!"])
     options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--ranks-per-host", type=int, default=1)
+    options.add_argument("--costs", type=Path, help="a file to write a cost model to, with the rate of the network")
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
+    if "LOCAL" not in os.environ:
+        sys.exit(start_ranks(chosen.ranks_per_host))
     rank, ranks, address = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), os.environ["HOST_ADDRESS"]
     values = values_of(chosen.data, chosen.bytes // 2)
     rows: list[dict[str, Any]] = []
@@ -93,7 +115,8 @@ def main() -> None:
         unique_id(Path(os.environ["HOSTS_FOLDER"]), rank), rank, ranks, backend="host"
     ) as comm:
         first = address.rpartition(".")[0] + ".1"
-        seconds = stream_seconds(comm, first, values.data.cast("B"), chosen.repeats)
+        far = chosen.ranks_per_host  # the first rank of the second host
+        seconds = stream_seconds(comm, far, first, values.data.cast("B"), chosen.repeats)
         if rank == 0:
             rows.append({"operation": "plain socket", "codec": "", "seconds": seconds})
 
@@ -101,10 +124,10 @@ def main() -> None:
         kind = "bfloat16"
 
         def send_recv(codec: str) -> None:
-            if rank == 1:
+            if rank == far:
                 comm.send(values, 0, dtype=kind, codec=codec)
             elif rank == 0:
-                comm.recv(into[: values.size], 1, dtype=kind, codec=codec)
+                comm.recv(into[: values.size], far, dtype=kind, codec=codec)
 
         calls: dict[str, Callable[[str], object]] = {
             "send": send_recv,
@@ -126,8 +149,17 @@ def main() -> None:
         return
     for row in rows:
         print(f"{row['operation']:14} {row['codec']:10} {row['seconds'] * 1e3:9.1f} ms", flush=True)
+    if chosen.costs:
+        gbps = chosen.bytes * 8 / 1e9 / rows[0]["seconds"]
+        chosen.costs.write_text(f"narrowcast-costs 2 hosts\nkernels unknown\nnetwork_gbps {gbps:.3g}\n")
     if chosen.json:
-        report = {"ranks": ranks, "bytes": chosen.bytes, "data": str(chosen.data or "normal"), "rows": rows}
+        report = {
+            "ranks": ranks,
+            "ranks_per_host": chosen.ranks_per_host,
+            "bytes": chosen.bytes,
+            "data": str(chosen.data or "normal"),
+            "rows": rows,
+        }
         chosen.json.write_text(json.dumps(report, indent=1) + "\n")
 
 

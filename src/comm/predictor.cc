@@ -20,7 +20,7 @@ namespace {
 ncast_predictor* make(const std::shared_ptr<Decider>& decider, bool is_of_communicator) {
   // On the host backend no decision depends on costs.
   const select::Link link = decider->traits().link;
-  const bool uses_costs = link != select::Link::shared_memory;
+  const bool uses_costs = !select::is_between_processes(link);
   return new ncast_predictor{decider, uses_costs ? describe_mismatch(*decider->costs(), link) : "", is_of_communicator};
 }
 

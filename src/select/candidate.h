@@ -47,10 +47,12 @@ constexpr bool is_plan_name(std::string_view name) {
 }
 
 // Links between the ranks of a call.
-enum class Link : uint8_t { nvlink, pcie, host, shared_memory };
-inline constexpr size_t link_count = 4;
-// host: GPUs whose payloads go through host memory. shared_memory: processes on CPUs.
-constexpr const char* link_names[link_count] = {"nvlink", "pcie", "host", "shm"};
+enum class Link : uint8_t { nvlink, pcie, host, shared_memory, network };
+inline constexpr size_t link_count = 5;
+// host: GPUs whose payloads go through host memory. shared_memory: processes on CPUs. network: such processes on
+// several hosts.
+constexpr const char* link_names[link_count] = {"nvlink", "pcie", "host", "shm", "network"};
+constexpr bool is_between_processes(Link link) { return link == Link::shared_memory || link == Link::network; }
 constexpr const char* name_of(Link link) { return link_names[static_cast<size_t>(link)]; }
 constexpr std::optional<Link> find_link(std::string_view name) {
   for (size_t i = 0; i < link_count; ++i)
@@ -59,7 +61,7 @@ constexpr std::optional<Link> find_link(std::string_view name) {
 }
 
 inline bool runs_on(const Candidate& candidate, Link link) {
-  return (candidate.transport == Transport::frames) == (link == Link::shared_memory);
+  return (candidate.transport == Transport::frames) == is_between_processes(link);
 }
 // The candidates that run on a link, by index.
 std::vector<size_t> candidates_of(Link link);

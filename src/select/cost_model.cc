@@ -156,6 +156,10 @@ bool CostModel::has_plans(Link link) const {
 }
 
 std::string describe_mismatch(const CostModel& model, Link link) {
+  if (link == Link::network && !model.is_measured(link)) {
+    if (model.network_gbps()) return {};
+    return "the network was not measured: it is assumed to carry 10 Gbit/s";
+  }
   const Link source = model.source_of(link);
   if (source != link) return std::string("the times are those of another link, ") + name_of(source);
   if (model.kernels().empty()) return "the cost model does not say which kernels it was measured on";

@@ -73,6 +73,8 @@ class CostModel {
   Link source_of(Link link) const;
   // The shared memory that a CTA had: kernels have fewer warps if it is less (block_shape.h).
   uint32_t shared_bytes() const { return shared_bytes_; }
+  // Gbit/s between two hosts, if the text contains it.
+  std::optional<double> network_gbps() const { return network_gbps_; }
 
   // Microseconds; nothing if the model has no suitable curve. bytes: as in CallShape. If the operation or the number of
   // ranks was not measured, the curve of a similar one is used, at the size that puts the same traffic on the busiest
@@ -107,6 +109,7 @@ class CostModel {
 
   std::string text_, kernels_;
   uint32_t shared_bytes_ = most_shared_bytes;
+  std::optional<double> network_gbps_;
   std::array<std::array<Family, operation::count>, link_count> families_;
 };
 

@@ -23,6 +23,7 @@ constexpr std::string_view heading = "narrowcast-costs 2 ";
 constexpr std::string_view kernels_line = "kernels ";
 constexpr std::string_view unknown_kernels = "unknown";
 constexpr std::string_view shared_line = "shared_kib ";
+constexpr std::string_view network_line = "network_gbps ";
 constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
 constexpr int most_host_ranks = 64;
@@ -94,10 +95,10 @@ std::string read_curve(std::string_view line, MeasuredCurve* curve) {
   const std::string_view ranks = word;
   word = next_word(&line);
   const auto link = find_link(word);
-  const int most_ranks = link == Link::shared_memory ? most_host_ranks : channel::max_gpu_ranks;
+  const int most_ranks = link && is_between_processes(*link) ? most_host_ranks : channel::max_gpu_ranks;
   if (!read_number(ranks, &curve->ranks) || curve->ranks < 2 || curve->ranks > most_ranks)
     return quoted(ranks) + " is not a number of ranks, 2 to " + std::to_string(most_ranks);
-  if (!link) return quoted(word) + " is not a link: nvlink, pcie, host or shm";
+  if (!link) return quoted(word) + " is not a link: nvlink, pcie, host, shm or network";
   curve->link = *link;
 
   word = next_word(&line);
@@ -125,6 +126,12 @@ std::string read_shared_kib(std::string_view text, uint32_t* shared_bytes) {
            std::to_string(most);
   *shared_bytes = kib << 10;
   return {};
+}
+
+// Returns an error message, or an empty string.
+std::string read_network_gbps(std::string_view text, double* gbps) {
+  if (read_number(text, gbps) && std::isfinite(*gbps) && *gbps > 0) return {};
+  return "'" + std::string(text) + "' is not a number of Gbit/s above 0";
 }
 
 }  // namespace
@@ -168,6 +175,8 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
     std::string wrong;
     if (line.starts_with(shared_line)) {
       wrong = read_shared_kib(line.substr(shared_line.size()), &model->shared_bytes_);
+    } else if (line.starts_with(network_line)) {
+      wrong = read_network_gbps(line.substr(network_line.size()), &model->network_gbps_.emplace());
     } else {
       wrong = read_curve(line, &curve);
       if (wrong.empty() && !model->add(curve)) wrong = "the curve is given twice";
@@ -182,7 +191,7 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
 ncast_status CostModel::check_complete(const char* name) const {
   for (const Operation operation : measured_operations) {
     for (size_t link = 0; link < link_count; ++link) {
-      const bool on_host = static_cast<Link>(link) == Link::shared_memory;
+      const bool on_host = is_between_processes(static_cast<Link>(link));
       for (const Measured& measured : families_[link][static_cast<size_t>(operation)]) {
         const auto is_measured = [&](const Candidate& candidate) {
           const auto index = static_cast<size_t>(&candidate - candidates().data());

@@ -8,6 +8,7 @@
 #include "operation/scaled_sum.h"
 #include "plan/steps.h"
 #include "select/allowed_codecs.h"
+#include "select/network_costs.h"
 
 namespace narrowcast::select {
 namespace {
@@ -167,7 +168,7 @@ CodecChoice fastest_codec(const CallShape& shape, Transport coded_transport, siz
   }
   if (shape.operation == Operation::all_to_all_v) return {NCAST_CODEC_RAW, "the ranks do not know each other's counts"};
 
-  const bool in_memory = coded_transport == Transport::frames;
+  const bool in_memory = shape.link == Link::shared_memory;
   const char* const link_is_bottleneck = "at this size the link is the bottleneck, and the codec reduces the traffic";
   const char* const coding_is_slow = in_memory
                                          ? "copying in memory is faster than coding on a CPU"
@@ -240,15 +241,25 @@ void decide_blocks(const CallShape& shape, ncast_codec codec, const Costs& costs
 Decision decide_frames(const CallShape& shape, const CostModel& model) {
   Decision decision;
   const Costs costs = costs_of(shape, model);
-  const CodecChoice choice =
+  CodecChoice choice =
       choose_codec(shape, Transport::frames, index_of(Transport::frames, NCAST_CODEC_RAW), costs, model);
+  const AllowedCodecs allowed = allowed_codecs(shape);
+  if (shape.link == Link::network && shape.operation == Operation::all_to_all_v && !allowed.forced &&
+      !allowed.codecs.empty()) {
+    // The ranks do not know each other's counts. So all of them use the codec that suits long pieces.
+    CallShape longest = shape;
+    longest.operation = Operation::all_to_all;
+    longest.bytes = long_piece_bytes;
+    choice = {decide_frames(longest, model).codec, "it suits long pieces"};
+  }
   decision.codec = choice.codec;
   decision.codec_reason = choice.reason;
   decision.plan = plan_between_processes(shape.operation);
   const size_t candidate = index_of(Transport::frames, decision.codec);
   decision.candidate = candidates()[candidate].name;
   decision.predicted = costs[candidate];
-  decision.transport_reason = "the ranks are processes that share memory";
+  decision.transport_reason = shape.link == Link::network ? "the ranks are processes on several hosts"
+                                                          : "the ranks are processes that share memory";
   return decision;
 }
 
@@ -340,6 +351,16 @@ CallShape with_one_codec(CallShape shape) {
   return shape;
 }
 
+// Between hosts, `auto` chooses between raw and the codec whose speed is known. The others are predicted only for calls
+// that name them.
+bool is_predicted(const Candidate& candidate, const CallShape& shape) {
+  if (!candidate.is_coded()) return true;
+  if (!can_code(candidate.codec, shape.dtype)) return false;
+  if (shape.codec == NCAST_CODEC_AUTO) return candidate.codec == NCAST_CODEC_WINDOW;
+  const AllowedCodecs allowed = allowed_codecs(shape);
+  return !allowed.codecs.empty() && codec::id_of(allowed.codecs.front()) == candidate.codec;
+}
+
 }  // namespace
 
 Costs costs_of(const CallShape& shape, const CostModel& model) {
@@ -352,6 +373,8 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
     if (candidate.transport == Transport::frames) {
       costs[i].typical =
           model.measured(shape.operation, candidate.name, shape.bytes, shape.ranks, shape.link).value_or(0);
+      if (shape.link == Link::network && !model.is_measured(shape.link) && is_predicted(candidate, shape))
+        costs[i] = network_cost(shape, candidate.codec, model.network_gbps().value_or(assumed_network_gbps));
       continue;
     }
     if (candidate.transport == Transport::packets && why_no_packets(shape) != nullptr) continue;
@@ -376,7 +399,7 @@ Decision decide_built_in(const CallShape& shape, const Policy& policy) {
     nothing.transport_reason = nothing.codec_reason = "there are no values";
     return nothing;
   }
-  if (shape.link == Link::shared_memory) return decide_frames(shape, policy.costs);
+  if (is_between_processes(shape.link)) return decide_frames(shape, policy.costs);
   if (shape.ranks == 1 && can_use_packets(shape.operation)) {
     Decision copy;
     copy.candidate = "copy";

@@ -70,6 +70,9 @@ TEST_CASE("invalid lines are rejected with file and line") {
   rejected("all_gather 2 nvlink blocks:raw 1:2", "the curve is given twice");
   rejected("shared_kib 99.5", "'99.5' is not a number of KiB, 64 to 227");
   rejected("shared_kib 63", "'63' is not a number of KiB, 64 to 227");
+  rejected("network_gbps 0", "'0' is not a number of Gbit/s above 0");
+  rejected("network_gbps 10gbit", "'10gbit' is not a number of Gbit/s above 0");
+  rejected("network_gbps inf", "'inf' is not a number of Gbit/s above 0");
 }
 
 TEST_CASE("other texts, and models without the curves to compare, are rejected") {
@@ -108,7 +111,7 @@ TEST_CASE("a model names candidates, links, data and kernels") {
   const auto rejected = [&](const std::string& line, const std::string& why) {
     CHECK(rejection(second + line + "\n") == "some.costs, line 3: " + why);
   };
-  rejected("all_gather 2 peer blocks:raw 1:1", "'peer' is not a link: nvlink, pcie, host or shm");
+  rejected("all_gather 2 peer blocks:raw 1:1", "'peer' is not a link: nvlink, pcie, host, shm or network");
   rejected("all_gather 2 shm blocks:raw 1:1", "'blocks:raw' is not a candidate on the link shm");
   rejected("all_gather 2 nvlink frames:raw 1:1", "'frames:raw' is not a candidate on the link nvlink");
   rejected("all_gather 65 shm frames:raw 1:1", "'65' is not a number of ranks, 2 to 64");

@@ -492,6 +492,37 @@ TEST_CASE("between processes values are encoded if that was measured to be faste
   CHECK(candidate_of(CostModel::shipped(), forced_window) == "frames:window");
 }
 
+TEST_CASE("between hosts auto encodes what a core encodes faster than the network carries it") {
+  const auto decided = [](const std::string& lines, Operation operation, uint64_t bytes, ncast_codec codec,
+                          ncast_dtype dtype = NCAST_BFLOAT16) {
+    const CostModel model = model_of(lines);
+    CallShape shape = gather_of(bytes, codec);
+    shape.operation = operation;
+    shape.dtype = dtype;
+    shape.link = Link::network;
+    return codec::describe(decide(shape, {model}).codec);
+  };
+  constexpr uint64_t long_bytes = 32 << 20;
+  for (const Operation operation : {Operation::send, Operation::recv, Operation::broadcast, Operation::all_gather,
+                                    Operation::all_to_all, Operation::all_to_all_v, Operation::all_reduce}) {
+    CAPTURE(operation::name_of(operation));
+    for (const char* const gbps : {"1", "5"}) {
+      const std::string slow = std::string("network_gbps ") + gbps + "\n";
+      CHECK(decided(slow, operation, long_bytes, NCAST_CODEC_AUTO) == "window");
+      CHECK(decided(slow, operation, long_bytes, NCAST_CODEC_RAW) == "raw");
+      CHECK(decided(slow, operation, long_bytes, NCAST_CODEC_DENSE) == "dense");
+    }
+    CHECK(decided("network_gbps 100\n", operation, long_bytes, NCAST_CODEC_AUTO) == "raw");
+  }
+  CHECK(decided("", Operation::all_gather, long_bytes, NCAST_CODEC_AUTO) == "window");  // 10 Gbit/s are assumed
+  // A codec is not used for values that it does not shrink, or for a message that is over before it is encoded.
+  CHECK(decided("network_gbps 1\n", Operation::all_gather, long_bytes, NCAST_CODEC_AUTO, NCAST_INT32) == "raw");
+  CHECK(decided("network_gbps 5\n", Operation::all_gather, 64 << 10, NCAST_CODEC_AUTO) == "raw");
+  // Measured times precede.
+  CHECK(decided("network_gbps 1\nall_gather 2 network frames:raw 1000:1\nall_gather 2 network frames:window 1000:2\n",
+                Operation::all_gather, long_bytes, NCAST_CODEC_AUTO) == "raw");
+}
+
 TEST_CASE("between processes a send and its receive use the same codec") {
   const CostModel measured = parsed(
       "narrowcast-costs 2 a machine\nsend 2 shm frames:raw 1000:10 100000000:1000\n"

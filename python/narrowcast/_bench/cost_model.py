@@ -29,7 +29,7 @@ class Curve(NamedTuple):
 
     operation: str
     ranks: int
-    link: str  #: one of LINKS, or "shm"
+    link: str  #: one of LINKS, "shm" or "network"
     series: str  #: one of every_series(), of the host backend, or the name of a plan: "plan:ring"
 
 

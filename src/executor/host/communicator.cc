@@ -18,7 +18,9 @@ Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const S
       receives(static_cast<size_t>(world->ranks())),
       plans(std::make_unique<Plans>(*this)) {
   counters_.scratch_bytes = shape.bytes(world->ranks());
-  set_decider({.ranks = world->ranks(), .link = select::Link::shared_memory}, std::move(costs));
+  set_decider(
+      {.ranks = world->ranks(), .link = world->hosts() > 1 ? select::Link::network : select::Link::shared_memory},
+      std::move(costs));
 }
 
 Communicator::~Communicator() = default;
