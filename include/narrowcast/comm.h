@@ -70,6 +70,7 @@ typedef struct {
   size_t struct_bytes;
   uint64_t calls, raw_bytes, wire_bytes;  // of all operations, as in ncast_operation_counters
   uint64_t scratch_bytes;                 // staging memory that the rank has allocated
+  uint64_t network_bytes;                 // of wire_bytes, those that went to ranks of other hosts
 } ncast_comm_counters;
 
 // Sets the default of every setting. struct_bytes: sizeof(ncast_comm_config) in the program, which may be older than

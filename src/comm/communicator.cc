@@ -89,6 +89,7 @@ ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters
     const Counters all = comm->counters();
     ncast_comm_counters totals = {};
     totals.scratch_bytes = all.scratch_bytes;
+    totals.network_bytes = all.network_bytes;
     for (const ncast_operation_counters& one : all.operations) {
       totals.calls += one.calls;
       totals.raw_bytes += one.raw_bytes;

@@ -23,6 +23,7 @@ namespace narrowcast::executor {
 // Totals of one rank.
 struct Counters {
   uint64_t scratch_bytes = 0;
+  uint64_t network_bytes = 0;  // of the wire bytes, those that went to other hosts
   std::array<ncast_operation_counters, NCAST_OPERATIONS> operations = {};  // by ncast_operation
 };
 

@@ -29,6 +29,7 @@ class Counters(OperationCounters):
     """Totals of one rank since the communicator was created."""
 
     scratch_bytes: int  #: bytes of staging memory that the rank holds, at most the option scratch_bytes
+    network_bytes: int  #: of wire_bytes, those that went to ranks of other hosts
     operations: dict[str, OperationCounters]  #: totals by operation, such as "all_gather"; only those with calls
 
 
@@ -43,4 +44,4 @@ def counters_of(handle: int) -> Counters:
     used = {
         name: OperationCounters(one.calls, one.raw_bytes, one.wire_bytes) for name, one in counted.items() if one.calls
     }
-    return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, used)
+    return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, totals.network_bytes, used)

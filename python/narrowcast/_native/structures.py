@@ -128,7 +128,7 @@ class CommCountersC(Structure):
 
     _fields_ = [
         ("struct_bytes", c_size_t),
-        *((name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes", "scratch_bytes")),
+        *((name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes", "scratch_bytes", "network_bytes")),
     ]
 
 

@@ -123,6 +123,11 @@ void Communicator::count_sent(Operation operation, uint64_t raw_bytes, uint64_t 
   counters.wire_bytes += wire_bytes;
 }
 
+void Communicator::count_crossed(uint64_t wire_bytes) {
+  const std::lock_guard lock(mutex_);
+  counters_.network_bytes += wire_bytes;
+}
+
 Counters Communicator::counters() const {
   const std::lock_guard lock(mutex_);
   return counters_;

@@ -57,6 +57,7 @@ class Communicator final : public ncast_comm {
 
   void count_call(Operation operation);
   void count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes);
+  void count_crossed(uint64_t wire_bytes);  // to another host
   Counters counters() const override;
 
  private:

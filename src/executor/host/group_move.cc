@@ -378,7 +378,7 @@ ncast_status GroupRun::send_message(const Operand& operand, const channel::Slot&
   CallTag tag = state_.tag;
   tag.position = state_.sent[operand.channel]++;
   tag.chunk_elems = elems_;
-  put(state_.comm, ring, slot, tag, payload_bytes);
+  put(state_.comm, state_.plan->channels[operand.channel].to, ring, slot, tag, payload_bytes);
   return NCAST_OK;
 }
 

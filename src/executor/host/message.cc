@@ -44,13 +44,14 @@ ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t e
               elems);
 }
 
-void put(Communicator& comm, channel::RingSender& ring, const channel::Slot& slot, const CallTag& tag,
+void put(Communicator& comm, int peer, channel::RingSender& ring, const channel::Slot& slot, const CallTag& tag,
          uint64_t payload_bytes) {
   slot.header->tag = pack(tag);
   slot.header->payload_bytes = payload_bytes;
   ring.put();
   comm.count_sent(tag.operation, tag.chunk_elems * ncast_dtype_bytes(static_cast<ncast_dtype>(tag.dtype)),
                   payload_bytes);
+  if (comm.world->host_of(peer) != comm.world->host_of(comm.rank())) comm.count_crossed(payload_bytes);
 }
 
 ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, const CallTag& theirs) {

@@ -35,7 +35,7 @@ device::BlockContext context_of(const Communicator& comm, const CallTag& tag, ui
 ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t elems, int peer, void* values);
 
 // Puts a message whose payload is already in the slot, and counts it.
-void put(Communicator& comm, channel::RingSender& ring, const channel::Slot& slot, const CallTag& tag,
+void put(Communicator& comm, int peer, channel::RingSender& ring, const channel::Slot& slot, const CallTag& tag,
          uint64_t payload_bytes);
 
 // NCAST_MISMATCH, with a message that compares this rank's call with a peer's.
