@@ -206,10 +206,15 @@ class Execution {
   }
 
   void store(const FlatStep& step, const Operand& to) {
+    // A message with the same codec is passed on as it is.
+    const Operand& source = step.step->from[0];
+    const bool is_passed_on = step.step->kind == StepKind::copy && source.place == Place::message &&
+                              to.place == Place::message &&
+                              codec::canonical(source.codec) == codec::canonical(to.codec);
     const auto encoded = [&](Value value) {
       value.has_packets = to.packets;
       value.codec = codec::canonical(to.codec);
-      if (!codec::is_exact(value.codec)) {
+      if (!is_passed_on && !codec::is_exact(value.codec)) {
         ++value.inexact_encodings;
         value.expression = mix(value.expression, value.codec);
       }
