@@ -44,6 +44,8 @@ struct Operand {
   // In which values cross the link, or are stored as packets. Both ends of a message must state the same codec. Of a
   // local destination: it receives the values as a message with this codec would deliver them.
   ncast_codec codec = NCAST_CODEC_RAW;
+  // The values are sums that have not been rounded yet: accumulators. Of messages, and of scratch of the rank itself.
+  bool partial = false;
 
   bool has_location() const { return place != Place::message; }
   bool has_channel() const { return place != Place::local; }

@@ -34,6 +34,7 @@ class Operand:
     switch: int | None = None
     packets: bool = False
     codec: str = "raw"
+    partial: bool = False
 
     @property
     def place(self) -> str:
@@ -217,6 +218,8 @@ class _Writer:
                 text += f',"switch":{operand.switch}'
             if operand.packets:
                 text += ',"packets":true'
+            if operand.partial:
+                text += ',"partial":true'
             if operand.codec != "raw":
                 text += f',"codec":{_quoted(operand.codec)}'
             text = f"{{{text[1:]}}}"
@@ -264,4 +267,5 @@ def _operand(entry: dict[str, Any]) -> Operand:
         entry.get("switch"),
         entry.get("packets", False),
         entry.get("codec", "raw"),
+        entry.get("partial", False),
     )

@@ -78,6 +78,7 @@ class Names:
     def operand(self, rank: int, operand: Operand, count: int, direction: str) -> str:
         """An operand of a step of a rank. `direction`: `from` or `to`."""
         codec = f" ({operand.codec})" if operand.codec != "raw" else ""
+        codec += ", partial sums" if operand.partial else ""
         if operand.place == "message":
             assert operand.channel is not None
             return f"{direction} {self._end(operand.channel, receiver=direction == 'to')}{codec}"

@@ -32,7 +32,7 @@ int GroupRun::rank_of(const Operand& operand) const {
 }
 
 Values GroupRun::locate(const Operand& operand, int rank) const {
-  return state_.locate(rank, operand.buffer, chunk_of(operand), part_);
+  return state_.locate(rank, operand.buffer, chunk_of(operand), part_, ncast_dtype_bytes(type_of(operand)));
 }
 
 channel::RankSet GroupRun::writers_of(const Operand& packets, int rank) const {
@@ -92,6 +92,7 @@ ncast_status GroupRun::take_sources(const Step& step, bool* taken) {
 ncast_status GroupRun::take_source(const Step& step, const Operand& operand, bool* taken) {
   frame_bytes_ = 0;
   payload_ = {};
+  dtype_ = type_of(operand);
   if (is_message(operand)) {
     channel::RingReceiver& ring = state_.memory.receiver(operand.channel);
     const int peer = state_.plan->channels[operand.channel].from;
@@ -107,7 +108,7 @@ ncast_status GroupRun::take_source(const Step& step, const Operand& operand, boo
     if (ncast_status status = check_elems()) return status;
     values_ = nullptr;
     // Bare values need no decoding, unless their number is wrong.
-    if (operand.codec == NCAST_CODEC_RAW && payload_.count == elems_ * state_.value_bytes) values_ = payload_.bytes;
+    if (operand.codec == NCAST_CODEC_RAW && payload_.count == elems_ * value_bytes()) values_ = payload_.bytes;
   } else if (operand.place == Place::everywhere) {
     elems_ = locate(operand, state_.comm.rank()).elems;
     const uint64_t got = (state_.plan->channels[operand.channel].ranks.size() - 1) * elems_ * state_.value_bytes;
@@ -194,14 +195,16 @@ ncast_redop GroupRun::final_op(const Step& step) const {
 ncast_status GroupRun::accumulate_source(bool is_first) {
   if (ncast_status status = need_values(buffers_.values, elems_)) return status;
   if (is_first)
-    accumulate_first(state_.dtype, values_, elems_, buffers_.accumulator);
+    accumulate_first(dtype_, values_, elems_, buffers_.accumulator);
   else
-    accumulate(state_.dtype, state_.redop, values_, elems_, buffers_.accumulator);
+    accumulate(dtype_, state_.redop, values_, elems_, buffers_.accumulator);
   return NCAST_OK;
 }
 
-// Rounds the result to the first location that can hold it, or else to the group's own buffer.
+// Rounds the result, unless it is a partial sum, to the first location that can hold it, or else to the group's own
+// buffer.
 void GroupRun::finish_reduction(const Step& step) {
+  dtype_ = type_of(step.to[0]);
   std::byte* target = buffers_.values;
   for (const Operand& operand : step.to) {
     if (operand.place != Place::local || operand.packets || is_rounded(operand)) continue;
@@ -210,7 +213,7 @@ void GroupRun::finish_reduction(const Step& step) {
     target = values.start;
     break;
   }
-  finish(state_.dtype, final_op(step), state_.comm.ranks(), buffers_.accumulator, elems_, target);
+  finish(dtype_, final_op(step), state_.comm.ranks(), buffers_.accumulator, elems_, target);
   values_ = target;
   payload_ = {};
 }
@@ -260,7 +263,7 @@ ncast_status GroupRun::store_all(const Step& step) {
 ncast_status GroupRun::store(const Operand& operand, int rank) {
   const Values target = locate(operand, rank);
   const uint64_t elems = std::min(elems_, target.elems);
-  const uint64_t raw_bytes = elems * state_.value_bytes;
+  const uint64_t raw_bytes = elems * value_bytes();
   uint64_t wire_bytes = raw_bytes;
   if (holds_frame(operand)) {
     if (ncast_status status = store_packets(operand, rank, &wire_bytes)) return status;
@@ -362,7 +365,7 @@ ncast_status GroupRun::send_message(const Operand& operand, const channel::Slot&
   } else if (elems_ != 0) {
     if (ncast_status status = need_values(buffers_.values, elems_)) return status;
     if (operand.codec == NCAST_CODEC_RAW) {
-      payload_bytes = elems_ * state_.value_bytes;
+      payload_bytes = elems_ * value_bytes();
       std::memcpy(slot.payload, values_, payload_bytes);
     } else if (is_only_one) {
       if (ncast_status status = encode(encoding(operand.codec), context_, values_, elems_, slot.payload,
@@ -378,7 +381,7 @@ ncast_status GroupRun::send_message(const Operand& operand, const channel::Slot&
   CallTag tag = state_.tag;
   tag.position = state_.sent[operand.channel]++;
   tag.chunk_elems = elems_;
-  put(state_.comm, state_.plan->channels[operand.channel].to, ring, slot, tag, payload_bytes);
+  put(state_.comm, state_.plan->channels[operand.channel].to, ring, slot, tag, value_bytes(), payload_bytes);
   return NCAST_OK;
 }
 

@@ -71,7 +71,12 @@ class GroupRun {
   Values locate(const plan::Operand& operand, int rank) const;
   std::atomic<uint64_t>& flag_of(const plan::Operand& operand, int rank) const;
   uint64_t flag_value() const;
-  Encoding encoding(ncast_codec codec) const { return {state_.dtype, codec}; }
+  // Of the values that the step moves.
+  Encoding encoding(ncast_codec codec) const { return {dtype_, codec}; }
+  size_t value_bytes() const { return ncast_dtype_bytes(dtype_); }
+  ncast_dtype type_of(const plan::Operand& operand) const {
+    return operand.partial ? state_.partial_dtype : state_.dtype;
+  }
   bool block_on(int rank);
 
   PlanState& state_;
@@ -94,6 +99,7 @@ class GroupRun {
   int steps_left_ = 0;        // until it returns
 
   // What the step moves: values, or a message that has not been decoded (then values_ is NULL).
+  ncast_dtype dtype_ = NCAST_INT8;
   const std::byte* values_ = nullptr;
   uint64_t elems_ = 0;
   Payload payload_;

@@ -45,12 +45,11 @@ ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t e
 }
 
 void put(Communicator& comm, int peer, channel::RingSender& ring, const channel::Slot& slot, const CallTag& tag,
-         uint64_t payload_bytes) {
+         size_t value_bytes, uint64_t payload_bytes) {
   slot.header->tag = pack(tag);
   slot.header->payload_bytes = payload_bytes;
   ring.put();
-  comm.count_sent(tag.operation, tag.chunk_elems * ncast_dtype_bytes(static_cast<ncast_dtype>(tag.dtype)),
-                  payload_bytes);
+  comm.count_sent(tag.operation, tag.chunk_elems * value_bytes, payload_bytes);
   if (comm.world->host_of(peer) != comm.world->host_of(comm.rank())) comm.count_crossed(payload_bytes);
 }
 

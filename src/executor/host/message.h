@@ -34,9 +34,9 @@ device::BlockContext context_of(const Communicator& comm, const CallTag& tag, ui
 // Decodes the payload of a message from `peer` that has `elems` values. Error: CORRUPT.
 ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t elems, int peer, void* values);
 
-// Puts a message whose payload is already in the slot, and counts it.
+// Puts a message whose payload is already in the slot, and counts it. value_bytes: of each of its values.
 void put(Communicator& comm, int peer, channel::RingSender& ring, const channel::Slot& slot, const CallTag& tag,
-         uint64_t payload_bytes);
+         size_t value_bytes, uint64_t payload_bytes);
 
 // NCAST_MISMATCH, with a message that compares this rank's call with a peer's.
 ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, const CallTag& theirs);

@@ -12,6 +12,7 @@ void PlanState::begin(const Call& call, const CallTag& call_tag) {
   tag = call_tag;
   dtype = call.dtype;
   value_bytes = ncast_dtype_bytes(dtype);
+  partial_dtype = accumulator_type(dtype);
   redop = call.redop;
   input = static_cast<std::byte*>(const_cast<void*>(call.send));
   output = static_cast<std::byte*>(call.recv);
@@ -60,13 +61,13 @@ std::byte* PlanState::in_user_memory(Buffer buffer, uint32_t chunk, uint64_t bat
   return start == nullptr ? nullptr : start + first_elem_of(chunk, batch) * value_bytes;
 }
 
-Values PlanState::locate(int rank, Buffer buffer, uint32_t chunk, const Part& part) const {
+Values PlanState::locate(int rank, Buffer buffer, uint32_t chunk, const Part& part, size_t bytes) const {
   const uint64_t elems = elems_of(buffer, chunk, part.batch);
   const uint64_t first = std::min(part.first, elems);
   std::byte* const start = buffer == Buffer::scratch || facts.exposes(buffer)
                                ? memory.part(rank, buffer, chunk, copy_of(part.batch))
                                : in_user_memory(buffer, chunk, part.batch);
-  return {start == nullptr ? nullptr : start + first * value_bytes, std::min(elems - first, part.elems)};
+  return {start == nullptr ? nullptr : start + first * bytes, std::min(elems - first, part.elems)};
 }
 
 }  // namespace narrowcast::executor::host

@@ -64,6 +64,7 @@ struct PlanState {
   std::byte* output = nullptr;
   std::vector<std::byte> scaled;  // the input of a sum with a factor, multiplied
   size_t value_bytes = 1;
+  ncast_dtype partial_dtype = NCAST_INT8;  // of sums that have not been rounded
   uint64_t count = 0;
   uint64_t chunk_elems = 0;         // of a chunk; the last ones of a piece may have fewer values
   uint64_t part_elems = 0;          // of a chunk in a micro-batch
@@ -78,8 +79,11 @@ struct PlanState {
   void begin(const Call& call, const CallTag& call_tag);
   // How many values of a chunk belong to a micro-batch.
   uint64_t elems_of(plan::Buffer buffer, uint32_t chunk, uint64_t batch) const;
-  // Where a part of a chunk is while the plan runs.
-  Values locate(int rank, plan::Buffer buffer, uint32_t chunk, const Part& part) const;
+  // Where a part of a chunk is while the plan runs. bytes: of a value there, if it is a partial sum.
+  Values locate(int rank, plan::Buffer buffer, uint32_t chunk, const Part& part, size_t bytes) const;
+  Values locate(int rank, plan::Buffer buffer, uint32_t chunk, const Part& part) const {
+    return locate(rank, buffer, chunk, part, value_bytes);
+  }
   // The index of its first value in the user's buffer, and where that is. Not for scratch.
   uint64_t first_elem_of(uint32_t chunk, uint64_t batch) const;
   std::byte* in_user_memory(plan::Buffer buffer, uint32_t chunk, uint64_t batch) const;

@@ -112,9 +112,11 @@ void accumulate_with(const void* values, size_t elems, void* accumulator) {
 
 }  // namespace
 
-size_t accumulator_bytes(ncast_dtype dtype) {
-  if (ncast_dtype_bytes(dtype) == 0) return 0;
-  return with_value_type(dtype, [](auto value) { return sizeof(typename decltype(value)::Accumulator); });
+ncast_dtype accumulator_type(ncast_dtype dtype) {
+  return with_value_type(dtype, [dtype](auto value) {
+    using Value = decltype(value);
+    return std::is_same_v<typename Value::Stored, typename Value::Accumulator> ? dtype : NCAST_FLOAT32;
+  });
 }
 
 void scale(ncast_dtype dtype, const Factor& factor, const void* values, size_t elems, void* scaled) {

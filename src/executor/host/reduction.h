@@ -12,8 +12,9 @@
 
 namespace narrowcast::executor::host {
 
-// Bytes of the accumulator of one value; 0 if dtype is not a value type.
-size_t accumulator_bytes(ncast_dtype dtype);
+// The type of accumulators, and their bytes. dtype: a value type.
+ncast_dtype accumulator_type(ncast_dtype dtype);
+inline size_t accumulator_bytes(ncast_dtype dtype) { return ncast_dtype_bytes(accumulator_type(dtype)); }
 
 // scaled[i] = factor * values[i], computed in the type of the accumulator and rounded to dtype. Only for floats.
 void scale(ncast_dtype dtype, const Factor& factor, const void* values, size_t elems, void* scaled);

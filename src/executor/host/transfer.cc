@@ -36,7 +36,7 @@ ncast_status Send::advance(bool* progressed) {
                                    slot.payload, ring.payload_capacity_bytes(), &payload_bytes)) {
     return status;
   }
-  put(comm_, peer_, ring, slot, tag_, payload_bytes);
+  put(comm_, peer_, ring, slot, tag_, encoding_.value_bytes(), payload_bytes);
   chunks_.next();
   *progressed = true;
   return NCAST_OK;

@@ -165,6 +165,7 @@ Operand read_operand(const Json& value, const Path& path, bool is_source) {
     operand.chunk = object.number32("chunk", std::nullopt);
     operand.packets = object.boolean("packets");
   }
+  operand.partial = object.boolean("partial");
   if (value.contains("codec")) {
     const codec::ParsedCodec parsed = codec::parse(codec::rows(), object.string("codec"));
     if (!parsed.codec) fault(object.path_of("codec"), parsed.error);
@@ -175,7 +176,7 @@ Operand read_operand(const Json& value, const Path& path, bool is_source) {
     if (codec::is_forced(*parsed.codec)) fault(object.path_of("codec"), "a plan's codec is always used: omit the '!'");
     operand.codec = *parsed.codec;
   }
-  object.finish({"buffer", "chunk", "channel", "switch", "packets", "codec"});
+  object.finish({"buffer", "chunk", "channel", "switch", "packets", "partial", "codec"});
   return operand;
 }
 

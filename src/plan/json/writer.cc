@@ -63,6 +63,7 @@ void write_operand(const Operand& operand, std::string* out) {
   else if (operand.has_channel())
     members.number("channel", operand.channel);
   members.flag("packets", operand.packets);
+  members.flag("partial", operand.partial);
   if (operand.codec != NCAST_CODEC_RAW) members.string("codec", codec::describe(operand.codec));
   members.end();
 }

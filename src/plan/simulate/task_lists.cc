@@ -14,6 +14,9 @@ namespace {
 // The resources of a rank: directions of its interfaces, and its CTAs.
 enum Port : uint32_t { link_out, link_in, network_out, network_in, sms, ports };
 
+// The bytes of partial sums relative to those of the values, which are assumed to have 16 bits.
+constexpr double partial_share = 2;
+
 constexpr double bytes_per_us(double gbps) { return gbps * 1e3; }
 
 // Merges equal loads and drops empty ones.
@@ -169,7 +172,7 @@ Task TaskLists::task_of(const TaskList& task_list, const Step& step, double byte
   uint32_t decoded = 0, received_slots = 0;
   const auto add = [&](const Operand& operand, bool is_source) {
     const bool coded = operand.codec != NCAST_CODEC_RAW;
-    const double wire_bytes = coded ? bytes * options_.ratio : bytes;
+    const double wire_bytes = (operand.partial ? partial_share : 1) * (coded ? bytes * options_.ratio : bytes);
     add_work(machine_.cta_move_gbps);
     if (is_source && coded && !only_passes_on) {
       add_work(codec_share_ * machine_.cta_decode_gbps);

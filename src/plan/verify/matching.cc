@@ -18,6 +18,7 @@ struct Message {
   uint32_t flat;
   uint32_t cells;
   ncast_codec codec;
+  bool partial;
   uint64_t unit_bytes;
 };
 
@@ -92,7 +93,7 @@ class MatchingCheck {
       refute(Property::structure, flat_plan_.where(flat),
              std::string("a second group ") + verb + " ring " + to_string(operand.channel) + "; the first is group " +
                  to_string(flat_plan_.where(list.front().flat).group));
-    list.push_back({flat, step.cells, codec::canonical(operand.codec), unit});
+    list.push_back({flat, step.cells, codec::canonical(operand.codec), operand.partial, unit});
   }
 
   void check_messages(uint32_t channel) const {
@@ -116,6 +117,7 @@ class MatchingCheck {
         mismatch("the sender sends " + chunks(send) + ", the receiver expects " + chunks(receive));
       if (send.codec != receive.codec)
         mismatch("it is sent as " + codec::describe(send.codec) + " and received as " + codec::describe(receive.codec));
+      if (send.partial != receive.partial) mismatch("only one end says that it contains partial sums");
     }
     if (sends.size() == receives.size()) return;
     const bool is_lost = sends.size() > receives.size();

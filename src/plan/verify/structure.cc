@@ -136,10 +136,26 @@ class StructureCheck {
     for (const StepId& id : step.after) check_after(rank, id);
     for (const Operand& operand : step.from) check_operand(step, operand, true);
     for (const Operand& operand : step.to) check_operand(step, operand, false);
+    check_partial(step);
     const size_t operands = sources + step.to.size();
     spend(operands * operands + step.channels.size() + step.after.size());
     check_overlap(step);
     check_rings(step);
+  }
+
+  // Accumulators become values only in a reduction.
+  void check_partial(const Step& step) const {
+    const auto is_partial = [](const Operand& operand) { return operand.partial; };
+    const bool stores = std::ranges::any_of(step.to, is_partial);
+    if (stores && !std::ranges::all_of(step.to, is_partial))
+      fail("some of the destinations are of partial sums, and others of values");
+    if (step.kind == StepKind::copy && step.from[0].partial != stores)
+      fail("a copy cannot convert between partial sums and values");
+    for (const auto* const operands : {&step.from, &step.to})
+      for (const Operand& operand : *operands)
+        if (operand.partial && operand.place != Place::message &&
+            (operand.place != Place::local || operand.buffer != Buffer::scratch || operand.packets))
+          fail("partial sums are only possible in messages and in scratch of the rank itself");
   }
 
   void check_barrier(const Rank& rank, const Step& step) const {

@@ -28,6 +28,7 @@ struct Value {
   uint32_t roundings = 0, inexact_encodings = 0;
   bool is_ordered = true;  // its ranks were combined in ascending order
   bool has_packets = false;
+  bool is_partial = false;              // not rounded
   ncast_codec codec = NCAST_CODEC_RAW;  // of packets
   uint64_t expression = 0;              // a hash of how it was computed
 };
@@ -156,6 +157,14 @@ class Execution {
       report_undefined(flat, operand, cell);
       return false;
     }
+    if (value.is_partial != operand.partial) {
+      result_.finding.property = Property::structure;
+      result_.finding.where = flat_plan_.where(flat);
+      result_.finding.message =
+          "reads " + describe(plan_, result_.finding.where.rank, operand, flat_plan_.steps[flat].step->count) +
+          (value.is_partial ? ", which contains partial sums, as values" : " as partial sums, but it contains values");
+      return false;
+    }
     const bool codecs_differ = operand.packets && codec::canonical(operand.codec) != value.codec;
     if (value.has_packets == operand.packets && !codecs_differ) return true;
     result_.finding.property = value.has_packets == operand.packets ? Property::structure : Property::undefined;
@@ -187,6 +196,7 @@ class Execution {
       if (i > begin + 1) sum.expression = mix(sum.expression, value.expression);
     }
     ++sum.roundings;
+    sum.is_partial = false;
     sum.expression = mix(sum.expression, operands_.size() - begin);
     if (history_ != nullptr) {
       std::vector<uint32_t> sources;
@@ -213,6 +223,8 @@ class Execution {
                               codec::canonical(source.codec) == codec::canonical(to.codec);
     const auto encoded = [&](Value value) {
       value.has_packets = to.packets;
+      if (to.partial && !value.is_partial) --value.roundings;  // by the reduction that made it
+      value.is_partial = to.partial;
       value.codec = codec::canonical(to.codec);
       if (!is_passed_on && !codec::is_exact(value.codec)) {
         ++value.inexact_encodings;

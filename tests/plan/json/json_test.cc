@@ -134,6 +134,19 @@ TEST_CASE("a destination in a buffer of the rank may have a codec") {
   CHECK(plan.ranks[0].groups[0].steps[0].to[0].codec == NCAST_CODEC_WINDOW);
 }
 
+TEST_CASE("operands may contain partial sums") {
+  const std::string text = R"({"narrowcast_plan": 1, "operation": "all_reduce", "ranks": [{"scratch_chunks": 1,
+      "groups": [{"steps": [{"step": "copy", "from": [{"buffer": "scratch", "chunk": 0, "partial": true}],
+       "to": [{"channel": 0, "partial": true}]}]}]}]})";
+  const Plan plan = read_plan(text);
+  const Step& step = plan.ranks[0].groups[0].steps[0];
+  CHECK(step.from[0].partial);
+  CHECK(step.to[0].partial);
+  const Plan again = read_plan(write(plan));
+  CHECK(again.ranks[0].groups[0].steps[0].from == step.from);
+  CHECK(again.ranks[0].groups[0].steps[0].to == step.to);
+}
+
 TEST_CASE("hostile texts give errors") {
   CHECK(!error_of("").empty());
   CHECK(!error_of(std::string(1'000'000, '[')).empty());

@@ -42,6 +42,54 @@ TEST_CASE("a wrong result is reported with what is missing, added twice or mispl
   check_refuted(changed, Property::result, "output chunk 0 is not written");
 }
 
+// Ranks 0 and 1 send their sum to rank 2, which adds its own values.
+Plan sum_of_sums() {
+  Plan plan = empty_plan(Operation::reduce, 3);
+  plan.root = 2;
+  plan.ranks[1].scratch_chunks = 1;
+  const uint32_t first = add_ring(plan, 0, 1), second = add_ring(plan, 1, 2);
+  const auto partial = [](Operand operand) {
+    operand.partial = true;
+    return operand;
+  };
+  add(plan, 0, copy(input(0), {message(first)}));
+  add(plan, 1, reduce({message(first), input(0)}, {partial(scratch(0))}));
+  add(plan, 1, copy(partial(scratch(0)), {partial(message(second))}));
+  add(plan, 2, reduce({partial(message(second)), input(0)}, {output(0)}));
+  return plan;
+}
+
+TEST_CASE("partial sums are rounded once, where they become values") {
+  Plan plan = sum_of_sums();
+  check_proved(plan);
+  const Report report = verify(plan);
+  CHECK(report.roundings == 1);
+  CHECK(report.rank_order);
+  Plan changed = plan;
+  step_of(changed, 1, 0, 1).from[0].partial = false;
+  check_refuted(changed, Property::structure, "a copy cannot convert between partial sums and values");
+  step_of(changed, 1, 0, 1).to[0].partial = false;
+  check_refuted(changed, Property::structure, "only one end says that it contains partial sums");
+  step_of(changed, 2, 0, 0).from[0].partial = false;
+  check_refuted(changed, Property::structure, "reads scratch chunk 0, which contains partial sums, as values");
+  step_of(changed, 1, 0, 0).to[0].partial = false;
+  CHECK(verify(changed).roundings == 2);
+  step_of(changed, 1, 0, 1).from[0].partial = step_of(changed, 1, 0, 1).to[0].partial = true;
+  step_of(changed, 2, 0, 0).from[0].partial = true;
+  check_refuted(changed, Property::structure, "reads scratch chunk 0 as partial sums, but it contains values");
+
+  changed = plan;
+  step_of(changed, 2, 0, 0).to[0].partial = true;
+  check_refuted(changed, Property::structure, "only possible in messages and in scratch of the rank itself");
+  changed = plan;
+  step_of(changed, 2, 0, 0).from[1].partial = true;
+  check_refuted(changed, Property::structure, "only possible in messages and in scratch of the rank itself");
+  changed = plan;
+  changed.ranks[1].scratch_chunks = 2;
+  step_of(changed, 1, 0, 0).to.push_back(scratch(1));
+  check_refuted(changed, Property::structure, "some of the destinations are of partial sums, and others of values");
+}
+
 TEST_CASE("in place and out of place are both verified") {
   // Overwrites its input while a peer still reads it, in place only.
   Plan plan = memory_all_reduce(2);

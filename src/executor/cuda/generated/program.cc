@@ -25,6 +25,7 @@ class Builder {
 
   ncast_status build(uint32_t max_slots) {
     if (ncast_status status = check_limits()) return status;
+    if (ncast_status status = check_sums()) return status;
     if (ncast_status status = find_codec()) return status;
     if (ncast_status status = find_encoded_packets()) return status;
     for (int rank = 0; rank < plan_.rank_count(); ++rank)
@@ -66,6 +67,14 @@ class Builder {
     };
     for (const plan::Rank& rank : plan_.ranks)
       for (const plan::Group& group : rank.groups) visit_steps(group.steps, visit_steps);
+  }
+
+  ncast_status check_sums() const {
+    bool is_partial = false;
+    visit_operands([&](const Operand& operand) { is_partial = is_partial || operand.partial; });
+    if (!is_partial) return NCAST_OK;
+    return fail(NCAST_UNSUPPORTED, "the plan '%s' has partial sums, which generated kernels do not support",
+                plan_.name.c_str());
   }
 
   ncast_status find_codec() {

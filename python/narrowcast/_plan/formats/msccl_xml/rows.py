@@ -99,6 +99,8 @@ def rows_of(step: Step, lanes: Lanes, memory: Memory, where: str) -> Iterator[Ro
             refuse(f"has no codecs ({operand.codec})")
         if operand.packets:
             refuse("has no packets in buffers")
+        if operand.partial:
+            refuse("has no partial sums")
     count = step.count
     sources = [operand for operand in step.sources if operand.place == "local"]
     targets = [operand for operand in step.destinations if operand.place == "local"]

@@ -74,6 +74,8 @@ class Moves:
     def place(self, operand: Operand) -> str:
         if operand.packets and operand.buffer != "scratch":
             self.refuse("packets of MSCCL++ are in scratch only")
+        if operand.partial:
+            self.refuse("MSCCL++ has no partial sums")
         kind = "switch" if operand.switch is not None else "local"
         if operand.channel is not None:
             kind = self.plan.channels[operand.channel].kind
