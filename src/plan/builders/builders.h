@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "plan/ir.h"
 
@@ -17,8 +18,14 @@ struct Request {
   int root = 0;                         // of operations that have one
   ncast_codec codec = NCAST_CODEC_RAW;  // of the messages; not AUTO
   uint32_t depth = 4;                   // of the rings
-  int ranks_per_node = 1;               // of two_level; it must divide `ranks`
-  // Of the results of an all_reduce by all_pairs; nullopt: as the other messages.
+  int ranks_per_node = 1;               // of two_level without `hosts`; it must divide `ranks`
+  // Of two_level: the host of each rank, numbered from 0 in the order of their first ranks. Empty: ranks_per_node
+  // consecutive ranks have one.
+  std::vector<int> hosts = {};
+  // Of two_level with an exact codec: that of messages that do not cross between hosts; nullopt: the same codec.
+  std::optional<ncast_codec> codec_within = std::nullopt;
+  bool partial_sums = false;  // of two_level: sums of a host are not rounded before they are combined
+  // Of the results of an all_reduce by all_pairs or two_level; nullopt: as the other messages.
   std::optional<ncast_codec> result_codec = std::nullopt;
 };
 

@@ -5,6 +5,7 @@
 #include "doctest/doctest.h"
 #include "executor/host/plan_calls.h"
 #include "plan/builders/builders.h"
+#include "plan/steps.h"
 #include "support/sanitized.h"
 
 namespace narrowcast::testing {
@@ -48,6 +49,27 @@ TEST_CASE("plans of all builders have the results that the operation defines") {
 TEST_CASE("plans run in many micro-batches, encoded") {
   const std::vector<int> rank_counts = tests::sanitized ? std::vector{4} : std::vector{2, 3, 4};
   for_each_plan(rank_counts, NCAST_CODEC_WINDOW, [](const Plan& plan) { check_plan(plan, {13, 20'011}, 256 << 10); });
+}
+
+TEST_CASE("plans for several hosts have the results that the operation defines") {
+  const std::vector<std::vector<int>> lists = {{0, 0, 1}, {0, 0, 1, 1}, {0, 1, 1, 1, 0}};
+  for (const std::vector<int>& hosts : lists) {
+    for (const auto& description : operation::descriptions) {
+      if (!plan::has_plans(description.operation)) continue;
+      for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
+        Plan plan;
+        const Request request = {.operation = description.operation,
+                                 .ranks = static_cast<int>(hosts.size()),
+                                 .root = 1,
+                                 .codec = codec,
+                                 .hosts = hosts,
+                                 .codec_within = NCAST_CODEC_RAW,
+                                 .partial_sums = true};
+        REQUIRE(plan::builders::build("two_level", request, &plan) == NCAST_OK);
+        check_plan(plan, {0, 7, 20'011}, 512 << 10);
+      }
+    }
+  }
 }
 
 TEST_CASE("plans have the same results whatever the order in which groups advance") {

@@ -104,30 +104,53 @@ TEST_CASE("the C function builds the requested plan") {
   ncast_plan_destroy(plan);
 }
 
-TEST_CASE("two levels send one message between nodes, from each rank or for each node") {
-  constexpr int nodes = 3, places = 4;
-  for (const auto& [operation, expected] :
-       {std::pair{Operation::all_to_all, places * nodes * (nodes - 1)}, std::pair{Operation::gather, nodes - 1},
-        std::pair{Operation::scatter, nodes - 1}}) {
-    CAPTURE(operation::name_of(operation));
+// The chunks that each rank sends to other hosts.
+std::vector<int> crossing_chunks(const Plan& plan, const std::vector<int>& hosts) {
+  std::vector<int> chunks(hosts.size(), 0);
+  for (const Rank& rank : plan.ranks)
+    for (const Group& group : rank.groups)
+      for (const Step& step : group.steps)
+        for (const Operand& to : step.to) {
+          if (to.place != Place::message) continue;
+          const Channel& ring = plan.channels[to.channel];
+          if (hosts[static_cast<size_t>(ring.from)] == hosts[static_cast<size_t>(ring.to)]) continue;
+          chunks[static_cast<size_t>(ring.from)] += static_cast<int>(step.count);
+        }
+  return chunks;
+}
+
+TEST_CASE("two levels send every value to another host once, from the rank with the index of its owner") {
+  const std::vector<int> even = {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}, uneven = {0, 1, 1, 1};
+  const auto crossing = [](Operation operation, const std::vector<int>& hosts, int root) {
     Plan plan;
-    const Request request = {.operation = operation, .ranks = nodes * places, .root = 5, .ranks_per_node = places};
-    REQUIRE(builders::build("two_level", request, &plan) == NCAST_OK);
-    int messages = 0, chunks = 0;
-    for (const Rank& rank : plan.ranks)
-      for (const Group& group : rank.groups)
-        for (const Step& step : group.steps)
-          for (const Operand& to : step.to) {
-            if (to.place != Place::message) continue;
-            const Channel& ring = plan.channels[to.channel];
-            if (ring.from / places == ring.to / places) continue;
-            CHECK(ring.from % places == ring.to % places);
-            ++messages;
-            chunks += static_cast<int>(step.count);
-          }
-    CHECK(messages == expected);
-    CHECK(chunks == places * expected);
+    const Request request = {.operation = operation,
+                             .ranks = static_cast<int>(hosts.size()),
+                             .root = root,
+                             .hosts = hosts,
+                             .partial_sums = true};
+    REQUIRE_MESSAGE(builders::build("two_level", request, &plan) == NCAST_OK, ncast_last_error());
+    return crossing_chunks(plan, hosts);
+  };
+  for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+    CHECK(crossing(operation, even, 0) == std::vector(12, 3));
+    // Rank 0 stands for all three ranks of the other host.
+    CHECK(crossing(operation, uneven, 0) ==
+          (operation == Operation::all_gather ? std::vector{1, 1, 1, 1} : std::vector{3, 1, 0, 0}));
   }
+  CHECK(crossing(Operation::all_reduce, even, 0) == std::vector(12, 6));  // of twelve chunks
+  CHECK(crossing(Operation::all_reduce, uneven, 0) == std::vector{4, 2, 1, 1});
+  CHECK(crossing(Operation::all_to_all, even, 0) == std::vector(12, 9));
+  CHECK(crossing(Operation::broadcast, even, 4) == std::vector{0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0});
+  CHECK(crossing(Operation::scatter, even, 4) == std::vector{0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0});
+  CHECK(crossing(Operation::gather, even, 4) == std::vector{0, 3, 0, 0, 0, 0, 0, 3, 0, 0, 3, 0});
+  CHECK(crossing(Operation::reduce, even, 4) == std::vector{0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0});
+}
+
+TEST_CASE("hosts of two levels are given in order, for all ranks") {
+  CHECK(error_of("two_level", {.ranks = 3, .hosts = {0, 1}}) == "two_level: there are 2 hosts for 3 ranks");
+  const std::string order = "precedes host 1; they are not numbered in order";
+  CHECK(error_of("two_level", {.ranks = 3, .hosts = {0, 2, 1}}) == "two_level: host 2 " + order);
+  CHECK(error_of("two_level", {.ranks = 3, .hosts = {0, -1, 1}}) == "two_level: host -1 " + order);
 }
 
 }  // namespace

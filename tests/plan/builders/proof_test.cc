@@ -8,6 +8,7 @@
 #include "plan/builders/builders.h"
 #include "plan/json/json.h"
 #include "plan/lower/lower.h"
+#include "plan/steps.h"
 #include "plan/verify/verify.h"
 #include "support/sanitized.h"
 
@@ -107,6 +108,52 @@ TEST_CASE("the plan of every builder is proved, whole and with split messages") 
         CHECK(std::ranges::none_of(rank.groups, [](const Group& group) { return group.steps.empty(); }));
     }
   });
+}
+
+// The hosts of ranks, as communicators may have them.
+std::vector<std::vector<int>> host_lists() {
+  std::vector<std::vector<int>> lists = {{0, 0, 1},          {0, 1, 1, 1, 1},       {0, 1, 0, 1},
+                                         {0, 1, 2, 0, 1, 0}, {0, 0, 0, 1, 2, 2, 2}, {0, 0, 1, 1, 2, 2, 3, 3}};
+  for (const auto& [hosts, ranks] : {std::pair{3, 3}, std::pair{4, 2}, std::pair{8, 8}}) {
+    if (tests::sanitized && hosts == 8) continue;
+    std::vector<int>& list = lists.emplace_back();
+    for (int rank = 0; rank < hosts * ranks; ++rank) list.push_back(rank / ranks);
+  }
+  return lists;
+}
+
+TEST_CASE("plans of the ranks of several hosts are proved, round sums once, and need two slots") {
+  for (const std::vector<int>& hosts : host_lists()) {
+    for (const auto& description : operation::descriptions) {
+      if (!has_plans(description.operation)) continue;
+      for (const int root : {0, static_cast<int>(hosts.size()) - 1}) {
+        if (root > 0 && !operation::has_root(description.operation)) continue;
+        for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_WINDOW}, ncast_codec{NCAST_CODEC_INT6}}) {
+          const Request request = {.operation = description.operation,
+                                   .ranks = static_cast<int>(hosts.size()),
+                                   .root = root,
+                                   .codec = codec,
+                                   .hosts = hosts,
+                                   .codec_within = NCAST_CODEC_RAW,
+                                   .partial_sums = true};
+          Plan plan;
+          REQUIRE_MESSAGE(builders::build("two_level", request, &plan) == NCAST_OK, ncast_last_error());
+          const verify::Report report = verify::verify(plan);
+          INFO(plan.name, ", ", hosts.size(), " ranks, the last on host ", hosts.back(), ", root ", root);
+          CHECK_MESSAGE(report.verdict == verify::Verdict::proved, report.finding.message);
+          CHECK_MESSAGE(report.split_ok, report.split_finding.message);
+          CHECK(report.least_depth <= 2);
+          CHECK(report.depth_needed_when_split <= 2);
+          CHECK(report.can_average);
+          CHECK(report.roundings <= 1);
+          CHECK(unused_channels(plan) == 0);
+          // Values that only travel are encoded once.
+          if (!operation::reduces(description.operation)) CHECK(report.inexact_encodings <= 1);
+          if (codec == NCAST_CODEC_WINDOW || !operation::reduces(description.operation)) CHECK(report.same_everywhere);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
