@@ -114,8 +114,22 @@ class Execution {
     const int peer = std::countr_zero(awaited_ranks);
     channel::Tag packed;
     if (!comm().world->current_of(peer, &packed)) return fail(status, "%s, which has made no call", message.c_str());
-    return fail(status, "%s, which %s %s", message.c_str(), comm().world->in_call(peer) ? "is in" : "has finished",
-                describe(unpack(packed)).c_str());
+    const int missing = missing_rank();
+    const std::string origin =
+        missing < 0 || missing == peer ? "" : "; rank " + std::to_string(missing) + " has not begun this call";
+    return fail(status, "%s, which %s %s%s", message.c_str(), comm().world->in_call(peer) ? "is in" : "has finished",
+                describe(unpack(packed)).c_str(), origin.c_str());
+  }
+
+  // A rank that has not begun this collective, for which the awaited rank may wait in turn; -1: none.
+  int missing_rank() {
+    const CallTag& mine = staged_.stages[stage_].tag;
+    if (is_point_to_point(mine.operation)) return -1;
+    for (int rank = 0; rank < comm().ranks(); ++rank) {
+      channel::Tag packed;
+      if (!comm().world->collective_of(rank, &packed) || unpack(packed).sequence < mine.sequence) return rank;
+    }
+    return -1;
   }
 
   StagedCalls staged_;
