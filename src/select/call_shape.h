@@ -35,6 +35,7 @@ struct CallShape {
   int root = 0;
   Placement placement = Placement::unknown;
   std::optional<ncast_codec> result_codec = std::nullopt;  // of an all_reduce; nullopt: the same codec
+  bool has_levels = false;  // of processes: on several hosts, of which some have several ranks
 
   bool operator==(const CallShape&) const = default;
 };

@@ -23,6 +23,7 @@ struct CommTraits {
   ForcedTransport transport = ForcedTransport::none;
   bool clusters = false;                      // see CallShape
   uint32_t shared_bytes = most_shared_bytes;  // see CallShape
+  bool has_levels = false;                    // see CallShape
 };
 
 class Decider {
@@ -40,6 +41,7 @@ class Decider {
     CallShape shape{
         operation,           dtype, codec, bytes, traits_.ranks, traits_.link, traits_.max_ctas, traits_.clusters,
         traits_.shared_bytes};
+    shape.has_levels = traits_.has_levels;
     // Otherwise calls that differ only in these share a decision.
     const bool distinguishes = distinguishes_.load(std::memory_order_relaxed);
     if (distinguishes || codec::is_within(codec) || redop == operation::scaled_sum) shape.redop = redop;

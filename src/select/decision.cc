@@ -254,7 +254,9 @@ Decision decide_frames(const CallShape& shape, const CostModel& model) {
   }
   decision.codec = choice.codec;
   decision.codec_reason = choice.reason;
-  decision.plan = plan_between_processes(shape.operation);
+  const bool is_exact = codec::is_exact(codec::effective_codec(shape.dtype, decision.codec));
+  decision.plan =
+      shape.has_levels ? plan_between_hosts(shape.operation, is_exact) : plan_between_processes(shape.operation);
   const size_t candidate = index_of(Transport::frames, decision.codec);
   decision.candidate = candidates()[candidate].name;
   decision.predicted = costs[candidate];
@@ -390,6 +392,18 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
 
 const char* plan_between_processes(Operation operation) { return plan::has_plans(operation) ? "all_pairs" : nullptr; }
 
+const char* plan_between_hosts(Operation operation, bool is_exact) {
+  switch (operation) {
+    case Operation::all_gather:
+    case Operation::broadcast: return "two_level";
+    case Operation::reduce_scatter:
+    case Operation::all_reduce:
+    case Operation::reduce: return is_exact ? "two_level" : plan_between_processes(operation);
+    // With another hop as many bytes would cross.
+    default: return plan_between_processes(operation);
+  }
+}
+
 namespace {
 
 Decision decide_built_in(const CallShape& shape, const Policy& policy) {
@@ -468,6 +482,8 @@ Decision decide_with_two_codecs(const CallShape& shape, ncast_codec result_codec
   if (decision.codec == NCAST_CODEC_RAW) return decision;
   decision.codec = codec::without_flag(shape.codec);
   decision.result_codec = codec::without_flag(result_codec);
+  if (shape.has_levels && !codec::is_exact(codec::effective_codec(shape.dtype, result_codec)))
+    decision.plan = plan_between_processes(shape.operation);
   return decision;
 }
 

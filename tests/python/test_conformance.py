@@ -8,7 +8,7 @@ import pytest
 from conformance.suite import Conformance, Setting, failures, report  # noqa: F401
 
 # The host of each rank, if there are several.
-_HOSTS = {"3-hosts": (0, 1, 2), "2+1-ranks": (0, 0, 1), "2+2-ranks": (0, 0, 1, 1)}
+_HOSTS = {"3-hosts": (0, 1, 2), "2+1-ranks": (0, 0, 1), "2+3-ranks": (0, 1, 1, 0, 1)}
 
 
 @pytest.fixture(scope="class", params=["2-ranks", "3-ranks", "4-ranks", *_HOSTS])
@@ -19,7 +19,8 @@ def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
         if hosts:
             patch.setenv("NARROWCAST_SOCKET_IFNAME", "lo")
         # With fewer than three ranks the order of a reduction does not matter.
-        yield Setting("host", ranks, tuple(range(ranks)), "some" if request.param == "3-ranks" else "few", 120, hosts)
+        amount = "some" if request.param == "3-ranks" else "few"
+        yield Setting("host", ranks, tuple(range(ranks)), amount, 120, hosts)
 
 
 class TestTheHostBackend(Conformance):

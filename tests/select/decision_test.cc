@@ -523,6 +523,28 @@ TEST_CASE("between hosts auto encodes what a core encodes faster than the networ
                 Operation::all_gather, long_bytes, NCAST_CODEC_AUTO) == "raw");
 }
 
+TEST_CASE("the plan of ranks of which some share a host combines values once a host, unless the codec is lossy") {
+  const auto plan_of = [](Operation operation, ncast_codec codec, std::optional<ncast_codec> result_codec = {}) {
+    CallShape shape = gather_of(1000000, codec);
+    shape.operation = operation;
+    shape.ranks = 4;
+    shape.link = Link::network;
+    shape.has_levels = true;
+    shape.result_codec = result_codec;
+    return std::string(decide(shape, {CostModel::shipped()}).plan);
+  };
+  const ncast_codec lossy = bounded() | NCAST_CODEC_FORCED;
+  for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_RAW}, forced_window, lossy}) {
+    CHECK(plan_of(Operation::all_gather, codec) == "two_level");
+    CHECK(plan_of(Operation::broadcast, codec) == "two_level");
+    CHECK(plan_of(Operation::all_to_all, codec) == "all_pairs");
+    for (const Operation operation : {Operation::all_reduce, Operation::reduce, Operation::reduce_scatter})
+      CHECK(plan_of(operation, codec) == (codec == lossy ? "all_pairs" : "two_level"));
+  }
+  CHECK(plan_of(Operation::all_reduce, forced_window, lossy) == "all_pairs");
+  CHECK(plan_of(Operation::all_reduce, forced_window, NCAST_CODEC_RAW) == "two_level");
+}
+
 TEST_CASE("between processes a send and its receive use the same codec") {
   const CostModel measured = parsed(
       "narrowcast-costs 2 a machine\nsend 2 shm frames:raw 1000:10 100000000:1000\n"

@@ -39,27 +39,40 @@ def narrow(values: Array, kind: ValueType) -> Array:
         return values.astype(kind.numpy)
 
 
-def reduce(ranks: Sequence[Array], op: str, kind: ValueType) -> Array:
-    """The reduction of the bits of all ranks (arrays of `kind.numpy`), as bits."""
+def reduce(ranks: Sequence[Array], op: str, kind: ValueType, hosts: Sequence[int] = ()) -> Array:
+    """The reduction of the bits of all ranks (arrays of `kind.numpy`), as bits.
+
+    hosts: that of each rank, numbered in the order of their first ranks. The values of a host are combined first.
+    """
+    parts = [widen(bits, kind) for bits in ranks]
     with np.errstate(all="ignore"):
-        total = widen(ranks[0], kind).copy()
-        for bits in ranks[1:]:
-            values = widen(bits, kind)
-            if op in ("sum", "avg"):
-                total = total + values
-            elif op == "prod":
-                total = total * values
-            else:
-                better = values > total if op == "max" else values < total
-                if kind.is_float:
-                    # Numbers take precedence over NaN, and -0 is smaller than 0.
-                    other_zero = (values == total) & (np.signbit(values) == (op == "min"))
-                    better |= (total != total) | other_zero
-                total = np.where(better, values, total)
+        if hosts:
+            on_hosts = [
+                [part for part, host in zip(parts, hosts, strict=True) if host == one] for one in sorted(set(hosts))
+            ]
+            parts = [_combined(own, op, kind) for own in on_hosts]
+        total = _combined(parts, op, kind)
         if op == "avg":
             count = total.dtype.type(len(ranks))
             total = total / count if kind.is_float else _truncated_quotient(total, count)
     return narrow(total, kind)
+
+
+def _combined(parts: Sequence[Array], op: str, kind: ValueType) -> Array:
+    total: Array = parts[0].copy()
+    for values in parts[1:]:
+        if op in ("sum", "avg"):
+            total = total + values
+        elif op == "prod":
+            total = total * values
+        else:
+            better = values > total if op == "max" else values < total
+            if kind.is_float:
+                # Numbers take precedence over NaN, and -0 is smaller than 0.
+                other_zero = (values == total) & (np.signbit(values) == (op == "min"))
+                better |= (total != total) | other_zero
+            total = np.where(better, values, total)
+    return total
 
 
 def count_wrong(found: Array, expected: Array, kind: ValueType) -> int:

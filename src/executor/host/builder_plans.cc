@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "plan/lower/lower.h"
 #include "status/error.h"
@@ -33,7 +34,8 @@ struct Shared {
 };
 
 // Builder and request.
-using Key = std::tuple<std::string, plan::Operation, int, int, ncast_codec, uint32_t, int, std::optional<ncast_codec>>;
+using Key = std::tuple<std::string, plan::Operation, int, int, ncast_codec, uint32_t, int, std::vector<int>, bool,
+                       std::optional<ncast_codec>, std::optional<ncast_codec>>;
 
 Shared& shared_of(const Key& key) {
   static std::mutex mutex;
@@ -46,7 +48,8 @@ Shared& shared_of(const Key& key) {
 
 ncast_status find_proved(std::string_view builder, const Request& request, std::shared_ptr<const ProvedPlan>* proved) {
   Shared& shared = shared_of({std::string(builder), request.operation, request.ranks, request.root, request.codec,
-                              request.depth, request.ranks_per_node, request.result_codec});
+                              request.depth, request.ranks_per_node, request.hosts, request.partial_sums,
+                              request.codec_within, request.result_codec});
   const std::lock_guard lock(shared.mutex);
   *proved = shared.plan.lock();
   if (*proved != nullptr) return NCAST_OK;

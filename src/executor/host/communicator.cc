@@ -8,19 +8,32 @@
 
 namespace narrowcast::executor::host {
 
+namespace {
+
+std::vector<int> levels_of(const channel::World& world) {
+  std::vector<int> hosts;
+  if (world.hosts() == 1 || world.hosts() == world.ranks()) return hosts;
+  for (int rank = 0; rank < world.ranks(); ++rank) hosts.push_back(world.host_of(rank));
+  return hosts;
+}
+
+}  // namespace
+
 Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape,
                            bootstrap::Limit wait_limit, select::CostModel costs)
     : ncast_comm(NCAST_BACKEND_HOST, joined_world->rank(), joined_world->ranks()),
       world(std::move(joined_world)),
+      levels(levels_of(*world)),
       limit(wait_limit),
       staging(shape),
       sends(static_cast<size_t>(world->ranks())),
       receives(static_cast<size_t>(world->ranks())),
       plans(std::make_unique<Plans>(*this)) {
   counters_.scratch_bytes = shape.bytes(world->ranks());
-  set_decider(
-      {.ranks = world->ranks(), .link = world->hosts() > 1 ? select::Link::network : select::Link::shared_memory},
-      std::move(costs));
+  set_decider({.ranks = world->ranks(),
+               .link = world->hosts() > 1 ? select::Link::network : select::Link::shared_memory,
+               .has_levels = !levels.empty()},
+              std::move(costs));
 }
 
 Communicator::~Communicator() = default;

@@ -28,6 +28,9 @@ class Communicator final : public ncast_comm {
   ~Communicator() override;
 
   const std::unique_ptr<channel::World> world;
+  // By rank, if the library's calls distinguish ranks of the same host from others: there are several hosts, and some
+  // have several ranks. Otherwise empty.
+  const std::vector<int> levels;
   const bootstrap::Limit limit;
   Staging staging;
   uint64_t collectives = 0;            // collectives started so far

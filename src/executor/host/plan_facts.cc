@@ -10,6 +10,16 @@ using plan::ChannelKind;
 using plan::Operand;
 using plan::Place;
 
+namespace {
+
+bool names_scratch(const plan::Step& step) {
+  const auto is_scratch = [](const Operand& one) { return one.has_location() && one.buffer == plan::Buffer::scratch; };
+  return std::ranges::any_of(step.from, is_scratch) || std::ranges::any_of(step.to, is_scratch) ||
+         std::ranges::any_of(step.body, names_scratch);
+}
+
+}  // namespace
+
 bool is_rounded(const Operand& operand) {
   return operand.codec != NCAST_CODEC_RAW && operand.place != Place::message && !codec::is_exact(operand.codec);
 }
@@ -22,9 +32,12 @@ PlanFacts::PlanFacts(const plan::Plan& plan)
   for (int rank = 0; rank < plan.rank_count(); ++rank) {
     const plan::Rank& row = plan.ranks[static_cast<size_t>(rank)];
     uses_scratch = uses_scratch || row.scratch_chunks != 0;
+    size_t groups_with_scratch = 0;
     for (const plan::Group& group : row.groups) {
       for (const plan::Step& step : group.steps) add(plan, rank, step);
+      if (std::ranges::any_of(group.steps, names_scratch)) ++groups_with_scratch;
     }
+    shares_scratch = shares_scratch || groups_with_scratch > 1;
   }
   // A plan that needs input and output to be the same memory needs it in shared memory too.
   if (plan.in_place == plan::InPlace::yes && (is_exposed[0] || is_exposed[1])) is_exposed[0] = is_exposed[1] = true;

@@ -24,6 +24,7 @@ struct PlanFacts {
   // By plan::Buffer. Buffers that other ranks access, or that contain packets.
   std::array<bool, 3> is_exposed = {};
   bool uses_scratch = false;
+  bool shares_scratch = false;  // several groups of a rank use it
   // If no loop cuts them, a frame is a chunk's whole part in a micro-batch.
   plan::EncodedPackets encoded_packets;
   // By channel: how many chunks the largest message of a ring has.
@@ -38,7 +39,7 @@ struct PlanFacts {
   // Whether groups may begin a micro-batch before the others have completed the last one. Then micro-batches share
   // nothing but the order of messages on rings. Otherwise they run like successive calls, for which the plan is proved.
   bool runs_freely() const {
-    return !has_semaphores && !uses_scratch && !is_exposed[0] && !is_exposed[1] && !is_exposed[2];
+    return !has_semaphores && !shares_scratch && !is_exposed[0] && !is_exposed[1] && !is_exposed[2];
   }
   bool is_exposed_at_all() const { return is_exposed[0] || is_exposed[1] || is_exposed[2]; }
   bool exposes(plan::Buffer buffer) const { return is_exposed[static_cast<size_t>(buffer)]; }

@@ -127,13 +127,33 @@ PlanMemory::PacketFrames PlanMemory::PacketFrames::of(const PlanFacts& facts, si
   return {(part_bytes + values_bytes - 1) / values_bytes, payload_bound(values_bytes)};
 }
 
-ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, PlanMemory* memory) {
-  memory->part_bytes_ = comm.staging.chunk_bytes();
-  memory->frame_bytes_ = comm.staging.frame_capacity_bytes();
+void PlanMemory::use_rings(Communicator& comm, const plan::Plan& plan) {
+  part_bytes_ = comm.staging.chunk_bytes();
+  frame_bytes_ = comm.staging.frame_capacity_bytes();
   for (const plan::Channel& channel : plan.channels) {
-    memory->senders_.push_back(channel.from == comm.rank() ? &comm.world->to(channel.to) : nullptr);
-    memory->receivers_.push_back(channel.to == comm.rank() ? &comm.world->from(channel.from) : nullptr);
+    senders_.push_back(channel.from == comm.rank() ? &comm.world->to(channel.to) : nullptr);
+    receivers_.push_back(channel.to == comm.rank() ? &comm.world->from(channel.from) : nullptr);
   }
+}
+
+void PlanMemory::make_private_scratch(const plan::Plan& plan, int rank) {
+  const uint32_t chunks = scratch_chunks_[static_cast<size_t>(rank)];
+  private_.resize(size_t{chunks} * plan.scratch_copies * part_bytes_);
+  exposed_[index(rank, Buffer::scratch)].parts = private_.data();
+}
+
+ncast_status PlanMemory::borrow_rings(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
+                                      PlanMemory* memory) {
+  memory->use_rings(comm, plan);
+  memory->exposed_.resize(plan.ranks.size() * 3);
+  for (const plan::Rank& rank : plan.ranks) memory->scratch_chunks_.push_back(rank.scratch_chunks);
+  if (facts.uses_scratch) memory->make_private_scratch(plan, comm.rank());
+  memory->make_group_buffers(plan.ranks[static_cast<size_t>(comm.rank())]);
+  return NCAST_OK;
+}
+
+ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, PlanMemory* memory) {
+  memory->use_rings(comm, plan);
   // The builders' plans have at most one group that needs such buffers. None rounds values for a location that takes
   // only some of them, which needs scratch.
   Staging& staging = comm.staging;
@@ -143,9 +163,14 @@ ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, Plan
 }
 
 bool PlanMemory::can_borrow(const Communicator& comm, const plan::Plan& plan, const PlanFacts& facts, uint32_t depth) {
-  if (!facts.runs_freely() || depth > comm.staging.slots()) return false;
   // Groups would overwrite each other's values in the staging buffers.
   if (std::ranges::any_of(plan.ranks, [](const plan::Rank& rank) { return rank.groups.size() > 1; })) return false;
+  return !facts.uses_scratch && can_borrow_rings(comm, plan, facts, depth);
+}
+
+bool PlanMemory::can_borrow_rings(const Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
+                                  uint32_t depth) {
+  if (!facts.runs_freely() || depth > comm.staging.slots()) return false;
   std::set<std::pair<int, int>> pairs;
   return std::ranges::all_of(plan.channels, [&](const plan::Channel& channel) {
     return channel.kind == ChannelKind::ring && pairs.emplace(channel.from, channel.to).second;
@@ -211,10 +236,7 @@ ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, co
     }
   }
   if (plan.in_place == plan::InPlace::yes && facts.exposes(Buffer::input)) memory->overlay_buffers(plan);
-  if (facts.uses_scratch && !facts.exposes(Buffer::scratch)) {
-    memory->private_.resize(layout.part_count(self, Buffer::scratch) * part);
-    memory->exposed_[index(self, Buffer::scratch)].parts = memory->private_.data();
-  }
+  if (facts.uses_scratch && !facts.exposes(Buffer::scratch)) memory->make_private_scratch(plan, self);
   memory->make_group_buffers(plan.ranks[static_cast<size_t>(self)]);
   return NCAST_OK;
 }

@@ -33,7 +33,13 @@ class PlanMemory {
  public:
   // For a plan of the library's own: it uses the rings and the staging buffers of the communicator.
   static ncast_status borrow(Communicator& comm, const plan::Plan& plan, PlanMemory* memory);
-  // Whether any plan can borrow. The same on all ranks. depth: the messages that its rings must hold.
+  // The same, with buffers of its own: for plans of several groups that need them, or with scratch.
+  static ncast_status borrow_rings(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
+                                   PlanMemory* memory);
+  // Whether any plan can borrow_rings(), or borrow(). The same on all ranks. depth: the messages that its rings must
+  // hold.
+  static bool can_borrow_rings(const Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
+                               uint32_t depth);
   static bool can_borrow(const Communicator& comm, const plan::Plan& plan, const PlanFacts& facts, uint32_t depth);
   // For other plans. All ranks call this at the same position. Errors: INVALID_ARGUMENT if the plan
   // needs more than scratch_bytes; SYSTEM_ERROR.
@@ -94,6 +100,8 @@ class PlanMemory {
   uint32_t scratch_chunks(int rank, plan::Buffer buffer) const {
     return buffer == plan::Buffer::scratch ? scratch_chunks_[static_cast<size_t>(rank)] : 0;
   }
+  void use_rings(Communicator& comm, const plan::Plan& plan);
+  void make_private_scratch(const plan::Plan& plan, int rank);
   void overlay_buffers(const plan::Plan& plan);
   void make_group_buffers(const plan::Rank& rank);
 

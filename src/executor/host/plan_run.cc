@@ -29,6 +29,13 @@ ncast_status PlanRun::prepare_own() {
   return NCAST_OK;
 }
 
+ncast_status PlanRun::prepare_with_own_buffers() {
+  if (ncast_status status = PlanMemory::borrow_rings(state_.comm, *state_.plan, state_.facts, &state_.memory))
+    return status;
+  make_groups();
+  return NCAST_OK;
+}
+
 ncast_status PlanRun::prepare_loaded() {
   if (ncast_status status = PlanMemory::allocate(state_.comm, *state_.plan, state_.facts, &state_.memory))
     return status;

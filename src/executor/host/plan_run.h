@@ -11,12 +11,16 @@ namespace narrowcast::executor::host {
 class PlanRun {
  public:
   PlanRun(Communicator& comm, std::shared_ptr<const ProvedPlan> plan) : state_(comm, std::move(plan)) {}
-  // One of the two comes first. Errors: those of PlanMemory.
+  // One of the three comes first. Errors: those of PlanMemory.
   ncast_status prepare_own();
+  ncast_status prepare_with_own_buffers();
   ncast_status prepare_loaded();
-  // Whether it can be prepare_own(). depth: as in PlanMemory::can_borrow().
+  // Whether it can prepare_own(), or prepare_with_own_buffers(). depth: as in PlanMemory::can_borrow().
   bool can_use_own_rings(uint32_t depth) const {
     return PlanMemory::can_borrow(state_.comm, *state_.plan, state_.facts, depth);
+  }
+  bool can_use_rings(uint32_t depth) const {
+    return PlanMemory::can_borrow_rings(state_.comm, *state_.plan, state_.facts, depth);
   }
 
   // Whether peers access buffers of this rank, so that they must not begin a call before it is known to be the same.

@@ -1,10 +1,19 @@
 #include "executor/host/plans.h"
 
+#include "codec/codec.h"
 #include "executor/host/builder_plans.h"
 #include "executor/host/staged_calls.h"
 #include "select/decision.h"
 
 namespace narrowcast::executor::host {
+
+// As the decision says.
+const char* Plans::default_plan(const Call& call) const {
+  if (comm_.levels.empty()) return select::plan_between_processes(call.operation);
+  const auto is_exact = [&](ncast_codec codec) { return codec::is_exact(codec::effective_codec(call.dtype, codec)); };
+  return select::plan_between_hosts(call.operation,
+                                    is_exact(call.chosen_codec) && is_exact(call.chosen_result_codec.value_or(0)));
+}
 
 ncast_status Plans::find(const Call& call, PlanRun** run) {
   const char* builder = builder_of(call.plan);
@@ -13,7 +22,7 @@ ncast_status Plans::find(const Call& call, PlanRun** run) {
     *run = loaded_[call.plan - 1].get();
     return NCAST_OK;
   }
-  if (builder == nullptr) builder = select::plan_between_processes(call.operation);
+  if (builder == nullptr) builder = default_plan(call);
   const int root = has_root(call.operation) ? call.peer : 0;
   const Key key = {call.operation, root, call.chosen_codec, call.chosen_result_codec, builder};
   std::unique_ptr<PlanRun>& entry = own_[key];
@@ -27,15 +36,27 @@ ncast_status Plans::find(const Call& call, PlanRun** run) {
 ncast_status Plans::build(const Key& key, std::unique_ptr<PlanRun>* run) {
   const auto& [operation, root, codec, result_codec, builder] = key;
   std::shared_ptr<const ProvedPlan> proved;
-  const plan::builders::Request request = {
-      .operation = operation, .ranks = comm_.ranks(), .root = root, .codec = codec, .result_codec = result_codec};
+  const plan::builders::Request request = {.operation = operation,
+                                           .ranks = comm_.ranks(),
+                                           .root = root,
+                                           .codec = codec,
+                                           .hosts = comm_.levels,
+                                           .codec_within = NCAST_CODEC_RAW,  // memory is faster than codecs
+                                           .partial_sums = true,
+                                           .result_codec = result_codec};
   if (ncast_status status = find_proved(builder, request, &proved)) return status;
   auto prepared = std::make_unique<PlanRun>(comm_, proved);
   // The default shares the staging buffers, although it has several groups: only one of them needs these buffers.
   const bool is_default = builder == select::plan_between_processes(operation);
-  const bool uses_own = is_default || prepared->can_use_own_rings(proved->least_depth);
-  // Otherwise the errors are those of Plans::load(), on all ranks.
-  if (ncast_status status = uses_own ? prepared->prepare_own() : prepared->prepare_loaded()) return status;
+  const auto prepare = [&] {
+    if (is_default || prepared->can_use_own_rings(proved->least_depth)) return prepared->prepare_own();
+    // Ranks of several hosts cannot share memory for other rings.
+    if (!comm_.levels.empty() && prepared->can_use_rings(proved->least_depth))
+      return prepared->prepare_with_own_buffers();
+    // The errors are those of Plans::load(), on all ranks.
+    return prepared->prepare_loaded();
+  };
+  if (ncast_status status = prepare()) return status;
   *run = std::move(prepared);
   return NCAST_OK;
 }

@@ -62,6 +62,17 @@ TEST_CASE("calls that differ do not share a plan") {
     change(&other);
     CHECK(proved("all_pairs", other) != plan);
   }
+  Request hosts = request;
+  hosts.hosts = {0, 0, 1, 1};
+  const auto of_hosts = proved("two_level", hosts);
+  CHECK(proved("two_level", hosts) == of_hosts);
+  for (const auto change :
+       {+[](Request* one) { one->hosts = {0, 1, 1, 1}; }, +[](Request* one) { one->codec_within = NCAST_CODEC_WINDOW; },
+        +[](Request* one) { one->partial_sums = true; }}) {
+    Request other = hosts;
+    change(&other);
+    CHECK(proved("two_level", other) != of_hosts);
+  }
   CHECK(proved("two_level", request) !=
         proved("two_level", {.operation = Operation::broadcast, .ranks = 4, .ranks_per_node = 2}));
 }

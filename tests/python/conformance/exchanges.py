@@ -174,7 +174,7 @@ def _check_mixed(world: World) -> Outcome:
     calls = []
     for choice in choices:
         call, sample = choice.call(world.rank, world.ranks), pool(choice.data, choice.kind.name)
-        raw, right = call.sent(sample, world.rank), expected(call, sample, 0)
+        raw, right = call.sent(sample, world.rank), expected(call, sample, 0, world.hosts)
         source, target = Guarded(place, raw.nbytes), Guarded(place, right.nbytes)
         calls.append((call, source.lay(raw, 0, stream), target.lay(poison(right.nbytes), 0, stream), target, right))
     with narrowcast.group():

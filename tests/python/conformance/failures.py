@@ -32,15 +32,15 @@ def run(
     *,
     backend: str,
     device: int,
-    host: str,
     rank: int,
     ranks: int,
+    hosts: tuple[int, ...],
     unique_ids: dict[str, str],
     host_id: str,
     emit: Emit,
 ) -> None:
     """Runs one scenario after another, each with its own communicator."""
-    places.name_host(host)
+    places.be_on_host(rank, hosts)
     deadline = Deadline()
     deadline.begin(rank, "starting")
     place = places.make(backend, device, _CAPACITY_BYTES)
@@ -175,10 +175,18 @@ _SCENARIOS = {"abort": _abort, "late": _late, "mismatch": _mismatch}
 
 
 def killed(
-    *, backend: str, device: int, host: str, rank: int, ranks: int, unique_id: str, folder: str, emit: Emit
+    *,
+    backend: str,
+    device: int,
+    rank: int,
+    ranks: int,
+    hosts: tuple[int, ...],
+    unique_id: str,
+    folder: str,
+    emit: Emit,
 ) -> None:
     """The last rank dies while the others wait for it. Results go to files, because the dead rank emits none."""
-    places.name_host(host)
+    places.be_on_host(rank, hosts)
     deadline = Deadline()
     deadline.begin(rank, "a rank is killed")
     place = places.make(backend, device, _CAPACITY_BYTES)

@@ -89,23 +89,25 @@ def run(
     *,
     backend: str,
     device: int,
-    host: str,
     rank: int,
     ranks: int,
     sections: list[list[Any]],
     amount: str,
     seed: int,
     emit: Emit,
+    hosts: tuple[int, ...] = (),
 ) -> None:
     """One rank in this process."""
-    places.name_host(host)
+    places.be_on_host(rank, hosts)
     deadline = Deadline()
     deadline.begin(rank, "starting")
     place = places.make(backend, device, _capacity(backend, amount))
     with place.current():
         streams = [place.stream(), place.stream()]
         for name, unique_ids in sections:
-            _run_section(Section(name, unique_ids), place, streams, rank, ranks, amount, seed, True, deadline, emit)
+            _run_section(
+                Section(name, unique_ids), place, streams, rank, ranks, amount, seed, True, deadline, emit, hosts
+            )
 
 
 def threads(*, backend: str, devices: list[int], sections: list[list[Any]], seed: int, emit: Emit) -> None:
@@ -157,13 +159,14 @@ def _run_section(
     default_stream: bool,
     deadline: Deadline,
     emit: Emit,
+    hosts: tuple[int, ...] = (),
 ) -> None:
     """Emits a result for every case, so that results of ranks correspond. After an error the rest is skipped."""
     deadline.begin(rank, f"joining the communicators of {section.name}")
     comms = [
         place.communicator(unique_id, rank, ranks, timeout_seconds=CALL_SECONDS) for unique_id in section.unique_ids
     ]
-    world = World(place, rank, ranks, comms, streams, amount, seed, default_stream)
+    world = World(place, rank, ranks, comms, streams, amount, seed, default_stream, tuple(hosts))
     ended_by = ""
     for case, check in _CASES[section.name](world):
         begin = time.monotonic()

@@ -52,11 +52,11 @@ class Choice:
         return Call(self.operation, self.kind, self.count, rank, ranks, op=self.op, root=self.root)
 
 
-def expected(call: Call, sample: np.ndarray, variant: int) -> np.ndarray:
-    """The bits of the rank's output."""
+def expected(call: Call, sample: np.ndarray, variant: int, hosts: Sequence[int] = ()) -> np.ndarray:
+    """The bits of the rank's output. hosts: of the ranks, if there are several."""
     parts = []
     for inputs in call.pieces(sample, variant):
-        bits = oracle.reduce(inputs, call.op, call.kind) if describe(call.operation).reduces else inputs[0]
+        bits = oracle.reduce(inputs, call.op, call.kind, hosts) if describe(call.operation).reduces else inputs[0]
         parts.append(bits if bits.size == call.count else np.resize(bits, call.count))
     return np.concatenate(parts)
 
@@ -156,7 +156,7 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
     sample = pool(choice.data, choice.kind.name)
     rng, own = world.random(section, choice.name), world.random(section, choice.name, own=True)
     variant = rng.randrange(1 << 20)
-    right = expected(call, sample, variant) if call.has_result else None
+    right = expected(call, sample, variant, world.hosts) if call.has_result else None
     sent = call.sent(sample, call.rank, variant)
     ways = [False] if not describe(choice.operation).in_place else [False, True]
     if max(call.send_elems, call.recv_elems) * choice.kind.bytes > _BOTH_WAYS_BYTES:

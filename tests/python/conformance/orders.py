@@ -109,7 +109,7 @@ def _check_collective_grouped(world: World) -> Outcome:
     mailbox = Mailbox(world, messages_of(world, "one way"), own, stream)
     call = Choice("all_reduce", value_type("bfloat16"), "sum", "weights", 200_001, 0).call(world.rank, world.ranks)
     sample = pool("weights", call.kind.name)
-    raw, right = call.sent(sample, world.rank), expected(call, sample, 0)
+    raw, right = call.sent(sample, world.rank), expected(call, sample, 0, world.hosts)
     source, target = Guarded(place, raw.nbytes), Guarded(place, right.nbytes)
     inputs, results = source.lay(raw, 0, stream), target.lay(poison(right.nbytes), 0, stream)
     with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():

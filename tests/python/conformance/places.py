@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from collections.abc import Sequence
 from ctypes import c_size_t, c_uint64, c_void_p
 from typing import Any
 
@@ -18,6 +19,12 @@ from narrowcast._native import cuda_driver
 from narrowcast._native.cuda_driver import DeviceBuffer
 
 _ALIGN_BYTES = 256
+
+
+def be_on_host(rank: int, hosts: Sequence[int]) -> None:
+    """Gives this process the host of the rank, if there are several."""
+    if hosts:
+        os.environ["NARROWCAST_HOSTID"] = f"host {hosts[rank]}"
 
 
 class Place:
@@ -152,12 +159,6 @@ class GpuPlace(Place):
 
 def _handle(stream: Any) -> ctypes.c_void_p:
     return c_void_p(0 if stream is None else stream.handle)
-
-
-def name_host(host: str) -> None:
-    """Lets this process pass for one on a host of this name."""
-    if host:
-        os.environ["NARROWCAST_HOSTID"] = host
 
 
 def make(backend: str, device: int, capacity_bytes: int) -> Any:

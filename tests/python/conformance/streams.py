@@ -27,7 +27,7 @@ class Pending:
         self._choice, self._codec = choice, codec
         self._call, sample = choice.call(world.rank, world.ranks), pool(choice.data, choice.kind.name)
         raw = self._call.sent(sample, world.rank, variant)
-        self._right = expected(self._call, sample, variant) if self._call.has_result else None
+        self._right = expected(self._call, sample, variant, world.hosts) if self._call.has_result else None
         self._tolerances = tolerances(self._call, sample, variant, codec) if self._call.has_result else None
         self._out_bytes = self._call.recv_elems * choice.kind.bytes
         source, self._target = Guarded(world.place, raw.nbytes), Guarded(world.place, self._out_bytes)
@@ -223,7 +223,7 @@ def _refilled(world: World) -> Outcome:
         place.finish(world.comm, stream)
         found = place.read(slots, stream).view(np.uint16)
         for i in range(calls):
-            right = expected(call, sample, i % variants)
+            right = expected(call, sample, i % variants, world.hosts)
             error = difference(found[i * count : (i + 1) * count], right, _BF16, nan_is_nan=True)
             outcome.note(f"{codec} {choice.name}, call {i}", error)
     return outcome

@@ -48,7 +48,7 @@ class Setting:
     devices: tuple[int, ...]  # of each rank; ignored by the host backend
     amount: str
     time_limit_seconds: float
-    hosts: tuple[int, ...] = ()  # of each rank, if ranks are on several hosts
+    hosts: tuple[int, ...] = ()  # of each rank, numbered in the order of their first ranks
     seed: int = field(default_factory=lambda: int(os.environ.get("NARROWCAST_TEST_SEED", "0")))
 
     def __str__(self) -> str:
@@ -57,9 +57,9 @@ class Setting:
 
     def arguments(self) -> list[dict[str, Any]]:
         """The environment of rank processes."""
-        shared = {"backend": self.backend, "ranks": self.ranks}
-        hosts = [f"host {host}" for host in self.hosts] or [""] * self.ranks
-        return [{**shared, "device": self.devices[r], "rank": r, "host": hosts[r]} for r in range(self.ranks)]
+        ranks = self.ranks
+        shared = {"backend": self.backend, "ranks": ranks, "hosts": self.hosts}
+        return [{**shared, "device": self.devices[r], "rank": r} for r in range(ranks)]
 
 
 @dataclass

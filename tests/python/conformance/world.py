@@ -65,6 +65,7 @@ class World:
     amount: str  # how many cases to run: "all", "some" or "few"
     seed: int
     default_stream: bool = True  # calls may also use no stream
+    hosts: tuple[int, ...] = ()  # of each rank, if there are several
 
     @property
     def comm(self) -> narrowcast.Communicator:
