@@ -37,7 +37,8 @@ void set_up_socket(int socket);
 
 inline constexpr double longest_silence_seconds = 30;
 // Makes the connection fail when the peer's host has not answered for about `seconds`, whether data is under way or
-// not. The kernel counts whole seconds; values outside of 1 to 30 become the nearest of these.
+// not. The kernel counts whole seconds; values outside of 1 to 30 become the nearest of these, and a connection without
+// data under way fails after two seconds at the earliest.
 void limit_silence(int socket, double seconds);
 
 class Connection {

@@ -58,13 +58,12 @@ def fork_rank(body: Callable[[Report], None]) -> ForkedRank:
 
 
 def wait_for_reports(ranks: list[ForkedRank], done: Callable[[], bool], seconds: float) -> bool:
-    """Reads reports until `done`, or until all ranks have ended; False after the time limit."""
-    end = time.monotonic() + seconds
+    """Reads reports until `done`, or until all ranks have ended; False if none comes for `seconds`."""
     while not done():
         running = {rank.pipe: rank for rank in ranks if rank.status is None}
         if not running:
             return True
-        ready, _, _ = select.select(list(running), [], [], max(0.0, end - time.monotonic()))
+        ready, _, _ = select.select(list(running), [], [], seconds)
         if not ready:
             return False
         for pipe in ready:

@@ -142,6 +142,7 @@ class _Round:
             assert one.of("seen") - max(begin, joined) < TIMEOUT_SECONDS + 1.5, text
 
 
+@pytest.mark.timeout(60 + 20 * ROUNDS)
 def test_random_faults_do_no_harm(request: pytest.FixtureRequest) -> None:
     hosts: FakeHosts | None = None
     try:
