@@ -32,6 +32,7 @@ constexpr double default_timeout_seconds = 300;
 // What each rank sends to the others before the communicator is created.
 struct Contribution {
   ncast_unique_id id;  // only that of rank 0 is used
+  uint64_t host;       // bootstrap::own_host()
   ncast_backend backend;
   ncast_status status;
   char message[200];  // if status is not OK
@@ -41,6 +42,7 @@ ncast_status own_contribution(int ranks, int rank, const ncast_comm_config* give
   ncast_comm_config config;
   if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
   own->backend = config.backend;
+  own->host = bootstrap::own_host();
   return rank == 0 ? ncast_get_unique_id(&own->id) : NCAST_OK;
 }
 
@@ -65,6 +67,13 @@ ncast_status exchange_and_create(ncast_comm** comm, int ranks, int rank, ncast_e
     if (theirs.backend != all[0].backend)
       return fail(NCAST_MISMATCH, "%s: the backend is %s on rank %d, but %s on rank 0", function,
                   backend_name(theirs.backend), peer, backend_name(all[0].backend));
+    // Otherwise the ranks on the host of rank 0 would wait for those that cannot join.
+    const bool can_join = bootstrap::content_of(all[0].id).spans_hosts != 0 || theirs.host == all[0].host;
+    if (theirs.backend == NCAST_BACKEND_HOST && !can_join)
+      return fail(NCAST_UNSUPPORTED,
+                  "%s: rank %d is on another host or in another container than rank 0, which does not expect this: set "
+                  "NARROWCAST_SOCKET_IFNAME there",
+                  function, peer);
   }
   return create(comm, ranks, &all[0].id, rank, given_config);
 }

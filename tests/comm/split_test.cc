@@ -1,4 +1,5 @@
 // ncast_comm_split.
+#include "bootstrap/host.h"
 #include "bootstrap/tcp_address.h"
 #include "bootstrap/unique_id.h"
 #include "executor/backend.h"
@@ -62,10 +63,10 @@ ncast_unique_id split_without_joining(ncast_comm* comm, int ranks, uint64_t netw
     int32_t color, key;
     ncast_backend backend;
     ncast_status status;
-    uint64_t network;
+    uint64_t network, host;
     char message[200];
     ncast_unique_id id;
-  } const mine = {0, 0, NCAST_BACKEND_HOST, NCAST_OK, network, {}, {}};
+  } const mine = {0, 0, NCAST_BACKEND_HOST, NCAST_OK, network, bootstrap::own_host(), {}, {}};
   std::vector<Part> all(static_cast<size_t>(ranks));
   for (int exchange = 0; exchange < 2; ++exchange)
     EXPECT_OK(ncast_all_gather(&mine, all.data(), sizeof mine, NCAST_UINT8, NCAST_CODEC_RAW, comm, nullptr));
@@ -111,7 +112,7 @@ TEST_CASE("ranks of a split in other networks are not told to connect by loopbac
     const ncast_unique_id id = new_id();
     run_processes(2, [&](int rank) {
       executor::Backend other = *executor::find_backend(NCAST_BACKEND_HOST);
-      other.uses_hub = [] { return true; };
+      other.uses_hub = [](const bootstrap::UniqueIdContent&) { return true; };
       executor::add_backend(NCAST_BACKEND_CUDA, other);
       Comm comm(id, rank, 2, {0});
       const uint64_t network = bootstrap::own_network();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,20 @@ from narrowcast.errors import NarrowcastError
 
 from hosts.forked_ranks import ForkedRank, Report, end, fork_rank, wait_for_reports
 
-_VARIABLES = ("LOCAL_WORLD_SIZE", "WORLD_SIZE", "NARROWCAST_HOSTID", "NCCL_HOSTID")
-_INTERFACES = ("NARROWCAST_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+_VARIABLES = (
+    "LOCAL_WORLD_SIZE",
+    "WORLD_SIZE",
+    "SLURM_STEP_NUM_NODES",
+    "NARROWCAST_HOSTID",
+    "NCCL_HOSTID",
+    "NARROWCAST_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
+)
+
+
+def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 def run(
@@ -24,8 +37,7 @@ def run(
     body: Callable[[narrowcast.Communicator, Report], None],
 ) -> list[ForkedRank]:
     """Creates an id with these variables, and a rank on each host without them."""
-    for name in (*_VARIABLES, *_INTERFACES, "SLURM_STEP_NUM_NODES"):
-        monkeypatch.delenv(name, raising=False)
+    without_variables(monkeypatch)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     unique_id = narrowcast.unique_id()
@@ -77,6 +89,35 @@ def test_a_rank_on_another_host_than_the_id_is_for_is_told(monkeypatch, variable
     for rank in run(monkeypatch, variables, ["one", "two"], sum_of_ones):
         assert rank.of("error") == "UnsupportedError", rank.reports
         assert "NARROWCAST_SOCKET_IFNAME" in rank.of("message")
+
+
+def test_ranks_that_exchange_bytes_learn_at_once_that_one_is_on_another_host(monkeypatch, tmp_path) -> None:
+    def start(rank: int) -> ForkedRank:
+        def exchange(mine: bytes) -> list[bytes]:
+            (tmp_path / f"{rank}.new").write_bytes(mine)
+            (tmp_path / f"{rank}.new").rename(tmp_path / str(rank))
+            while not all((tmp_path / str(other)).exists() for other in range(3)):
+                time.sleep(0.01)
+            return [(tmp_path / str(other)).read_bytes() for other in range(3)]
+
+        def work(report: Report) -> None:
+            os.environ["NCCL_HOSTID" if rank == 2 else "UNRELATED"] = "elsewhere"
+            try:
+                narrowcast.Communicator.by_exchange(exchange, rank, 3, timeout_seconds=20).close()
+            except NarrowcastError as error:
+                report({"error": type(error).__name__, "message": str(error)})
+
+        return fork_rank(work)
+
+    without_variables(monkeypatch)
+    ranks = [start(rank) for rank in range(3)]
+    try:
+        assert wait_for_reports(ranks, lambda: False, 10), "ranks wait for each other"
+    finally:
+        end(ranks)
+    for rank in ranks:
+        assert rank.of("error") == "UnsupportedError", rank.reports
+        assert "rank 2 is on another host" in rank.of("message")
 
 
 def test_communicators_of_several_hosts_are_split_within_hosts_and_across(monkeypatch) -> None:
