@@ -20,8 +20,16 @@ foreach(row IN LISTS rows)
     list(APPEND host_samples ${samples}/simt_${name}_packets.cc ${samples}/simt_${name}_phases.cc)
   endif()
 endforeach()
+# The example of a user's codec, with its CUDA header beside it.
+set(example ${PROJECT_SOURCE_DIR}/examples/codec/uniform)
+add_custom_command(OUTPUT ${samples}/uniform.so
+  COMMAND ${CMAKE_CXX_COMPILER} -x c -std=c11 -O2 -shared -fPIC -I ${PROJECT_SOURCE_DIR}/include ${example}.c -lm
+          -o ${samples}/uniform.so
+  COMMAND ${CMAKE_COMMAND} -E copy ${example}.cuh ${samples}/uniform.cuh
+  DEPENDS ${example}.c ${example}.cuh VERBATIM)
+target_compile_definitions(write_generated_samples PRIVATE NARROWCAST_EXAMPLE_CODEC="${samples}/uniform.so")
 add_custom_command(OUTPUT ${cuda_samples} ${host_samples} COMMAND write_generated_samples ${samples}
-  DEPENDS write_generated_samples VERBATIM)
+  DEPENDS write_generated_samples ${samples}/uniform.so VERBATIM)
 
 add_library(generated_samples OBJECT ${cuda_samples})
 target_link_libraries(generated_samples PRIVATE narrowcast_flags)
@@ -52,13 +60,14 @@ set(host_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/si
   ${tests}/store/cuda/simt/order_test.inc ${tests}/store/cuda/simt/encode_test.inc
   ${tests}/store/cuda/simt/frame_read_test.inc ${tests}/codec/simt/window_block_test.inc
   ${tests}/codec/simt/dense_test.inc ${tests}/codec/simt/grouped_test.inc
-  ${tests}/codec/simt/fields_test.inc)
+  ${tests}/codec/simt/fields_test.inc ${tests}/codec/simt/user_test.inc)
 
 set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")
 set_source_files_properties(${host_samples} PROPERTIES COMPILE_OPTIONS "-w")
 add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples} ${host_kernels})
 target_link_libraries(simt_test PRIVATE test_main)
+target_compile_definitions(simt_test PRIVATE NARROWCAST_EXAMPLE_CODEC="${samples}/uniform.so")
 
 # The batch kernels of codecs, with the same machine. Headers with inline assembly are replaced.
 set(batch_test ${tests}/codec/simt/batch_test.cc)

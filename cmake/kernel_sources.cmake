@@ -4,6 +4,7 @@ cmake_minimum_required(VERSION 3.24)
 include(${CMAKE_CURRENT_LIST_DIR}/included_sources.cmake)
 
 set(sources
+  src/codec/user/kernel.cuh
   src/executor/cuda/blocks/move.cuh
   src/executor/cuda/blocks/reduce.cuh
   src/executor/cuda/generated/nvrtc_prelude.cuh

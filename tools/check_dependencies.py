@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "packages": set(),
     "threads": {"status"},
     "codec": {"device", "status", "threads"},
-    "codec/user": {"codec", "digest", "files", "status"},
+    "codec/user": {"codec", "device", "digest", "files", "status"},
     "bootstrap": {"digest", "files", "status"},
     "plan": {"codec", "operation", "status"},
     "channel": {"bootstrap", "device", "digest", "status"},

@@ -2,7 +2,22 @@
 // only, and is not linked with Narrowcast. examples/codec/ has one.
 //
 // Registered codecs work on CPUs: in frames, files and calls of the host backend, if they are named. AUTO and WITHIN do
-// not allow them. GPUs do not have their code: what names one there is UNSUPPORTED.
+// not allow them. Calls between GPUs can use those that have a CUDA header: a file beside the library whose name ends
+// in .cuh instead of .so. Frames in GPU memory cannot have them; what names one there is UNSUPPORTED.
+//
+// The CUDA header defines these functions, which a warp calls for a block between two buffers in shared memory, aligned
+// to 16 bytes. They produce the bytes of the functions on CPUs, whose contracts they share:
+//
+//     __device__ uint32_t ncast_user_encode(const ncast_user_block& block, const ncast_user_context& context,
+//                                           const void* values, void* payload, int lane);
+//     __device__ bool ncast_user_decode(const ncast_user_block& block, const void* payload, uint32_t payload_bytes,
+//                                       void* values, int lane);
+//     __device__ uint32_t ncast_user_payload_bytes(const ncast_user_block& block);  // if payloads are fixed
+//
+// lane: 0 to 31, of the calling thread. All lanes call and return the same. The callers synchronize the warp.
+// NVRTC compiles the header, in C++20, when the process creates its first communicator between GPUs, and keeps the
+// kernels (docs/guide/plans.md). It can include this file and no other one; the integer types of <stdint.h> and the
+// functions that CUDA has without headers are known.
 #ifndef NARROWCAST_USER_CODEC_H_
 #define NARROWCAST_USER_CODEC_H_
 
@@ -72,6 +87,13 @@ typedef const ncast_user_codec_description* (*ncast_user_codec_function)(void);
 // Errors: INVALID_ARGUMENT: the library cannot be loaded, does not describe a valid codec, or has the name or id of
 // another one; or the set of codecs is fixed. UNSUPPORTED: the library was made for another version.
 NCAST_API ncast_status ncast_codec_register(const char* path, ncast_codec* codec);
+
+// Compiles the CUDA header of a registered codec for values of a type and GPUs of a compute capability, such as 90 for
+// 9.0, as communicators do. Needs no GPU.
+//   folder: for the kernels, created if need be. NULL: the folder of the cache; "": none.
+// Errors: INVALID_ARGUMENT, with the compiler's messages, if the header does not compile; UNSUPPORTED if the codec has
+// none, or if NVRTC is missing or cannot compile for these GPUs.
+NCAST_API ncast_status ncast_codec_compile(ncast_codec codec, ncast_dtype dtype, int architecture, const char* folder);
 
 #ifdef __cplusplus
 }  // extern "C"

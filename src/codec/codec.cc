@@ -69,8 +69,14 @@ ncast_status check_of_call(const char* function, ncast_codec codec) {
 }
 
 ncast_status check_on_gpu(const char* function, ncast_codec codec) {
+  if (!is_of_user(codec) || host_of(row_of(codec)).cuda_header != nullptr) return NCAST_OK;
+  return fail(NCAST_UNSUPPORTED, "%s: the codec %s is that of a user without a CUDA header, and runs on CPUs only",
+              function, describe(codec).c_str());
+}
+
+ncast_status check_in_gpu_frames(const char* function, ncast_codec codec) {
   if (!is_of_user(codec)) return NCAST_OK;
-  return fail(NCAST_UNSUPPORTED, "%s: the codec %s is that of a user, and runs on CPUs only", function,
+  return fail(NCAST_UNSUPPORTED, "%s: the codec %s is that of a user; frames in GPU memory cannot have it", function,
               describe(codec).c_str());
 }
 

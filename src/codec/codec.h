@@ -26,8 +26,11 @@ ncast_status check(const char* function, ncast_codec codec);
 // The codec of a call: it may also be AUTO, WITHIN, or forced.
 ncast_status check_of_call(const char* function, ncast_codec codec);
 
-// Checks that kernels can exist for the codec of a call. Error: UNSUPPORTED for the codecs of users.
+// Checks that kernels can exist for the codec of a call. Error: UNSUPPORTED for the codecs of users that have no CUDA
+// header.
 ncast_status check_on_gpu(const char* function, ncast_codec codec);
+// The same for frames and slots. Error: UNSUPPORTED for all codecs of users.
+ncast_status check_in_gpu_frames(const char* function, ncast_codec codec);
 
 // The functions below require a codec that has passed check(). They accept the codec of a call only if stated.
 

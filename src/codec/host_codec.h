@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "codec/row.h"
 #include "device/block_context.h"
@@ -29,6 +30,11 @@ struct BlockCoder {
   bool (*decode)(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values);
 };
 
+// The CUDA header of a user's codec: its path, for the messages of the compiler, and a digest of its text.
+struct CudaHeader {
+  std::string path, text, digest;
+};
+
 // binding.cc in a codec's folder defines one, named <codec>::host.
 struct HostCodec {
   BlockCoder reference;  // simple scalar code, the oracle of the tests
@@ -42,6 +48,7 @@ struct HostCodec {
   // that are stored raw. NULL if there are no counters.
   std::span<const char* const> counter_names = {};
   bool (*count)(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint64_t* counters) = nullptr;
+  const CudaHeader* cuda_header = nullptr;  // of a user's codec that GPUs have, too
 };
 
 }  // namespace narrowcast::codec

@@ -66,7 +66,7 @@ constexpr ncast_codec without_flag(ncast_codec codec) { return codec & ~ncast_co
 
 constexpr uint8_t id_of(ncast_codec codec) { return static_cast<uint8_t>(codec); }
 
-// The codecs of users, which are not part of the library, and have no kernels.
+// The codecs of users, which are not part of the library.
 constexpr bool is_of_user(ncast_codec codec) {
   return id_of(codec) >= NCAST_FIRST_USER_CODEC && id_of(codec) <= NCAST_LAST_USER_CODEC;
 }

@@ -43,6 +43,20 @@ def compiled(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def with_header(compiled):
+    """The same with the CUDA header beside the library, in which a text is replaced."""
+
+    def compile_one(old="", new=""):
+        library = compiled()
+        header = (ROOT / "examples" / "codec" / "uniform.cuh").read_text()
+        assert old in header
+        library.with_suffix(".cuh").write_text(header.replace(old, new))
+        return library
+
+    return compile_one
+
+
+@pytest.fixture(scope="session")
 def uniform(compiled):
     return compiled()
 
@@ -54,12 +68,12 @@ def run(program, *arguments):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 
-def test_the_example_has_every_property(cli_here, uniform):
-    done = cli_here("codec", "check", uniform, "--json")
+def test_the_example_has_every_property(cli_here, with_header):
+    done = cli_here("codec", "check", with_header(), "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["codec"] == "uniform"
@@ -158,8 +172,59 @@ except narrowcast.InvalidArgumentError as error:
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("the codec uniform is that of a user, and runs on CPUs only")
+    assert lines[0].endswith("the codec uniform is that of a user without a CUDA header, and runs on CPUs only")
     assert "missing.so: cannot open shared object file" in lines[-1]
+
+
+# With `status` and `error`: those of compiling the header of sys.argv[1].
+COMPILE = """
+from narrowcast._native.library import library
+codec = narrowcast.register_codec(sys.argv[1])
+status = library().ncast_codec_compile(codec.number, {dtype}, {architecture}, b"")
+error = library().ncast_last_error().decode()
+if "NVRTC was not found" in error:
+    print("skipped")
+    sys.exit()
+"""
+
+
+def compile_header(library, check, dtype=7, architecture=90):
+    done = run(COMPILE.format(dtype=dtype, architecture=architecture) + check, library)
+    if done.stdout == "skipped\n":
+        pytest.skip("NVRTC is not installed")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_a_cuda_header_compiles_for_gpus_and_calls_between_them_can_use_its_codec(with_header, architecture):
+    check = """
+assert status == 0, error
+said = narrowcast.explain("all_reduce", 1 << 24, dtype="float32", ranks=2, codec="uniform:bits=6!", result_codec="raw")
+print(said.candidate, said.codec, said.result_codec)
+"""
+    assert compile_header(with_header(), check, architecture=architecture) == "blocks:uniform uniform:bits=6 raw\n"
+
+
+def test_faults_of_a_cuda_header_are_shown_with_their_lines(with_header):
+    library = with_header("  float largest = 0;\n", "  float largest = nothing;\n")
+    (line,) = [
+        number
+        for number, text in enumerate(library.with_suffix(".cuh").read_text().splitlines(), 1)
+        if "nothing" in text
+    ]
+    error = compile_header(library, "assert status == 1\nprint(error)")
+    assert error.startswith("ncast_codec_compile: the CUDA header of the codec uniform does not compile for float32: ")
+    assert f'{library.with_suffix(".cuh")}({line}): error: identifier "nothing" is undefined' in error
+
+
+def test_only_cuda_headers_are_compiled(uniform, with_header):
+    for library, arguments, message in (
+        (uniform, {}, "uniform is that of a user without a CUDA header, and runs on CPUs only"),
+        (with_header(), {"dtype": 8}, "uniform does not encode dtype 8"),
+        (with_header(), {"architecture": 70}, "architecture is 70, not 80"),
+    ):
+        assert message in compile_header(library, "print(error)", **arguments)
 
 
 def test_codecs_are_registered_before_they_are_chosen_from(uniform):
@@ -213,8 +278,8 @@ def test_calls_with_a_registered_codec_are_within_its_bound_and_alike_on_all_ran
     assert all(ratio < 0.25 for _, ratio, _ in ratios)
 
 
-def test_ranks_that_registered_other_libraries_cannot_join(compiled, uniform, rank_jobs):
+def test_ranks_that_registered_other_libraries_cannot_join(compiled, with_header, uniform, rank_jobs):
     other = compiled(("0x94d049bb133111ebull", "0x94d049bb133111edull"))
-    for libraries in ([[uniform], []], [[uniform], [other]]):
+    for libraries in ([[uniform], []], [[uniform], [other]], [[uniform], [with_header()]]):
         with pytest.raises(narrowcast.RemoteError, match=r"the set of registered codecs is .* on rank 1, but uniform"):
             registered_on(libraries, rank_jobs)

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._native.codecs import Codec, CodecType
+from .._native.codecs import Codec, CodecType, comm_codec_number
+from .._native.library import library
 from ..codec import bound, decode, encode, error_bound
-from ..errors import CorruptError
+from ..errors import CorruptError, Status
 from ..types import ValueType, value_type
 from . import oracle
 from .tolerance import absmax, count_far
@@ -28,6 +29,7 @@ _HEADER_BYTES, _ALIGN = 64, 16
 _GUARD_BYTES = 64
 _DAMAGED = 80  # payloads of each type and choice of parameters
 _MOST_SPECS = 12
+_ARCHITECTURE = 90
 _THREADS, _REPEATS = 4, 16
 
 
@@ -249,6 +251,16 @@ def survives_damage(case: Case) -> None:
                 raise Failed("bytes after the end of the values were written")
 
 
+def compiles(case: Case) -> None:
+    """Its CUDA header, if there is one and NVRTC is installed. The code does not depend on the parameters."""
+    if ":" in case.codec:
+        return
+    number = comm_codec_number(case.codec)
+    status = library().ncast_codec_compile(number, case.kind.number, _ARCHITECTURE, None)
+    if status not in (Status.OK, Status.UNSUPPORTED):
+        raise Failed(library().ncast_last_error().decode(errors="replace").partition(": ")[2])
+
+
 #: Name -> what is checked of every case. The name is a sentence about the codec.
 PROPERTIES: dict[str, Callable[[Case], None]] = {
     "restores values, or is within its bound": restores,
@@ -259,14 +271,15 @@ PROPERTIES: dict[str, Callable[[Case], None]] = {
     "needs no alignment": needs_no_alignment,
     "writes all bytes, and none beyond": writes_all_and_no_more,
     "survives damaged payloads": survives_damage,
+    "compiles for GPUs, if it has a CUDA header": compiles,
 }
 
 
-def check(library: str, skipped: list[str], emit: Callable[[Any], None]) -> None:
+def check(path: str, skipped: list[str], emit: Callable[[Any], None]) -> None:
     """The main function of the child: registers a library and emits each property, before and after it was checked."""
     from .._native.codecs import register_codec
 
-    codec = register_codec(library)
+    codec = register_codec(path)
     emit({"codec": codec.name, "cases": [str(case) for case in cases_of(codec)]})
     for name, holds in PROPERTIES.items():
         if name in skipped:

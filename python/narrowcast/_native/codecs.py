@@ -105,8 +105,9 @@ def presets() -> dict[str, str]:
 def register_codec(path: str | os.PathLike[str]) -> Codec:
     """Adds a codec of yours to those of this process: a shared library, as `narrowcast/user_codec.h` describes it.
 
-    It can be named wherever a codec can be, except for GPUs. All ranks of a communicator must have registered the same
-    libraries. Call this before the process creates its first communicator, explanation or cost model.
+    It can be named wherever a codec can be, except for frames in GPU memory. Calls between GPUs need its CUDA header:
+    the file beside the library whose name ends in .cuh instead of .so. All ranks of a communicator must have registered
+    the same libraries. Call this before the process creates its first communicator, explanation or cost model.
     NARROWCAST_USER_CODECS registers libraries, separated by colons, when Narrowcast is loaded. `narrowcast codec check`
     tests a codec.
 

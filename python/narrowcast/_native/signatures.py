@@ -64,6 +64,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_codec_parse": (_STATUS, [c_char_p, POINTER(_CODEC)]),
     "ncast_codec_preset": (c_char_p, [c_size_t, POINTER(c_char_p)]),
     "ncast_codec_register": (_STATUS, [c_char_p, POINTER(_CODEC)]),
+    "ncast_codec_compile": (_STATUS, [_CODEC, c_int, c_int, c_char_p]),
     "ncast_codec_format": (_STATUS, [_CODEC, c_char_p, c_size_t]),
     "ncast_codec_error_bound": (c_double, [_CODEC, c_int, c_double]),
     "ncast_bound": (c_size_t, [c_int, _CODEC, c_uint64]),

@@ -60,9 +60,9 @@ double error_bound(const BlockType& type, double largest) {
 
 }  // namespace
 
-const HostCodec* make_host(const Description& description) {
+const HostCodec* make_host(const Description& description, const CudaHeader* cuda_header) {
   descriptions[description.id - NCAST_FIRST_USER_CODEC].store(&description, std::memory_order_release);
-  auto* const host = new HostCodec{.reference = {encode, decode}, .fast = {encode, decode}};
+  auto* const host = new HostCodec{.reference = {encode, decode}, .fast = {encode, decode}, .cuda_header = cuda_header};
   if (description.fixed_payload != 0) host->payload_bytes = payload_bytes;
   if (description.exact == 0) host->error_bound = error_bound;
   return host;

@@ -8,8 +8,9 @@
 
 namespace narrowcast::codec::user {
 
-// Makes the implementation of a codec, which lives as long as the process. At most once for an id.
-const HostCodec* make_host(const ncast_user_codec_description& description);
+// Makes the implementation of a codec, which lives as long as the process. At most once for an id. cuda_header: lives
+// as long; NULL: there is none.
+const HostCodec* make_host(const ncast_user_codec_description& description, const CudaHeader* cuda_header);
 
 // The row of a codec whose description is valid. It points to the description.
 Row row_of(const ncast_user_codec_description& description);

@@ -1,9 +1,15 @@
 // Loads the libraries of users' codecs.
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "codec/codec.h"
 #include "codec/user/binding.h"
@@ -34,6 +40,28 @@ Registered& registered() {
 std::string file_of(const void* symbol) {
   Dl_info info = {};
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+}
+
+// The CUDA header beside a library: its name ends in .cuh instead of .so. Lines that include headers of Narrowcast,
+// which precede it in kernels, become empty. Returns an error message; `header` stays NULL if there is none.
+std::string read_cuda_header(const std::string& library, std::unique_ptr<CudaHeader>* header) {
+  const std::filesystem::path path = std::filesystem::path(library).replace_extension(".cuh");
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return "";
+  std::string content;
+  if (std::string error = files::read_file(path, most_library_bytes, &content); !error.empty())
+    return path.string() + " cannot be read: " + error;
+  auto made = std::make_unique<CudaHeader>();
+  made->path = path;
+  std::ranges::replace_if(made->path, [](char c) { return c == '"' || c == '\\' || c == '\n'; }, '_');
+  made->digest = digest::hex(digest::sha256("narrowcast user codec", content), 16);
+  std::istringstream lines(content);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_known = line.starts_with("#include \"narrowcast/") || line.starts_with("#pragma once");
+    made->text += (is_known ? "" : line) + "\n";
+  }
+  *header = std::move(made);
+  return "";
 }
 
 ncast_status add(const char* path, ncast_codec* codec) {
@@ -67,7 +95,12 @@ ncast_status add(const char* path, ncast_codec* codec) {
   if (find_row(description->id) != nullptr)
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s: the codec %s has the id %u, too", function, path,
                 find_row(description->id)->name, description->id);
-  if (const std::string error = add_row(row_of(*description), make_host(*description)); !error.empty())
+  std::unique_ptr<CudaHeader> header;
+  if (const std::string error = read_cuda_header(file_of(symbol), &header); !error.empty())
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s", function, error.c_str());
+  if (header != nullptr) content += header->digest;
+  const HostCodec* const host = make_host(*description, header.release());
+  if (const std::string error = add_row(row_of(*description), host); !error.empty())
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s: %s", function, path, error.c_str());
   all.digests[description->name] = digest::hex(digest::sha256("narrowcast user codec", content), 16);
   all.ids[description] = *codec = description->id;

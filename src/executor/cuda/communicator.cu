@@ -13,6 +13,7 @@
 #include "channel/peer/zeroed_memory.h"
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/communicator.h"
+#include "executor/cuda/generated/codec_kernels.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/state.h"
 #include "status/error.h"
@@ -156,6 +157,7 @@ cudaError_t Communicator::create_side_streams() {
 }
 
 ncast_status Communicator::set_up() {
+  if (ncast_status status = generated::load_codec_kernels()) return status;
   if (const cudaError_t loaded = load_kernels()) return failed("loading the kernels", loaded);
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
   if (error == cudaSuccess) {

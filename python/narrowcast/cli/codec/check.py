@@ -61,7 +61,7 @@ def _check(path: str, timeout: float) -> tuple[dict[str, Any], dict[str, str | N
 
     while len(faults) < len(PROPERTIES):
         try:
-            arguments = {"library": path, "skipped": list(faults)}
+            arguments = {"path": path, "skipped": list(faults)}
             run_ranks(f"{codec_check.__name__}:check", [arguments], read, timeout_seconds=timeout)
         except RemoteError as error:
             reason = re.sub(r"^ranks? 0:? ", "", str(error))

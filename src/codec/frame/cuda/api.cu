@@ -45,7 +45,7 @@ struct Call {
 
   ncast_status checked() const {
     if (const ncast_status status = check_frame_arguments(function, dtype, codec, elems)) return status;
-    return check_on_gpu(function, codec);
+    return check_in_gpu_frames(function, codec);
   }
   bool is_raw() const { return elems == 0 || id_of(effective_codec(dtype, codec)) == NCAST_CODEC_RAW; }
   bool has_fixed_payload() const { return find_row(effective_codec(dtype, codec))->has_fixed_payload(); }

@@ -67,13 +67,6 @@ std::array<std::string, compiled_kernels> sources_of(const CompiledPlan& plan, c
   return sources;
 }
 
-// The key contains a hash of all headers instead of the text of those that are included, which takes longer to put
-// together than to find a cubin in the cache.
-CubinKey key_of(const std::string& source, int architecture, const std::string& compiler) {
-  const std::string headers = std::to_string(kernel_sources_hash());
-  return {source + "\nheaders " + headers + "\nsm_" + std::to_string(architecture), compiler};
-}
-
 // CPU time of this thread.
 double thread_seconds() {
   timespec time{};
@@ -82,6 +75,13 @@ double thread_seconds() {
 }
 
 }  // namespace
+
+// The key contains a hash of all headers instead of the text of those that are included, which takes longer to put
+// together than to find a cubin in the cache.
+CubinKey key_of(const std::string& source, int architecture, const std::string& compiler) {
+  const std::string headers = std::to_string(kernel_sources_hash());
+  return {source + "\nheaders " + headers + "\nsm_" + std::to_string(architecture), compiler};
+}
 
 ncast_status compile(const plan::Plan& plan, const Target& target, const std::string& folder, CompiledPlan* compiled) {
   if (ncast_status status = generate(plan, target, compiled)) return status;

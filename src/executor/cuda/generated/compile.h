@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codec/kernel_table.h"
+#include "executor/cuda/generated/cubin_cache.h"
 #include "executor/cuda/generated/program.h"
 #include "executor/cuda/generated/source.h"
 #include "select/block_shape.h"
@@ -40,6 +41,9 @@ struct CompiledPlan {
   std::array<double, compiled_kernels> cpu_seconds = {};  // to compile them; 0 if they were in the cache
   bool is_kept = true;                                    // the cache has all of them
 };
+
+// The key of a kernel in the cache. source: without the sources that it includes. compiler: NvrtcFile::identity.
+CubinKey key_of(const std::string& source, int architecture, const std::string& compiler);
 
 // Generates the sources without compiling them. Errors: those of make_program() and generate_blocks().
 ncast_status generate(const plan::Plan& plan, const Target& target, CompiledPlan* generated);

@@ -5,6 +5,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "executor/cuda/generated/codec_code.h"
 #include "executor/cuda/generated/kernel_constants.h"
 
 #define XXH_INLINE_ALL
@@ -79,7 +80,7 @@ std::string with_included_sources(std::string_view source, std::span<const std::
   Includer includer(replaced);
   includer.add(prelude_include, "src");
   includer.add(source, "src");
-  return without_variables(std::move(includer).text());
+  return with_user_headers(without_variables(std::move(includer).text()));
 }
 
 }  // namespace narrowcast::executor::cuda::generated

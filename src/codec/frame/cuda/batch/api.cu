@@ -37,7 +37,7 @@ ncast_status check_arrays(const char* function, std::initializer_list<Array> arr
 
 ncast_status check_batch(const char* function, size_t count, ncast_codec codec, std::initializer_list<Array> arrays) {
   RETURN_IF_FAILED(check(function, codec));
-  RETURN_IF_FAILED(check_on_gpu(function, codec));
+  RETURN_IF_FAILED(check_in_gpu_frames(function, codec));
   if (count > max_batch_count)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %zu, but the maximum is %zu", function, count, max_batch_count);
   return count == 0 ? NCAST_OK : check_arrays(function, arrays);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "executor/cuda/generated/sample_plans.h"
-#include "narrowcast/codec.h"
+#include "narrowcast/user_codec.h"
 #include "plan/builders/builders.h"
 
 namespace narrowcast::test {
@@ -21,13 +21,25 @@ struct Sample {
 };
 
 // An all-reduce with a bounded codec, whose result all ranks store as its payload decodes.
-inline Plan bounded_all_reduce(const char* algorithm) {
+inline Plan bounded_all_reduce(const char* algorithm, ncast_codec codec = NCAST_CODEC_INT8) {
   plan::builders::Request request;
   request.ranks = 3;
-  request.codec = NCAST_CODEC_INT8;
+  request.codec = codec;
   Plan plan;
   if (plan::builders::build(algorithm, request, &plan) != NCAST_OK) throw std::logic_error(ncast_last_error());
   return plan;
+}
+
+// The codec of examples/codec, as a user's.
+inline ncast_codec example_codec() {
+  static const ncast_codec registered = [] {
+    ncast_codec codec = 0;
+    if (ncast_codec_register(NARROWCAST_EXAMPLE_CODEC, nullptr) != NCAST_OK ||
+        ncast_codec_parse("uniform:bits=12", &codec) != NCAST_OK)
+      throw std::logic_error(ncast_last_error());
+    return codec;
+  }();
+  return registered;
 }
 
 inline std::vector<Sample> samples() {
@@ -52,6 +64,9 @@ inline std::vector<Sample> samples() {
       {"bounded_ring", bounded_all_reduce("ring"), NCAST_FLOAT32, NCAST_SUM, false},
       {"bounded_pairs", bounded_all_reduce("all_pairs"), NCAST_BFLOAT16, NCAST_SUM, false},
       {"bounded_pieces", bounded_all_reduce("all_pairs"), NCAST_FLOAT32, NCAST_SUM, false, false, false, false},
+      {"user_ring", bounded_all_reduce("ring", example_codec()), NCAST_FLOAT32, NCAST_SUM, false},
+      {"user_pieces", bounded_all_reduce("all_pairs", example_codec()), NCAST_BFLOAT16, NCAST_SUM, false, false, false,
+       false},
       {"encoded_messages", all_reduce_one_shot_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false},
   };
 }
