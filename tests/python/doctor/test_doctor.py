@@ -127,7 +127,6 @@ def test_clean_removes_the_shared_memory_of_killed_processes_only(cli, waiting_r
     (killed, left_behind), (_, in_use) = waiting_rank(), waiting_rank()
     killed.kill()
     killed.wait()
-    assert left_behind.exists()
     report = json.loads(cli("doctor", "--clean", "--json").stdout)
     assert report["removed_segments"] >= 0  # other processes on the machine may remove it first
     assert not left_behind.exists()
