@@ -30,8 +30,10 @@ struct WarpMemory {
 
   // The warp calls this before it encodes or decodes.
   __device__ void use(ncast_codec codec, ncast_codec result_codec, int lane) {
-    if (lane == 0) parameters = device::parameters_of<Codec>(codec);
-    if (lane == 0) result_parameters = device::parameters_of<Codec>(result_codec);
+    if (lane == 0) {
+      parameters = device::parameters_of<Codec>(codec);
+      result_parameters = device::parameters_of<Codec>(result_codec);
+    }
     __syncwarp();
   }
 };
