@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -25,6 +26,8 @@ settings.register_profile("narrowcast", deadline=None, max_examples=60, derandom
 settings.load_profile("narrowcast")
 
 HERE = Path(__file__).parent
+EXAMPLE_CODEC = HERE.parents[1] / "examples" / "codec"
+INCLUDE = HERE.parents[1] / "include"
 # Import path of the rank processes, the same as `pythonpath` in pyproject.toml.
 SHARED = [str(folder) for folder in (HERE, HERE / "support", HERE / "nccl")]
 CLI_SECONDS = 60
@@ -99,6 +102,39 @@ def build(compiler: str, source: str, result: Path, *options: str) -> None:
     standard = "-std=gnu11" if compiler == "cc" else "-std=c++20"
     command = [found, standard, "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", str(result)]
     subprocess.run([*command, str(HERE / "fakes" / source), *options], check=True)
+
+
+@pytest.fixture(scope="session")
+def compiled_codec(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles the example of a user's codec with replacements of its text. Returns the library."""
+    folder, numbers = tmp_path_factory.mktemp("codecs"), itertools.count()
+
+    def compile_one(*replacements: tuple[str, str]) -> Path:
+        text = (EXAMPLE_CODEC / "uniform.c").read_text()
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        source = folder / f"codec{next(numbers)}.c"
+        source.write_text(text)
+        library = source.with_suffix(".so")
+        build("cc", str(source), library, f"-I{INCLUDE}", "-lm")
+        return library
+
+    return compile_one
+
+
+@pytest.fixture(scope="session")
+def codec_with_header(compiled_codec: Callable[..., Path]) -> Callable[..., Path]:
+    """The same with the CUDA header beside the library, in which a text is replaced."""
+
+    def compile_one(old: str = "", new: str = "") -> Path:
+        library = compiled_codec()
+        header = (EXAMPLE_CODEC / "uniform.cuh").read_text()
+        assert old in header
+        library.with_suffix(".cuh").write_text(header.replace(old, new))
+        return library
+
+    return compile_one
 
 
 @pytest.fixture(scope="session")

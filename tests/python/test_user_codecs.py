@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import narrowcast
 import numpy as np
@@ -16,49 +13,10 @@ from cli_output import assert_one_line
 from narrowcast._bench.codec_check import PROPERTIES
 from narrowcast._bench.launch import run_ranks
 
-ROOT = Path(__file__).parents[2]
-SOURCE = (ROOT / "examples" / "codec" / "uniform.c").read_text()
-
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory):
-    """Compiles the example with replacements of its text. Returns the library."""
-    if (compiler := shutil.which("cc")) is None:
-        pytest.skip("cc was not found")
-    folder, numbers = tmp_path_factory.mktemp("codecs"), itertools.count()
-
-    def compile_one(*replacements):
-        text = SOURCE
-        for old, new in replacements:
-            assert old in text
-            text = text.replace(old, new)
-        source = folder / f"codec{next(numbers)}.c"
-        source.write_text(text)
-        library = source.with_suffix(".so")
-        options = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", f"-I{ROOT / 'include'}"]
-        subprocess.run([compiler, *options, "-o", str(library), str(source), "-lm"], check=True)
-        return library
-
-    return compile_one
-
-
-@pytest.fixture(scope="session")
-def with_header(compiled):
-    """The same with the CUDA header beside the library, in which a text is replaced."""
-
-    def compile_one(old="", new=""):
-        library = compiled()
-        header = (ROOT / "examples" / "codec" / "uniform.cuh").read_text()
-        assert old in header
-        library.with_suffix(".cuh").write_text(header.replace(old, new))
-        return library
-
-    return compile_one
-
-
-@pytest.fixture(scope="session")
-def uniform(compiled):
-    return compiled()
+def uniform(compiled_codec):
+    return compiled_codec()
 
 
 def run(program, *arguments):
@@ -72,8 +30,8 @@ def run(program, *arguments):
     )
 
 
-def test_the_example_has_every_property(cli_here, with_header):
-    done = cli_here("codec", "check", with_header(), "--json")
+def test_the_example_has_every_property(cli_here, codec_with_header):
+    done = cli_here("codec", "check", codec_with_header(), "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["codec"] == "uniform"
@@ -81,15 +39,15 @@ def test_the_example_has_every_property(cli_here, with_header):
     assert report["properties"] == [{"property": name, "holds": True, "fault": None} for name in PROPERTIES]
 
 
-def test_a_fault_is_reported_as_the_property_that_it_breaks(cli_here, compiled):
-    wrong = compiled(
+def test_a_fault_is_reported_as_the_property_that_it_breaks(cli_here, compiled_codec):
+    wrong = compiled_codec(
         ("return step_of(block, (float)largest) * (1", "return step_of(block, 1) / (largest + 1) / 9 * (1"),
         ("if (isnan(value)) return -top;", "if (isnan(value)) return 0;"),
         ("  memset(payload, 0, HEADER_BYTES);\n", ""),
         ("const uint64_t bits = mixed(", "static uint64_t calls;\n  const uint64_t bits = mixed(++calls + "),
         ("if (size != payload_bytes(block)) return 0;", "if ((size_t)values % 2 != 0) return 0;"),
     )
-    crashing = compiled(
+    crashing = compiled_codec(
         ("if (!isfinite(largest) || signbit(largest)) return 0;", "if (signbit(largest)) __builtin_trap();"),
         ("store(block, value, values, i);", "store(block, value, values, i), store(block, value, values, i | 1);"),
         ("return HEADER_BYTES + ", "return HEADER_BYTES + (bits_of(block) == 12) + "),
@@ -116,7 +74,7 @@ def test_a_fault_is_reported_as_the_property_that_it_breaks(cli_here, compiled):
             assert any(one.startswith(name) and part in fault for one, fault in found.items()), (name, found)
 
 
-def test_descriptions_that_are_not_valid_are_refused(compiled):
+def test_descriptions_that_are_not_valid_are_refused(compiled_codec):
     faults = {
         "its id is 5, not one of those for users, 192 to 253": (".id = 200", ".id = 5"),
         "its name is not a letter and then letters, digits and _": ('.name = "uniform"', '.name = "Uniform"'),
@@ -137,7 +95,7 @@ for path in sys.argv[1:]:
     except (narrowcast.InvalidArgumentError, narrowcast.UnsupportedError) as error:
         print(error)
 """,
-        *(compiled(fault) for fault in faults.values()),
+        *(compiled_codec(fault) for fault in faults.values()),
     )
     for message, line in zip(faults, done.stdout.splitlines(), strict=True):
         assert line.startswith("ncast_codec_register: ")
@@ -197,17 +155,19 @@ def compile_header(library, check, dtype=7, architecture=90):
 
 
 @pytest.mark.parametrize("architecture", [80, 90])
-def test_a_cuda_header_compiles_for_gpus_and_calls_between_them_can_use_its_codec(with_header, architecture):
+def test_a_cuda_header_compiles_for_gpus_and_calls_between_them_can_use_its_codec(codec_with_header, architecture):
     check = """
 assert status == 0, error
 said = narrowcast.explain("all_reduce", 1 << 24, dtype="float32", ranks=2, codec="uniform:bits=6!", result_codec="raw")
 print(said.candidate, said.codec, said.result_codec)
 """
-    assert compile_header(with_header(), check, architecture=architecture) == "blocks:uniform uniform:bits=6 raw\n"
+    assert (
+        compile_header(codec_with_header(), check, architecture=architecture) == "blocks:uniform uniform:bits=6 raw\n"
+    )
 
 
-def test_faults_of_a_cuda_header_are_shown_with_their_lines(with_header):
-    library = with_header("  float largest = 0;\n", "  float largest = nothing;\n")
+def test_faults_of_a_cuda_header_are_shown_with_their_lines(codec_with_header):
+    library = codec_with_header("  float largest = 0;\n", "  float largest = nothing;\n")
     (line,) = [
         number
         for number, text in enumerate(library.with_suffix(".cuh").read_text().splitlines(), 1)
@@ -218,11 +178,11 @@ def test_faults_of_a_cuda_header_are_shown_with_their_lines(with_header):
     assert f'{library.with_suffix(".cuh")}({line}): error: identifier "nothing" is undefined' in error
 
 
-def test_only_cuda_headers_are_compiled(uniform, with_header):
+def test_only_cuda_headers_are_compiled(uniform, codec_with_header):
     for library, arguments, message in (
         (uniform, {}, "uniform is that of a user without a CUDA header, and runs on CPUs only"),
-        (with_header(), {"dtype": 8}, "uniform does not encode dtype 8"),
-        (with_header(), {"architecture": 70}, "architecture is 70, not 80"),
+        (codec_with_header(), {"dtype": 8}, "uniform does not encode dtype 8"),
+        (codec_with_header(), {"architecture": 70}, "architecture is 70, not 80"),
     ):
         assert message in compile_header(library, "print(error)", **arguments)
 
@@ -278,8 +238,8 @@ def test_calls_with_a_registered_codec_are_within_its_bound_and_alike_on_all_ran
     assert all(ratio < 0.25 for _, ratio, _ in ratios)
 
 
-def test_ranks_that_registered_other_libraries_cannot_join(compiled, with_header, uniform, rank_jobs):
-    other = compiled(("0x94d049bb133111ebull", "0x94d049bb133111edull"))
-    for libraries in ([[uniform], []], [[uniform], [other]], [[uniform], [with_header()]]):
+def test_ranks_that_registered_other_libraries_cannot_join(compiled_codec, codec_with_header, uniform, rank_jobs):
+    other = compiled_codec(("0x94d049bb133111ebull", "0x94d049bb133111edull"))
+    for libraries in ([[uniform], []], [[uniform], [other]], [[uniform], [codec_with_header()]]):
         with pytest.raises(narrowcast.RemoteError, match=r"the set of registered codecs is .* on rank 1, but uniform"):
             registered_on(libraries, rank_jobs)

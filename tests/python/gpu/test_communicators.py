@@ -1,4 +1,4 @@
-"""Communicators of GPUs: splits, types that are only moved, interruptions, torch's backend.
+"""Communicators of GPUs: splits, types that are only moved, interruptions, users' codecs, torch's backend.
 
 Between two GPUs, or with NARROWCAST_TEST_RANKS_PER_GPU=2 on one.
 """
@@ -44,6 +44,14 @@ def test_an_interrupt_ends_a_close_that_waits_for_a_kernel(run):
     (first, seconds), (last, _) = run("interrupted", unique_id=narrowcast.unique_id().hex())
     assert (first, last) == ("KeyboardInterrupt", "AbortedError")
     assert seconds < 3
+
+
+def test_a_users_codec_gives_the_same_bits_as_on_cpus(run, codec_with_header):
+    ids = {"unique_id": narrowcast.unique_id().hex(), "host_id": narrowcast.unique_id(local=True).hex()}
+    for wrong, ratio, host_ratio in run("registered", library=str(codec_with_header()), **ids):
+        assert wrong == []
+        assert 0.1 < ratio < 0.3
+        assert ratio == pytest.approx(host_ratio, rel=0.01)
 
 
 def test_the_backend_of_torch_works_with_cuda_tensors(run, tmp_path):

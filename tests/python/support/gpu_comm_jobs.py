@@ -78,6 +78,31 @@ def interrupted(*, unique_id: str, rank: int, ranks: int, device: int, emit: Any
         emit([name, time.monotonic() - begin])
 
 
+def registered(*, unique_id: str, host_id: str, rank: int, ranks: int, device: int, library: str, emit: Any) -> None:
+    """The calls with a user's codec whose bits differ from those of CPUs, and the ratios of both."""
+    narrowcast.register_codec(library)
+    host = narrowcast.Communicator(bytes.fromhex(host_id), rank, ranks, backend="host", timeout_seconds=60)
+    with on_device(device), _create(unique_id, rank, ranks, device) as comm, host:
+        stream, wrong = Stream(), []
+
+        def compare(name: str, dtype: str, codec: str, values: np.ndarray[Any, Any], results: int) -> None:
+            own, out = DeviceBuffer(values.nbytes).write(values), DeviceBuffer(results * values.nbytes).fill(7)
+            getattr(comm, name)(own, out, dtype=dtype, codec=codec, stream=stream)
+            stream.synchronize()
+            right = np.zeros(results * values.size, values.dtype)
+            getattr(host, name)(values, right, dtype=dtype, codec=codec)
+            if out.read().tobytes() != right.tobytes():
+                wrong.append(f"{name} of {values.size} {dtype} by {codec}")
+
+        for count in (5 * 4096 + 5, 1 << 20):
+            floats = np.random.default_rng(rank).standard_normal(count).astype(np.float32)
+            for dtype, values in (("float32", floats), ("bfloat16", (floats.view(np.uint32) >> 16).astype(np.uint16))):
+                for codec in ("uniform:bits=6!", "uniform:bits=4,dither=1!"):
+                    for name, results in (("all_reduce", 1), ("all_gather", ranks), ("all_reduce", 1)):
+                        compare(name, dtype, codec, values, results)
+        emit([wrong, *(sizes.wire_bytes / sizes.raw_bytes for sizes in (comm.counters(), host.counters()))])
+
+
 def torch_backend(*, folder: str, rank: int, ranks: int, device: int, emit: Any) -> None:
     """Collectives, messages and DistributedDataParallel with CUDA tensors, on a stream that is not the default."""
     import narrowcast.torch_backend  # noqa: F401
