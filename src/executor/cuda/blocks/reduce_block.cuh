@@ -38,6 +38,27 @@ class BlockSums {
     }
   }
 
+  // The result of two ranks whose values are sums: that of set(a), reduce(NCAST_SUM, b) and finish(op, 2, b), with few
+  // registers.
+  __device__ static void add(ncast_redop op, const char* a, char* b, int lane) {
+    const Average<Accumulator> average(op, 2);
+    const auto sum = [&](uint64_t one, uint64_t other) {
+      Accumulator terms[values], results[values];
+      widen<Dtype>(one, terms);
+      widen<Dtype>(other, results);
+#pragma unroll
+      for (int i = 0; i < values; ++i)
+        results[i] = average.multiplied(codec::cuda::reduced(NCAST_SUM, terms[i], results[i]));
+      return narrow<Dtype>(results);
+    };
+#pragma unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const ulonglong2 own = reinterpret_cast<const ulonglong2*>(a)[v * 32 + lane];
+      ulonglong2& result = reinterpret_cast<ulonglong2*>(b)[v * 32 + lane];
+      result = {sum(own.x, result.x), sum(own.y, result.y)};
+    }
+  }
+
  private:
   template <typename Function>
   __device__ __forceinline__ void for_each_word(const char* block, int lane, Function function) {

@@ -245,7 +245,21 @@ class ReducingWarp {
       loading_ = false;
       scale(next_buffer());
     }
-    BlockSums<Codec::dtype, Codec::values_bytes> sums;
+    using Sums = BlockSums<Codec::dtype, Codec::values_bytes>;
+    if constexpr (!Codec::is_exact) {
+      if (ranks == 2) {  // both terms are in shared memory at once, so no register has to keep a sum
+        const char* const term = contribution_of(1 - rank, raw_bytes);
+        if (term == nullptr) return false;
+        if (loading_) loader_.wait();
+        loading_ = false;
+        Sums::add(op(), term, next_buffer(), thread_);
+        __syncwarp();
+        swap();
+        prefetch(after());
+        return finish(raw_bytes);
+      }
+    }
+    Sums sums;
     PayloadSize arriving{};  // the payload that is being loaded
     for (int position = 0; position < ranks; ++position) {
       const int source = source_of(position);
@@ -282,6 +296,18 @@ class ReducingWarp {
 
     sums.finish(op(), ranks, current_buffer(), thread_);
     __syncwarp();
+    return finish(raw_bytes);
+  }
+  // Waits for the block that `source` contributes to this turn and returns its values; NULL: stopped.
+  __device__ const char* contribution_of(int source, uint32_t raw_bytes) {
+    const PayloadSize size = start(contribution, receiver().wait(source), source, turn(), raw_bytes, current_buffer());
+    if (!size) return nullptr;
+    wait_for_payload();
+    receiver().release(source);
+    return values_of(contribution, current_buffer(), size, source);
+  }
+  // Sends and stores this rank's block of results, which is in current_buffer().
+  __device__ bool finish(uint32_t raw_bytes) {
     if constexpr (Codec::is_exact) {
       store_reduced(raw_bytes);
       return call_.forward == 0 || put(call_.forward, result, own_block(turn()), current_buffer(), turn());
