@@ -89,7 +89,8 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   blocks.recv_warps = warps.receivers;
   blocks.memory_bytes = cta_memory_bytes(warps.with_buffers(), blocks.block_bytes, 0);
   blocks.max_ctas = max_ctas;
-  if (may_copy_beside(shape)) {
+  const bool copies = !keeps_decoded(shape.operation, codec);
+  if (copies && may_copy_beside(shape)) {
     const uint32_t copy_ctas = own_copy_ctas(codec);
     blocks.max_ctas = std::min(max_ctas, most_block_ctas - copy_ctas);
     if (max_ctas == most_block_ctas) blocks.copy_ctas = copy_ctas;
@@ -99,7 +100,7 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   std::vector<uint32_t> rings;
   rings.reserve(pieces.size());
   for (const uint64_t bytes : pieces) rings.push_back(rings_of(bytes, blocks.block_bytes, blocks.most_rings()));
-  const uint64_t kept_bytes = shape.bytes <= most_bytes_of_copiers ? shape.bytes : 0;
+  const uint64_t kept_bytes = copies && shape.bytes <= most_bytes_of_copiers ? shape.bytes : 0;
   blocks.ctas = ctas_of_kernel(blocks, {.sent = rings, .kept_bytes = kept_bytes});
   return blocks;
 }

@@ -24,6 +24,11 @@ inline uint32_t most_ctas(Link link, ncast_codec codec, uint32_t max_ctas, uint3
   if (link != Link::host) return max_ctas;
   return std::min(max_ctas, most_ctas_over_host(shared_bytes, codec::is_exact(codec)));
 }
+// Whether a rank keeps what its own values decode to, so that all ranks have the same bits. The warps that send the
+// values store them, and there is no local part to copy.
+inline bool keeps_decoded(Operation operation, ncast_codec codec) {
+  return !codec::is_exact(codec) && (operation == Operation::all_gather || operation == Operation::broadcast);
+}
 // The CTAs that copy a local part of more than most_bytes_of_copiers.
 constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 

@@ -67,6 +67,12 @@ TEST_CASE("a local part of more than 16 MiB is copied by CTAs of its own, which 
       CHECK(choose_block_shape(shape, codec).copy_ctas == 0);
     }
   }
+  // The warps that send values which lose something store them.
+  const CallShape gather = call_of(Operation::all_gather, most_bytes_of_copiers + 1, 4);
+  CHECK(choose_block_shape(gather, NCAST_CODEC_INT8).copy_ctas == 0);
+  CHECK(choose_block_shape(gather, NCAST_CODEC_INT8).max_ctas == 64);
+  const CallShape exchange = call_of(Operation::all_to_all, most_bytes_of_copiers + 1, 4);
+  CHECK(choose_block_shape(exchange, NCAST_CODEC_INT8).copy_ctas == 12);
   // The local parts of an all_to_all_v are not known to all ranks.
   CHECK(choose_block_shape(call_of(Operation::all_to_all_v, 0, 4), NCAST_CODEC_RAW).copy_ctas == 8);
   CHECK(choose_block_shape(call_of(Operation::send, uint64_t{1} << 30, 2), NCAST_CODEC_RAW).copy_ctas == 0);

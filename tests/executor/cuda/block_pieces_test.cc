@@ -276,6 +276,35 @@ TEST_CASE("blocks are assigned only if a ring has several and does not get them 
   }
 }
 
+TEST_CASE("ranks keep what their values decode to where all ranks get them") {
+  Call call{Operation::all_gather};
+  call.dtype = NCAST_BFLOAT16;
+  call.send = send_begin;
+  call.recv = recv_begin;
+  call.peer = 2;
+  call.count = 100'000;
+  const int ranks = 4;
+  for (int rank = 0; rank < ranks; ++rank) {
+    CAPTURE(rank);
+    const auto of = [&](Operation operation, ncast_codec codec) {
+      call.operation = operation;
+      return cut(call, codec, ranks, 64)[static_cast<size_t>(rank)];
+    };
+    const BlockCall gather = of(Operation::all_gather, NCAST_CODEC_INT8);
+    CHECK(gather.kept == recv_begin + static_cast<size_t>(rank) * 200'000);
+    CHECK(gather.sent_together == (0xfu & ~(1u << rank)));
+    CHECK(gather.local_copy.bytes == 0);
+    const BlockCall broadcast = of(Operation::broadcast, NCAST_CODEC_INT8);
+    CHECK(broadcast.kept == (rank == call.peer ? recv_begin : nullptr));
+    CHECK(broadcast.sent_together == 0);  // the ranks get different pieces, and relay them
+    CHECK(broadcast.local_copy.bytes == 0);
+    CHECK(of(Operation::all_to_all, NCAST_CODEC_INT8).kept == nullptr);
+    CHECK(of(Operation::all_to_all, NCAST_CODEC_INT8).local_copy.bytes == 200'000);
+    CHECK(of(Operation::all_gather, NCAST_CODEC_WINDOW).kept == nullptr);
+    CHECK(of(Operation::all_gather, NCAST_CODEC_WINDOW).sent_together == 0);
+  }
+}
+
 TEST_CASE("the CTAs of two communicators fit on a GPU") {
   CHECK(ctas_that_fit(132) == most_block_ctas);
   CHECK(ctas_that_fit(114) == 57);

@@ -72,9 +72,8 @@ def tolerances(call: Call, sample: np.ndarray, variant: int, codec: str) -> np.n
     return np.concatenate(parts)
 
 
-def _is_same_everywhere(world: World, operation: str) -> bool:
-    """Whether all ranks must have the same bits, even if the codec is bounded."""
-    return operation == "all_reduce" or (world.place.backend == "host" and operation in ("all_gather", "broadcast"))
+# All ranks must have the same bits, even if the codec is bounded.
+_SAME_EVERYWHERE = ("all_reduce", "all_gather", "broadcast")
 
 
 def small(world: World) -> Cases:
@@ -184,7 +183,7 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
             error = difference(found, right, choice.kind, nan_is_nan=reduces, tolerances=margins)
             outcome.note(where, error)
             if bounded is not None:
-                if _is_same_everywhere(world, choice.operation):
+                if choice.operation in _SAME_EVERYWHERE:
                     outcome.same_everywhere(found)
             elif reduces and error is None:
                 first = found if first is None else first

@@ -65,6 +65,8 @@ struct BlockCall {
   bool is_point_to_point;  // sends and receives: a peer's progress may depend on another peer having its message
   bool assigns_blocks;     // some ring of `send` has several blocks, assigned through block_counters
   LocalCopy local_copy;    // of a call that does not reduce
+  // Where the rank stores what the blocks of `values` decode to on other ranks, at the same offsets. NULL: nowhere.
+  char* kept;
 
   // For direct writes of raw values.
   channel::DirectWrites* direct_writes;                 // device memory
@@ -76,7 +78,8 @@ struct BlockCall {
   // This rank's piece of a reduction, to be reduced with the pieces that the others send. 0 bytes: none.
   Piece own;
   Piece reduced;  // the result
-  // Bit mask of the ranks if all pieces of `send` are the same values, which are then encoded once. 0: they differ.
+  // Bit mask of the ranks if all pieces of `send` are the same values and are encoded once for all of them. 0: each has
+  // its own blocks.
   uint32_t sent_together;
   // Bit mask of the ranks to which the relayed or reduced piece is sent, and the first ring for relayed pieces.
   uint32_t forward;

@@ -70,6 +70,13 @@ __device__ inline End end_of(WarpRings shared, const Piece* pieces, int thread) 
                                                               : End{-1, 0, 0};
 }
 
+// The ends of one ring number in the pieces for all peers. Thread 0 has that of the next rank.
+__device__ inline End end_of_ring(const Piece* pieces, const channel::Peers& peers, uint32_t ring, int thread) {
+  const int next = peers.rank + 1 + thread, peer = next < peers.ranks ? next : next - peers.ranks;
+  const bool holds = thread < peers.ranks - 1 && ring < pieces[peer].rings;
+  return holds ? End{peer, ring, pieces[peer].slots} : End{-1, 0, 0};
+}
+
 // Bit mask of the threads that hold an end.
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
@@ -83,12 +90,15 @@ struct Outgoing {
 
 // The role of warp `number` of `warps` senders. If call.in_order, block b goes to ring b % rings and the warp serves
 // its rings in turn, as relaying receivers require. Otherwise the warp serves one ring after the other, and each ring
-// gets the next unassigned block of its piece, so slow rings get fewer blocks.
+// gets the next unassigned block of its piece, so slow rings get fewer blocks. If the pieces are sent together, the warp
+// serves one ring of each peer and encodes a block once for all.
 template <typename Codec>
 __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
-  const End end = call.is_point_to_point
+  const bool together = !Codec::is_exact && call.sent_together != 0;
+  const End end = together ? end_of_ring(call.send, call.peers, number, thread)
+                  : call.is_point_to_point
                       ? end_of(point_to_point_rings(call.send, call.peers, number, warps), call.send, thread)
                       : assigned_end(call.send, 0, call.peers, false, number, warps, thread);
   EndMask open = ends_of(end);  // ends with blocks left to send
@@ -110,8 +120,9 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
   channel::DirectEnds direct;
   char *buffer = memory.buffers[0], *next_buffer = memory.buffers[1];  // values of this block and the next
   char* const payload = memory.buffers[2];
+  const bool keeps = !Codec::is_exact && call.kept != nullptr;
   const uint32_t calls = earlier_calls<Codec>(call);
-  unsigned long long wire_bytes = 0;
+  uint32_t wire_vectors = 0;  // of 16 bytes
   Outgoing current = block_to(0);
   loader.start(buffer, current.span.values, current.span.bytes);
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
@@ -132,7 +143,7 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
     Outgoing next{current.end, current.peer, before + call.send[current.peer].rings, {}};
     next.span = block_of<Codec::values_bytes>(call.send[current.peer], next.block);
     const bool last = next.span.bytes == 0;  // the last block of its ring
-    const EndMask to = 1u << current.end;
+    const EndMask to = together ? open : 1u << current.end;
     if (last) open &= ~to;
     if (open != 0 && (last || in_order)) {
       const EndMask others = open & ~((2u << current.end) - 1);
@@ -141,6 +152,10 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
     }
     if (next.span.bytes != 0) request_block(next.peer);
     loader.wait();
+    if (keeps) {  // the last block may be stored from next_buffer
+      device::wait_for_store_sources(thread);
+      device::order_stores_before_bulk_copies();
+    }
     if (next.span.bytes != 0) loader.start(next_buffer, next.span.values, next.span.bytes);
 
     const uint32_t raw_bytes = current.span.bytes;
@@ -161,13 +176,21 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
           Codec::is_identity && !last && call.send[current.peer].slots == channel::ChannelLayout::max_slots;
       sender.put(to, size.is_coded() ? payload : buffer, size, current.block, last, delays_flag);
     }
-    wire_bytes += size.bytes();
+    if (keeps) {
+      if (size.is_coded())
+        device::decode_block<Codec>(memory.parameters, payload, size.bytes(), buffer, memory.scratch, thread);
+      __syncwarp();
+      store_values(call.kept + (current.span.values - call.values), buffer, raw_bytes, thread);
+    }
+    wire_vectors += size.bytes() / format::alignment * __popc(to);
     if (next.span.bytes == 0) break;
     current = next;
     swap(buffer, next_buffer);
   }
+  if (keeps) device::wait_for_store_sources(thread);
   sender.close();
-  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
+  if (thread == 0 && wire_vectors != 0)
+    atomicAdd(&call.byte_counters->wire_bytes, uint64_t{wire_vectors} * format::alignment);
 }
 
 // Each of the `warps` senders of all CTAs calls this when it ends. The last one marks the invitations of this call as
