@@ -116,10 +116,11 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "comm": {"_comm", "_native", *_LOWEST},
     "local": {"comm", "_comm", "_native", *_LOWEST},
     "_dropin": {"_native", *_LOWEST},
+    "_try": {"_native", *_LOWEST},
     "_bench": {"_arrays", "_comm", "_dropin", "_files", "_native", "_store", *_PUBLIC},
     "_doctor": {"_bench", "_comm", "_dropin", "_files", "_native", *_LOWEST},
-    "cli": {"_bench", "_comm", "_doctor", "_dropin", "_files", "_native", "_plan", "plots", *_PUBLIC},
-    "__init__": {"_comm", "_native", *_PUBLIC},
+    "cli": {"_bench", "_comm", "_doctor", "_dropin", "_files", "_native", "_plan", "_try", "plots", *_PUBLIC},
+    "__init__": {"_comm", "_dropin", "_native", *_PUBLIC},
     "__main__": {"cli"},
 }
 

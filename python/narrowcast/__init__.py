@@ -19,6 +19,7 @@ from ._comm.explain import CandidateCost, Explanation, Prediction, error_bound, 
 from ._comm.groups import Stream, group
 from ._comm.pending import Pending
 from ._comm.registration import Registration
+from ._dropin.marks import mark_step
 from ._native.library import library_version
 from .codec import (
     BlockStats,
@@ -104,6 +105,7 @@ __all__ = [
     "inspect",
     "inspect_blocks",
     "library_version",
+    "mark_step",
     "operations",
     "presets",
     "register_codec",

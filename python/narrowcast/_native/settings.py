@@ -29,6 +29,7 @@ _FILE_SETTINGS = (
     "OFF",
     "P2P",
     "PLANS",
+    "RECORD",
     "SCRATCH_BYTES",
     "STATS",
     "STATS_SECONDS",

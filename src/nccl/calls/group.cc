@@ -10,6 +10,7 @@
 #include "nccl/calls/group_plan.h"
 #include "nccl/calls/launch.h"
 #include "nccl/calls/nvtx_range.h"
+#include "nccl/calls/recorded_launch.h"
 #include "nccl/calls/user_reductions.h"
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/forward.h"
@@ -74,6 +75,7 @@ bool is_valid(const Call& call, int ranks) {
 
 int forward_counted(Communicator& comm, const Call& call, const char* why) {
   comm.statistics->count_forwarded(call.operation, why);
+  record_call(comm, call, false);
   log(Level::trace, "%s of %zu values to NCCL: %s", name_of(call.operation), call.count, why);
   const NvtxRange range(call, why);
   return forward(call);
@@ -237,6 +239,7 @@ int submit(const Call& given) {
   if (comm == nullptr) return forward(call);
   if (comm->broken.load()) return unhandled_cuda_error;
   if (open_group.depth > 0) return add_to_group(comm, call);
+  const RecordedLaunch recorded(comm, call.stream);
   int result = success;
   if (!is_valid(call, comm->ranks))
     result = forward_counted(*comm, call, why_forwarded_immediately(*comm, call, "an argument is out of range"));
@@ -269,6 +272,7 @@ int end_group() {
       group.comms.empty() || group.comms[0].calls.empty() ? nullptr : group.comms[0].calls[0].stream;
   // In separate threads, because this thread has NCCL's group open.
   for_each_in_threads(group.suspended, suspend);
+  const RecordedLaunch recorded(group.comms);
   const int result = launch(std::move(group.comms), end);
   // Also if calls have failed: the other ranks wait for this one.
   if (ended == success) {

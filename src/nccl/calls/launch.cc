@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nccl/calls/nvtx_range.h"
+#include "nccl/calls/recorded_launch.h"
 #include "nccl/calls/verify.h"
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/cuda_driver.h"
@@ -221,6 +222,7 @@ int launch_on_engine(std::vector<EngineCalls> groups) {
     for (const EngineCall& one : group.calls) {
       log(Level::trace, "%s of %zu values by Narrowcast", name_of(one.call.operation), one.call.count);
       count(comm, one);
+      record_call(comm, one.call, true);
       if (settings().verify) verify_codec(comm, one);
     }
   }

@@ -147,6 +147,7 @@ void agree(Communicator& comm) {
   comm.id = offers[0].id;
   comm.local_ranks = static_cast<int>(std::ranges::count(offers, own.process, &Offer::process));
   comm.statistics->set_id(comm.id);
+  comm.record.set_id(comm.id);
   std::string differing;
   const char* why = why_forward_all(offers, &differing);
   if (why == nullptr) {

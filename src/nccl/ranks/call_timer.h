@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "nccl/abi/operations.h"
+#include "nccl/ranks/event_pairs.h"
 #include "nccl/report/statistics.h"
 
 namespace narrowcast::nccl {
@@ -14,30 +15,21 @@ namespace narrowcast::nccl {
 class CallTimer {
  public:
   explicit CallTimer(Statistics& statistics) : statistics_(statistics) {}
-  ~CallTimer();
-  CallTimer(const CallTimer&) = delete;
-  CallTimer& operator=(const CallTimer&) = delete;
 
   // Before a call outside of graphs is put on a stream. predict: returns its predicted microseconds; called only for
   // calls of the sample.
   void begin(Operation operation, void* stream, const std::function<std::optional<double>()>& predict);
   // After it. Does nothing if the call is not of the sample.
-  void end(void* stream);
+  void end(void* stream) { samples_.end(stream); }
 
  private:
   struct Sample {
-    void *begin = nullptr, *end = nullptr;  // events
-    Operation operation = {};
-    double predicted = 0;
-    bool is_pending = false;
+    Operation operation;
+    double predicted;  // microseconds
   };
 
-  // Counts samples whose calls are complete.
-  void collect();
-
   Statistics& statistics_;
-  std::array<Sample, 4> samples_;
-  Sample* current_ = nullptr;
+  EventPairs<Sample, 4> samples_;
   std::array<int, operation_count> calls_{}, timed_{};
 };
 

@@ -64,7 +64,8 @@ Communicator::Communicator(Comm nccl_handle, int own_rank, int rank_count, int o
       device(ordinal),
       config(std::move(communicator_config)),
       statistics(add_statistics(own_rank, rank_count)),
-      timer(*statistics) {}
+      timer(*statistics),
+      record(own_rank, rank_count) {}
 
 Communicator::~Communicator() {
   if (driver() == nullptr) return;
@@ -142,6 +143,7 @@ std::shared_ptr<Communicator> known_communicator(Comm handle) {
 std::shared_ptr<Communicator> find_or_add_communicator(Comm handle) {
   if (std::shared_ptr<Communicator> known = known_communicator(handle)) return known;
   if (handle == nullptr) return nullptr;
+  start_recording(settings().record);
   std::shared_ptr<Communicator> communicator = query_nccl(handle);
   if (communicator == nullptr) return nullptr;
   schedule_statistics();

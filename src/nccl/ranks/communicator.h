@@ -11,8 +11,10 @@
 #include "nccl/policy/cost_prediction.h"
 #include "nccl/ranks/call_timer.h"
 #include "nccl/ranks/communicator_config.h"
+#include "nccl/ranks/launch_timer.h"
 #include "nccl/ranks/pair_handshake.h"
 #include "nccl/ranks/stream_order.h"
+#include "nccl/report/call_record.h"
 #include "nccl/report/statistics.h"
 
 namespace narrowcast::nccl {
@@ -68,6 +70,8 @@ struct Communicator {
   void* side_event = nullptr;
   StreamOrder order;
   CallTimer timer;
+  CommunicatorRecord record;
+  LaunchTimer launch_timer;
 
   // Created when first needed, and again after a change of max_ctas or engine_comm. Used by the thread that makes a
   // call.

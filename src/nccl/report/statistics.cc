@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "nccl/report/file_name.h"
 #include "nccl/report/json.h"
 #include "nccl/report/log.h"
 
@@ -106,14 +107,9 @@ std::string operation_json(const char* name, const OperationCount& count, const 
 
 // The path with %p and %r replaced.
 std::string file_path() {
-  std::string path = chosen_output.load()->path;
-  const auto replace = [&path](const char* mark, const std::string& value) {
-    for (size_t at; (at = path.find(mark)) != path.npos;) path.replace(at, 2, value);
-  };
-  replace("%p", std::to_string(getpid()));
+  const std::string path = replaced(chosen_output.load()->path, "%p", std::to_string(getpid()));
   const std::lock_guard lock(registry().mutex);
-  replace("%r", registry().all.empty() ? "none" : std::to_string(registry().all.front()->rank()));
-  return path;
+  return replaced(path, "%r", registry().all.empty() ? "none" : std::to_string(registry().all.front()->rank()));
 }
 
 std::string document() {

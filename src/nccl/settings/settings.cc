@@ -150,6 +150,8 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     apply_flag(&settings->nvtx);
   } else if (key == "stats") {
     settings->stats = value;
+  } else if (key == "record") {
+    settings->record = value;
   } else if (key == "stats_seconds") {
     const double seconds = number_of<double>(value).value_or(-1);
     if (!(seconds >= 0))

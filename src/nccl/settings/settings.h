@@ -86,6 +86,7 @@ struct Settings {
   bool nvtx = true;
   std::string stats;         // a path; %p: process id, %r: rank in the first communicator
   double stats_seconds = 0;  // between writes; 0: only at exit
+  std::string record;        // a path; %p: process id
   // For ncast_comm_config. The engine reads no variable of these settings.
   uint64_t scratch_bytes = 0;
   uint32_t max_ctas = environment::most_ctas;

@@ -16,7 +16,13 @@ from narrowcast._native import settings
 LISTS = sorted((Path(__file__).parents[2] / "nccl" / "abi" / "exports").glob("*.txt"))
 NEWEST = max(LISTS, key=lambda path: [int(part) for part in path.stem.split(".")])
 SOURCES = Path(__file__).parents[3] / "src"
-OWN = {"narrowcast_nccl_resolve", "narrowcast_nccl_predictor", "narrowcast_nccl_check_policy", "narrowcast_nccl_decide"}
+OWN = {
+    "narrowcast_nccl_resolve",
+    "narrowcast_nccl_predictor",
+    "narrowcast_nccl_check_policy",
+    "narrowcast_nccl_decide",
+    "narrowcast_nccl_mark_step",
+}
 
 ASK = """
 import ctypes, sys
