@@ -235,6 +235,20 @@ def host_drop_in() -> Path:
     return path.absolute()
 
 
+@pytest.fixture
+def with_host_drop_in(host_drop_in: Path, fakes: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of commands that use the drop-in on the host backend, beside the library as in the package."""
+    library = tmp_path / "lib" / "libnarrowcast.so"
+    library.parent.mkdir()
+    library.symlink_to(library_path().absolute())
+    library.with_name(preload.NAME).symlink_to(host_drop_in)
+    return {
+        "NARROWCAST_LIBRARY": str(library),
+        "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
+        "LD_LIBRARY_PATH": str(fakes),
+    }
+
+
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interposer between the drop-in and the library."""

@@ -31,6 +31,7 @@ COMMANDS = {
     "demo": ("demo", "demo"),
     "doctor": ("doctor", "doctor"),
     "run": ("run", "run"),
+    "try": ("try_", "try_"),
     "bench": ("bench", "bench"),
     "plan": ("plan", "plan"),
     "policy": ("policy", "policy"),
@@ -38,7 +39,7 @@ COMMANDS = {
     "store": ("store", "store"),
 }
 # Options after their argument belong to that command.
-_RUN_OTHERS = ("doctor", "run")
+_RUN_OTHERS = ("doctor", "run", "try")
 # Rows of large files are many objects without cycles: fewer collections halve the time for 100,000 tensors.
 _GC_THRESHOLD = 100_000
 

@@ -150,16 +150,16 @@ def _settings_of(
         "OFF": ",".join(off),
         "VERIFY": "1" if verify else None,
         "DEBUG": debug,
-        "CONFIG": None if config is None else str(_checked_config(config)),
+        "CONFIG": None if config is None else str(checked_config(config, "--config")),
     }
     return {f"{PREFIX}{name}": value for name, value in options.items() if value}
 
 
-def _checked_config(path: Path) -> Path:
+def checked_config(path: Path, option: str) -> Path:
     """The absolute path, if the file has no error: the drop-in's warnings are easily missed among those of a job."""
     faults = policy.check(existing_file(path))["faults"]
     if faults:
-        raise BadUse(f"--config {path}: {'; '.join(faults)}")
+        raise BadUse(f"{option} {path}: {'; '.join(faults)}")
     return path.absolute()
 
 

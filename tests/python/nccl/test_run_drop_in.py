@@ -8,8 +8,6 @@ import subprocess
 import sys
 
 import pytest
-from narrowcast._dropin import preload
-from narrowcast._native.library import library_path
 
 ASKS = """
 import ctypes, os, sys
@@ -22,20 +20,11 @@ print(sum("libnccl.so.2" in line and "r-xp" in line for line in open("/proc/self
 
 
 @pytest.fixture
-def run_real(cli, host_drop_in, fakes, tmp_path):
-    """`narrowcast run` with the drop-in, beside the library as in the package."""
-    library = tmp_path / "lib" / "libnarrowcast.so"
-    library.parent.mkdir()
-    library.symlink_to(library_path().absolute())
-    library.with_name(preload.NAME).symlink_to(host_drop_in)
+def run_real(cli, with_host_drop_in):
+    """`narrowcast run` with the drop-in."""
 
     def start(*arguments, **environment):
-        given = {
-            "NARROWCAST_LIBRARY": str(library),
-            "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
-            "LD_LIBRARY_PATH": str(fakes),
-        }
-        return cli("run", *arguments, **{**given, **environment})
+        return cli("run", *arguments, **{**with_host_drop_in, **environment})
 
     return start
 

@@ -106,6 +106,7 @@ unique_id, rank, ranks = narrowcast.unique_id(), 0, 1
 """
 
 SETTINGS = {
+    ("try", "What a step is"): Setting(before="import narrowcast"),
     ("communicator", "Creating a communicator"): Setting((), ALONE_ON_GPU, "comm.close()", on_gpu=True),
     ("embeddings", "`Table`: `nn.Embedding`"): Setting(
         ("torch",), TABLE, "assert not torch.equal(table(indices), weight[indices])"
