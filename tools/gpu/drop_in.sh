@@ -10,7 +10,7 @@
 # Variables select what runs:
 #   RANKS               default: all GPUs
 #   PROGRAMS            collectives train_ddp train_fsdp2 train_ddp_wide train_fsdp2_wide overlap generate
-#                       prefill_decode dying_rank torch_tests cupy jax pynccl
+#                       pipeline experts ring_attention prefill_decode dying_rank torch_tests cupy jax pynccl
 #   VARIANTS            nccl: NCCL alone; auto: Narrowcast where it is faster; always: wherever possible; X_again: X
 #                       once more, which must produce the same bits
 #   STEPS               training steps (200)
@@ -83,6 +83,9 @@ run_torch() {
   ranks_of train_fsdp2_wide 90 "$few" bench/programs/train.py --parallel fsdp2 --model wide --steps 40
   ranks_of overlap 60 "$few" bench/programs/overlap.py
   ranks_of generate 120 "$few" bench/programs/generate.py
+  ranks_of pipeline 90 "$few" bench/programs/pipeline.py
+  ranks_of experts 90 "$few" bench/programs/experts.py
+  ranks_of ring_attention 90 "$few" bench/programs/ring_attention.py
   file=${VALUES:-python/narrowcast/data/llama_slices.safetensors}
   read -ra handed <<<"$tokens"
   ranks_of prefill_decode 150 "$few" bench/programs/prefill_decode.py --values "$file" --tokens "${handed[@]}"
