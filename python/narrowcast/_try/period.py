@@ -18,6 +18,8 @@ _SMALL_BYTES = 4096
 _LEAST_COVERED = 0.6
 # Shorter periods are preferred to longer ones if they explain nearly as many calls.
 _ENOUGH_OF_BEST = 0.85
+# Of a long run, only the last calls are looked at: enough for ten steps of any program, and a second of work.
+_MOST_CALLS = 200_000
 # Lengths of the sequences of calls that may begin a step.
 _BEGINNINGS = (1, 2, 4, 8, 16, 32, 64)
 
@@ -51,6 +53,9 @@ class Calls:
     sizes: npt.NDArray[np.uint64]
     """In bytes."""
 
+    def last(self, count: int) -> Calls:
+        return Calls(*(values[-count:] for values in vars(self).values()))
+
 
 def find(calls: Calls) -> Pattern | None:
     """The period of calls; None if they have none.
@@ -58,6 +63,7 @@ def find(calls: Calls) -> Pattern | None:
     Calls before the first step, steps with more or fewer calls, and other calls between steps do not matter if most
     steps are alike. If the pattern changes for good, it is one that most of the calls after its first step follow.
     """
+    calls = calls.last(_MOST_CALLS)
     for has_counts in (True, False):
         # A step of a single call, of any size, would be found in any sequence of calls of one operation.
         least_calls = 1 if has_counts else 2

@@ -82,7 +82,7 @@ class Steps:
         launches, times = samples["launch"].astype(np.int64), samples["time_ns"].astype(np.int64)
         step_of = np.searchsorted(first_launches, launches, side="right") - 1
         places = launches - first_launches[step_of]
-        ends = np.append(self.communicator.calls["launch"], launches[-1:] + 1)[self.ends]
+        ends = self.communicator.calls["launch"][self.ends]
         is_measured = (step_of >= self._warm_up) & (launches < ends[step_of])
         step_of, places, times = step_of[is_measured], places[is_measured], times[is_measured]
         order = np.lexsort((step_of, places))
@@ -152,6 +152,8 @@ class Communication:
     calls: float
     executed: float
     """Calls that Narrowcast executed; NCCL ran the others."""
+    executes: bool
+    """Whether Narrowcast executed any call of the rank in the whole run."""
     captured: int
     """Calls that the rank put into CUDA graphs in the whole run. Their replays are not recorded."""
     gpu_seconds: float | None
@@ -169,9 +171,10 @@ def communication(
     """
     calls = executed = captured = 0
     total = waiting = 0.0
-    timed, all_known = False, True
+    timed, all_known, executes = False, True, False
     for communicator in process.communicators:
         captured += communicator.captured
+        executes = executes or bool(np.any(communicator.calls["flags"] & EXECUTED))
         times = communicator.calls["time_ns"]
         own = communicator.calls[(times >= begin_ns) & (times <= end_ns)]
         if not len(own):
@@ -193,6 +196,7 @@ def communication(
     return Communication(
         calls=calls / steps,
         executed=executed / steps,
+        executes=executes,
         captured=captured,
         gpu_seconds=total / steps / 1e9 if timed else None,
         waiting_seconds=waiting / steps / 1e9 if timed and all_known else None,

@@ -83,6 +83,8 @@ class Trial:
     """By name of the profile, with NCCL alone first."""
     failed: dict[str, TrialError] = field(default_factory=dict)
     """Profiles with which the command failed."""
+    idle: set[str] = field(default_factory=set)
+    """Profiles with which Narrowcast executes no calls: they are the same as NCCL alone."""
     step: str = ""
     """What a step is."""
 
@@ -108,10 +110,13 @@ class Trial:
     def runs(self, name: str) -> list[Measured]:
         return [one[name] for one in self.rounds if name in one]
 
+    @property
+    def compared(self) -> list[str]:
+        """The profiles that the verdict is about."""
+        return [name for name in self.profiles if name not in self.failed and name not in self.idle]
+
     def verdict(self) -> verdict.Verdict:
-        return verdict.judge(
-            self.seconds(), NCCL_ALONE.name, [name for name in self.profiles if name not in self.failed]
-        )
+        return verdict.judge(self.seconds(), NCCL_ALONE.name, self.compared)
 
 
 def run(options: Options, profiles: Sequence[Profile], report: Callable[[str, Measured], None]) -> Trial:
@@ -143,9 +148,8 @@ def run(options: Options, profiles: Sequence[Profile], report: Callable[[str, Me
                 one.pop(name, None)
         if len(trial.failed) == len(trial.profiles):
             raise next(iter(trial.failed.values()))
-        names = verdict.needs_runs(
-            trial.seconds(), NCCL_ALONE.name, [name for name in trial.profiles if name not in trial.failed]
-        )
+        trial.idle |= {name for name in names if not any(run.communication.executes for run in trial.runs(name))}
+        names = verdict.needs_runs(trial.seconds(), NCCL_ALONE.name, trial.compared)
     return trial
 
 

@@ -17,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 _ERROR = 0.02
 #: Differences that the comparison has to resolve: half the width of an interval.
 RESOLUTION = 0.015
+# Profiles are as fast if a larger difference is out of the question.
+_LEAST_DIFFERENCE = 1.5 * RESOLUTION
 # Noise beyond this number of standard deviations is cut off.
 _HUBER = 1.5
 _MEDIAN_TO_SIGMA = 1.4826
@@ -52,12 +54,17 @@ class Difference:
         return sqrt(self.high / self.low) - 1
 
     @property
+    def may_be_faster(self) -> bool:
+        """Whether the profile may be faster by more than the comparison resolves."""
+        return self.low < 1 - _LEAST_DIFFERENCE
+
+    @property
     def answer(self) -> Answer:
         if self.high < 1:
             return Answer.FASTER
         if self.low > 1:
             return Answer.SLOWER
-        return Answer.AS_FAST if self.margin <= 1.5 * RESOLUTION else Answer.UNKNOWN
+        return Answer.AS_FAST if self.margin <= _LEAST_DIFFERENCE else Answer.UNKNOWN
 
     @property
     def is_settled(self) -> bool:
@@ -145,29 +152,32 @@ class Verdict:
 
 
 def judge(rounds: Sequence[Mapping[str, float]], nccl: str, profiles: Sequence[str]) -> Verdict:
-    """The verdict about the profiles that have runs, of those that are compared with NCCL alone.
+    """The verdict about the profiles that have runs, of those that are compared with NCCL alone; without any, as fast.
 
     Of the profiles that are faster than NCCL, the best is the first that is not slower than the fastest of them.
     """
-    comparison = Comparison(rounds, len(profiles))
     present = [name for name in profiles if any(name in one for one in rounds)]
+    if not present:
+        return Verdict(Answer.AS_FAST, None, {})
+    comparison = Comparison(rounds, len(profiles))
     differences = {name: comparison.difference(name, nccl) for name in present}
     faster = [name for name in present if differences[name].answer is Answer.FASTER]
     if faster:
         fastest = min(faster, key=lambda name: differences[name].ratio)
         best = next(name for name in faster if comparison.difference(name, fastest).answer is not Answer.SLOWER)
         return Verdict(Answer.FASTER, best, differences)
-    answers = {one.answer for one in differences.values()}
-    for answer in (Answer.UNKNOWN, Answer.AS_FAST):
-        if answer in answers:
-            return Verdict(answer, None, differences)
-    return Verdict(Answer.SLOWER, None, differences)
+    answer = Answer.AS_FAST
+    if any(one.answer is Answer.UNKNOWN and one.may_be_faster for one in differences.values()):
+        answer = Answer.UNKNOWN
+    elif all(one.answer is Answer.SLOWER for one in differences.values()):
+        answer = Answer.SLOWER
+    return Verdict(answer, None, differences)
 
 
 def needs_runs(rounds: Sequence[Mapping[str, float]], nccl: str, profiles: Sequence[str]) -> list[str]:
     """The profiles, of those that have runs, that another round should run; empty: the verdict will not change."""
     present = [name for name in profiles if any(name in one for one in rounds)]
-    if len(rounds) < LEAST_ROUNDS:
+    if len(rounds) < LEAST_ROUNDS or not present:
         return present
     comparison = Comparison(rounds, len(profiles))
     differences = {name: comparison.difference(name, nccl) for name in present}

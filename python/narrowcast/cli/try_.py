@@ -148,8 +148,7 @@ def _as_json(command: list[str], tried: Trial, found: verdict.Verdict) -> dict[s
             "failure": None if failure is None else str(failure),
             "runs": [run.as_json() for run in tried.runs(name)],
             "step_seconds": tried.median_seconds(name),
-            "ratio": None if difference is None else [difference.ratio, difference.low, difference.high],
-            "answer": None if difference is None else difference.answer.value,
+            "difference": None if difference is None else {**vars(difference), "answer": difference.answer.value},
         }
 
     return {

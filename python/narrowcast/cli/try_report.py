@@ -21,10 +21,12 @@ def verdict_text(found: Verdict) -> str:
     differences = found.differences
     if found.best is not None:
         return f"use the profile {found.best}: a step takes {_less(differences[found.best])}"
+    if not differences:
+        return "NCCL alone is as fast: leave it. Narrowcast executes no calls (narrowcast run -- COMMAND says why)"
     nearest = min(differences, key=lambda name: differences[name].ratio)
     if found.answer is Answer.SLOWER:
         return f"NCCL alone is faster: leave it. With the profile {nearest} a step takes {_less(differences[nearest])}"
-    widest = max(one.margin for one in differences.values() if one.answer is found.answer)
+    widest = max(one.margin for one in differences.values() if one.answer is not Answer.SLOWER)
     if found.answer is Answer.AS_FAST:
         return f"NCCL alone is as fast: leave it. A difference would be within \u00b1{100 * widest:.1f}%"
     return (

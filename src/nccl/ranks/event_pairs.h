@@ -46,6 +46,8 @@ class EventPairs {
   // Calls finished(tag, begin, milliseconds) for each pair whose work is complete. begin: the event.
   template <typename Finished>
   void collect(Finished&& finished) {
+    // A query would end the capture of another stream.
+    const RelaxedCaptureMode relaxed;
     for (Pair& pair : pairs_) {
       if (!pair.is_pending || driver()->cuEventQuery(pair.end) == cuda_not_ready) continue;
       pair.is_pending = false;

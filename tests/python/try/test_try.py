@@ -27,15 +27,15 @@ def trying(cli, with_host_drop_in, rank_jobs):
 
 
 def test_a_faster_program_is_found_and_its_settings_written(trying, tmp_path, cli, with_host_drop_in):
-    options = ["--steps", "15", "--rounds", "5", "--profile", "ctas-8", "--json", "-o", "best.toml"]
+    options = ["--steps", "15", "--rounds", "5", "--profile", "always", "--json", "-o", "best.toml"]
     done = trying("train", *options, factor=0.2)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert (report["verdict"]["answer"], report["verdict"]["best"]) == ("faster", "ctas-8")
+    assert (report["verdict"]["answer"], report["verdict"]["best"]) == ("faster", "always")
     assert "3 calls of a communicator of 2 ranks" in report["step"]
     nccl, best = report["profiles"]
-    assert (nccl["name"], best["settings"]) == ("nccl", {"max_ctas": 8})
-    assert best["ratio"][0] < 0.9
+    assert (nccl["name"], best["settings"]) == ("nccl", {"take": "always"})
+    assert best["difference"]["ratio"] < 0.9
     # A rank computes for 15 to 21 ms in a step, and waits for the other one.
     assert 0.015 < nccl["step_seconds"] < 0.15
     for run in nccl["runs"]:
@@ -47,30 +47,38 @@ def test_a_faster_program_is_found_and_its_settings_written(trying, tmp_path, cl
     lines = done.stderr.splitlines()
     assert lines[0].startswith("narrowcast: run 1, nccl: ")
     assert lines[0].endswith("steps, then stopped")
-    assert lines[1].startswith("narrowcast: run 2, ctas-8: ")
-    assert lines[2].startswith("narrowcast: run 3, ctas-8: ")
-    assert (tmp_path / "best.toml").read_text().splitlines()[1] == "max_ctas = 8"
-    assert "use the profile ctas-8" in (tmp_path / "best.toml").read_text()
+    assert lines[1].startswith("narrowcast: run 2, always: ")
+    assert lines[2].startswith("narrowcast: run 3, always: ")
+    assert (tmp_path / "best.toml").read_text().splitlines()[1] == 'take = "always"'
+    assert "use the profile always" in (tmp_path / "best.toml").read_text()
     started = cli("run", "-q", "--config", "best.toml", "--", "echo", "started", **with_host_drop_in)
     assert (started.returncode, started.stdout) == (0, "started\n"), started.stderr
 
 
 def test_a_program_that_nccl_runs_faster_is_left_to_it(trying, tmp_path):
-    options = ["--steps", "15", "--rounds", "5", "--profile", "default", "-q", "-o", "best.toml"]
+    options = ["--steps", "15", "--rounds", "5", "--profile", "always", "-q", "-o", "best.toml"]
     done = trying("train", *options, factor=3)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "NCCL alone is faster: leave it. With the profile default a step takes " in done.stdout
+    assert "NCCL alone is faster: leave it. With the profile always a step takes " in done.stdout
     assert "more time" in done.stdout
     assert "stopped after enough steps" in done.stdout
     assert (tmp_path / "best.toml").read_text().splitlines()[1] == "off = 1"
 
 
 def test_programs_may_mark_their_steps_and_end_by_themselves(trying):
-    options = ["--steps", "0", "--rounds", "2", "--profile", "default", "-q"]
+    options = ["--steps", "0", "--rounds", "2", "--profile", "always", "-q"]
     done = trying("marked", *options, count=30)
     assert done.returncode == 0, done.stderr
     assert "A step: between two calls of mark_step(). Times by the clock of the host" in done.stdout
     assert "stopped" not in done.stdout
+
+
+def test_profiles_with_which_narrowcast_executes_no_calls_run_once(trying):
+    # The cost model predicts no gain on the fakes.
+    done = trying("train", "--steps", "10", "--profile", "default", "--profile", "ctas-8", factor=0.2)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stderr.splitlines()) == 3
+    assert "leave it. Narrowcast executes no calls" in " ".join(done.stdout.split())
 
 
 def test_a_settings_file_is_a_profile(trying, tmp_path):
@@ -93,13 +101,13 @@ def test_a_program_without_a_period_is_told_what_to_do(trying):
 
 
 def test_whole_runs_can_be_compared(trying):
-    options = ["--whole", "--rounds", "3", "--profile", "default", "--json", "-q"]
+    options = ["--whole", "--rounds", "3", "--profile", "always", "--json", "-q"]
     done = trying("irregular", *options, count=100, factor=4)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["verdict"]["answer"] in ("slower", "unknown")
     assert report["step"] == "the whole command, from its first call to the last one"
-    assert report["profiles"][1]["ratio"][0] > 1.5
+    assert report["profiles"][1]["difference"]["ratio"] > 1.5
 
 
 def test_a_run_that_hangs_is_ended(trying):
