@@ -12,8 +12,8 @@ Indices = npt.NDArray[np.int64]
 
 #: A period is found if it repeats this often.
 LEAST_REPEATS = 5
-# Calls up to this size, such as those for norms, losses and barriers, are left out where others have a period.
-_SMALL_BYTES = 4096
+#: Calls up to this size, such as those for norms, losses and barriers, are left out where others have a period.
+SMALL_BYTES = 4096
 # Of the calls after the first repetition, this part must belong to repetitions.
 _LEAST_COVERED = 0.6
 # Shorter periods are preferred to longer ones if they explain nearly as many calls.
@@ -98,7 +98,7 @@ def _keys(calls: Calls, has_counts: bool, has_small: bool) -> tuple[Keys, Indice
     keys = _mixed(keys | calls.peers.astype(np.uint32).astype(np.uint64) << np.uint64(16))
     if has_counts:
         keys = _mixed(keys + calls.counts)
-    places = np.arange(len(keys)) if has_small else np.flatnonzero(calls.sizes > _SMALL_BYTES)
+    places = np.arange(len(keys)) if has_small else np.flatnonzero(calls.sizes > SMALL_BYTES)
     return keys[places], places
 
 

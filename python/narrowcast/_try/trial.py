@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import NarrowcastError
 from . import running, verdict
-from .period import Pattern
+from .period import SMALL_BYTES, Pattern
 from .profiles import NCCL_ALONE, Profile
 from .record import NAME, ProcessRecord, read_folder
 from .steps import LEAST_STEPS, Communication, Steps, communication, find_pattern, find_steps
@@ -267,5 +267,5 @@ def _about(steps: Steps, pattern: Pattern | None) -> str:
         return "between two calls of mark_step()"
     varying = "" if pattern.has_counts else ", whose sizes vary"
     calls = "1 call" if pattern.calls == 1 else f"{pattern.calls:,} calls"
-    small = "" if pattern.has_small else ", small calls not counted"
-    return f"{calls} of a communicator of {steps.communicator.ranks} ranks{varying}{small}"
+    large = "" if pattern.has_small else f" of more than {SMALL_BYTES >> 10} KiB"
+    return f"{calls}{large} on a communicator of {steps.communicator.ranks} ranks{varying}"

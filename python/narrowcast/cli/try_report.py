@@ -10,9 +10,9 @@ from .._try.verdict import Answer, Difference, Verdict
 from ._tables import Column, Table, print_wrapped
 
 _COMMUNICATION_NOTE = (
-    "communication: the time of the calls of a step on the GPU, from a sample. Faster calls cannot save more. "
-    "How much of it compute hides is not known from the calls. waiting: the part of it until the last rank began a "
-    "call, which faster calls do not save."
+    "communication: the time of the calls of a step on the GPU, from a sample. Faster calls save at most this time; "
+    "calls on fewer SMs can also make compute faster. How much of it compute hides is not known from the calls. "
+    "waiting: the part of it until the last rank began a call, which faster calls do not save."
 )
 
 
@@ -72,7 +72,7 @@ def print_report(tried: Trial, found: Verdict) -> None:
             f"\u00b1{50 * (max(own) - min(own)) / middle:.1f}%",
             "-" if difference is None else f"{100 * (difference.ratio - 1):+.1f}% \u00b1{100 * difference.margin:.1f}%",
             _executed(runs),
-            *[_milliseconds(_median([run.communication.gpu_seconds for run in runs]))] * is_timed,
+            *[_communication(_median([run.communication.gpu_seconds for run in runs]), middle)] * is_timed,
             *[_milliseconds(_median([run.communication.waiting_seconds for run in runs]))] * waits,
         )
     table.print()
@@ -87,6 +87,10 @@ def print_report(tried: Trial, found: Verdict) -> None:
 def _executed(runs: list[Measured]) -> str:
     one = runs[-1].communication
     return f"{one.executed:,.0f} of {one.calls:,.0f}"
+
+
+def _communication(seconds: float | None, step_seconds: float) -> str:
+    return "-" if seconds is None else f"{_milliseconds(seconds)} ({100 * seconds / step_seconds:.0f}%)"
 
 
 def _median(values: list[float | None]) -> float | None:

@@ -48,6 +48,23 @@ def _train(steps: Steps, rank: int, count: int) -> None:
         steps.compute(12)
 
 
+def _changing(steps: Steps, rank: int, count: int) -> None:
+    """The pattern changes for good, some steps have a call more or less, and there are evaluations between steps."""
+    for number in range(count):
+        steps.call(LARGE)
+        if number < count // 4:
+            steps.call(LARGE + 7)
+        elif number % 9:
+            steps.call(LARGE - 1)
+        if number % 11 == 0:
+            steps.call(LARGE + 2)
+        steps.compute(2 + 2 * rank)
+        if number % 30 == 29:
+            for _ in range(6):
+                steps.call(LARGE + 3)
+                steps.compute(9)
+
+
 def _irregular(steps: Steps, rank: int, count: int) -> None:
     generator = np.random.default_rng(5)
     for _ in range(count):
@@ -79,7 +96,7 @@ def _failing(steps: Steps, rank: int, count: int) -> None:
     _train(steps, rank, count)
 
 
-PROGRAMS = {one.__name__[1:]: one for one in (_train, _irregular, _marked, _hanging, _failing)}
+PROGRAMS = {one.__name__[1:]: one for one in (_train, _changing, _irregular, _marked, _hanging, _failing)}
 
 
 def rank_of(*, rank: int, ranks: int, name: str, count: int, emit: object) -> None:
