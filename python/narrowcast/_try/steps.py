@@ -20,6 +20,7 @@ LEAST_STEPS = 4
 # A run's time is the median of this number of blocks of steps, so that pauses, as for a checkpoint, do not count.
 _BLOCKS = 10
 _LEAST_INTERVALS = 8
+_LEAST_MOVED = 0.01
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,17 @@ def _weighted_median(values: Seconds, weights: npt.NDArray[np.int64]) -> float:
 
 
 def find_pattern(processes: Sequence[ProcessRecord]) -> period.Pattern | None:
-    """The pattern of the longest step of any communicator of a run; None if no calls have a period.
+    """The pattern of the longest step of a communicator of a run; None if no calls have a period.
 
-    The calls of a tensor-parallel communicator also repeat in every layer.
+    The longest, because the calls of a tensor-parallel communicator also repeat in every layer. Communicators that move
+    little, such as those for barriers, do not count.
     """
     best, longest = None, 0.0
     for process in processes:
-        for communicator in process.communicators:
+        moved = [int(communicator.call_bytes.sum()) for communicator in process.communicators]
+        for communicator, moved_bytes in zip(process.communicators, moved, strict=True):
+            if moved_bytes < _LEAST_MOVED * max(moved):
+                continue
             calls = _calls_of(communicator)
             pattern = period.find(calls)
             if pattern is None:

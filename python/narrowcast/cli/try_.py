@@ -89,7 +89,8 @@ def try_(
         count += 1
         if not quiet:
             stopped = ", then stopped" if run.stopped else ""
-            text = f"run {count}, {name}: {1e3 * run.seconds:.3f} ms a step, {run.steps} steps{stopped}"
+            steps_text = "1 step" if run.steps == 1 else f"{run.steps} steps"
+            text = f"run {count}, {name}: {1e3 * run.seconds:.3f} ms a step, {steps_text}{stopped}"
             print(f"narrowcast: {text}", file=sys.stderr, flush=True)
 
     try:

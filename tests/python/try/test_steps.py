@@ -22,7 +22,7 @@ def is_sampled(launches):
     return launches * np.uint32(0x9E3779B1) < np.uint32(1 << 29)
 
 
-def rank_of(rank, host_ms, gpu_ms, duration_ms=2.0, ranks=2, comm_id=5):
+def rank_of(rank, host_ms, gpu_ms, duration_ms=2.0, ranks=2, comm_id=5, values=5000):
     """The record of a rank whose i-th step begins at these times. Its launches follow in equal distances."""
     count = len(host_ms)
     launches = np.arange(count * CALLS, dtype=np.uint32)
@@ -35,7 +35,7 @@ def rank_of(rank, host_ms, gpu_ms, duration_ms=2.0, ranks=2, comm_id=5):
         record._CALL,
         len(launches),
         time_ns=in_steps(host_ms),
-        count=5000 + launches % CALLS,
+        count=values + launches % CALLS,
         launch=launches,
         dtype=7,
         operation=9,
@@ -117,15 +117,21 @@ def test_too_few_marks_or_steps_give_nothing():
 
 def test_the_longest_step_is_that_of_the_program():
     # Each step of the program is 20 layers of another communicator.
-    times = 200.0 * np.arange(60)
-    layers = 10.0 * np.arange(1200)
+    times, layers = 200.0 * np.arange(60), 10.0 * np.arange(1200)
     both = record.ProcessRecord(
-        rank_of(0, layers, layers, comm_id=1).communicators + rank_of(0, times, times).communicators,
+        rank_of(0, layers, layers, comm_id=1).communicators + rank_of(0, times, times, values=9000).communicators,
         np.empty(0, np.uint64),
     )
-    pattern = steps.find_pattern([both])
-    found = steps.find_steps([both], pattern)
-    assert found.host_seconds() in (pytest.approx(0.010), pytest.approx(0.200))
+    assert steps_of(both).host_seconds() == pytest.approx(0.200)
+
+
+def test_a_communicator_for_barriers_does_not_give_the_step():
+    times, barriers = 20.0 * np.arange(100), 200.0 * np.arange(10)
+    both = record.ProcessRecord(
+        rank_of(0, barriers, barriers, comm_id=1, values=1).communicators + rank_of(0, times, times).communicators,
+        np.empty(0, np.uint64),
+    )
+    assert steps_of(both).host_seconds() == pytest.approx(0.020)
 
 
 def test_waits_for_the_last_rank_are_told_apart_from_transfers():
