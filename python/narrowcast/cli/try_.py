@@ -130,7 +130,7 @@ def _profiles(names: list[str]) -> list[Profile]:
 
 def _best_settings(tried: Trial, found: verdict.Verdict) -> str:
     best = profiles.OFF if found.best is None else tried.profiles[found.best]
-    return best.toml(f"narrowcast try: {verdict_text(found)}")
+    return best.toml(printable(f"narrowcast try: {verdict_text(found)}"))
 
 
 def _print_lines(error: TrialError) -> None:
