@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from ..errors import SystemFailure
+
 #: For processes that end after SIGTERM.
 GRACE_SECONDS = 15.0
 # Time for killed processes to disappear; those that wait for a device need some.
@@ -54,7 +56,8 @@ def run(
     """Runs the command with its output in `log`, until it ends or `has_enough`, which is called now and then, says so.
 
     All of its processes are then told to terminate, and killed if they have not after GRACE_SECONDS.
-    Raises OSError, with the command as filename, if the command cannot be started.
+    Raises OSError, with the command as filename, if the command cannot be started, and SystemFailure if a process
+    cannot be killed.
     """
     # Processes whose parents end become children of this process, so that they can be found.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -114,15 +117,17 @@ def _terminate(process: subprocess.Popen[bytes], others: set[int]) -> None:
 
 def _kill_all(process: subprocess.Popen[bytes], others: set[int]) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
-    while time.monotonic() < deadline:
+    while True:
         process.poll()
         left = list(_processes_of(process, others))
         if not left:
-            break
+            return
+        if time.monotonic() > deadline:
+            # They would take GPUs and CPUs from later runs.
+            raise SystemFailure(f"processes of the command cannot be killed: {', '.join(map(str, left))}")
         for pid in left:
             _signal(pid, signal.SIGKILL)
         time.sleep(0.02)
-    process.wait()
 
 
 def _signal(pid: int, number: int) -> None:
