@@ -62,12 +62,13 @@ def test_a_norm_in_every_step_and_a_loss_in_some_do_not_change_the_step():
     assert found(sequence) == (3, 59)
 
 
-def test_large_calls_of_every_tenth_step_belong_to_it_or_to_none():
+def test_large_calls_of_every_tenth_step_do_not_change_the_step():
     sequence = []
     for number in range(200):
         sequence += [*GRADIENTS, *[(GATHER, 50_000)] * (number % 10 == 9)]
     length, steps = found(sequence)
-    assert (length, steps) in [(3, 180), (3, 179), (31, 19)]
+    assert length == 3
+    assert 179 <= steps <= 180
 
 
 def test_steps_of_many_equal_calls_and_another_one_are_whole():
