@@ -21,6 +21,7 @@
 #include "executor/registry.h"
 #include "narrowcast/reduction.h"
 #include "select/allowed_codecs.h"
+#include "select/call_costs.h"
 #include "select/decider.h"
 #include "select/error_bound.h"
 #include "status/error.h"

@@ -45,4 +45,6 @@ AllowedCodecs allowed_codecs(const CallShape& shape) {
   return allowed;
 }
 
+bool can_code(ncast_codec codec, ncast_dtype dtype) { return codec::effective_codec(dtype, codec) != NCAST_CODEC_RAW; }
+
 }  // namespace narrowcast::select

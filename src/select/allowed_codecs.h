@@ -23,4 +23,6 @@ struct AllowedCodecs {
 // order of their prior ratios.
 AllowedCodecs allowed_codecs(const CallShape& shape);
 
+bool can_code(ncast_codec codec, ncast_dtype dtype);
+
 }  // namespace narrowcast::select

@@ -8,10 +8,12 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "codec/row.h"
 #include "operation/scaled_sum.h"
 #include "select/decision.h"
+#include "select/plan_choice.h"
 
 namespace narrowcast::select {
 

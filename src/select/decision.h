@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "select/block_split.h"
 #include "select/call_shape.h"
@@ -23,10 +22,6 @@ struct Policy {
   const PlanList* plans = nullptr;
   const PlanSelector* selector = nullptr;
 };
-
-// The predicted times of all candidates for a call. A codec that the call allows and that was not measured has times
-// derived from those of a measured one, by their prior ratios.
-Costs costs_of(const CallShape& shape, const CostModel& model);
 
 struct Decision {
   // The name of the candidate that runs. Not in the table of candidates: "copy", a rank that is alone copies its
@@ -55,20 +50,6 @@ struct Decision {
 };
 
 Decision decide(const CallShape& shape, const Policy& policy);
-
-// A plan for the operation of a call, and why it does not run.
-struct Alternative {
-  const PlanCandidate* plan;
-  double microseconds;  // 0: not measured
-  const char* why_not;  // NULL: it is the one that runs
-};
-std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision& decision, const Policy& policy);
-
-// The plan of a call between processes on CPUs; NULL if no plan describes it.
-const char* plan_between_processes(Operation operation);
-// The same for ranks of which some share a host and others do not. is_exact: of its codecs. Values that every rank
-// receives or combines cross between hosts once, and lossy codecs combine values of ranks, not of hosts.
-const char* plan_between_hosts(Operation operation, bool is_exact);
 
 // A comparison with NCCL, for programs that can also use NCCL.
 struct Comparison {

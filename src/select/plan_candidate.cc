@@ -9,7 +9,7 @@
 #include "plan/builders/builders.h"
 #include "plan/steps.h"
 #include "select/allowed_codecs.h"
-#include "select/decision.h"
+#include "select/frames.h"
 
 namespace narrowcast::select {
 namespace {

@@ -1,20 +1,14 @@
 // Decisions by a cost model, and comparisons with NCCL. No GPU is needed.
 #include "select/decision.h"
 
-#include <cmath>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "codec/codec.h"
 #include "doctest/doctest.h"
 #include "models.h"
 #include "operation/scaled_sum.h"
 #include "plan/builders/builders.h"
 #include "plan/steps.h"
-#include "select/allowed_codecs.h"
-#include "select/decider.h"
-#include "select/error_bound.h"
+#include "select/call_costs.h"
 #include "support/environment.h"
 
 namespace narrowcast::select {
@@ -118,131 +112,6 @@ TEST_CASE("forced packets carry raw values, unless a codec is forced") {
     CHECK(decision.codec_reason == std::string("packets carry raw values"));
   }
   CHECK(decide(gather_of(1000000, forced_window), {model, ForcedTransport::packets}).candidate == "blocks:window");
-}
-
-ncast_codec within(const char* relative) {
-  ncast_codec codec = 0;
-  REQUIRE(ncast_codec_parse(("within:relative=" + std::string(relative)).c_str(), &codec) == NCAST_OK);
-  return codec;
-}
-
-CallShape all_reduce_of(ncast_redop op, int ranks, ncast_codec codec, ncast_dtype dtype = NCAST_FLOAT32) {
-  return {.operation = Operation::all_reduce,
-          .dtype = dtype,
-          .codec = codec,
-          .bytes = 1 << 20,
-          .ranks = ranks,
-          .redop = op};
-}
-
-TEST_CASE("an error budget allows exactly the lossy codecs whose bound of the call fits, shortest payloads first") {
-  for (const char* relative : {"0.003", "0.008", "0.02", "0.3", "0.9"}) {
-    for (const int ranks : {1, 2, 8}) {
-      for (const ncast_redop op : {NCAST_SUM, NCAST_AVG, NCAST_MAX}) {
-        const CallShape shape = all_reduce_of(op, ranks, within(relative));
-        const AllowedCodecs allowed = allowed_codecs(shape);
-        CAPTURE(relative);
-        CAPTURE(allowed.text());
-        const std::vector<double> largest(static_cast<size_t>(ranks), 8), smaller(largest.size(), 8 * 0x1p-8);
-        const double limit = std::stod(relative) * 8 * (op == NCAST_SUM ? ranks : 1);
-        for (size_t i = 0; i < ncast_codec_count(); ++i) {
-          ncast_codec_info info = {};
-          info.struct_bytes = sizeof info;
-          REQUIRE(ncast_codec_describe(i, &info) == NCAST_OK);
-          if (info.exact || codec::prior_ratio(info.codec, shape.dtype) == 1) continue;
-          const double bound = error_bound(shape.operation, shape.dtype, op, info.codec, largest);
-          if (std::abs(bound - limit) < 1e-5 * limit) continue;
-          const bool is_relative = error_bound(shape.operation, shape.dtype, op, info.codec, smaller) <= 0x1p-7 * bound;
-          CHECK(allowed.contains(info.codec) == (bound < limit && is_relative && op != NCAST_MAX));
-        }
-        CHECK(allowed.contains(NCAST_CODEC_WINDOW));
-        for (size_t i = 1; i < allowed.codecs.size(); ++i)
-          CHECK(codec::prior_ratio(allowed.codecs[i - 1], NCAST_FLOAT32) <=
-                codec::prior_ratio(allowed.codecs[i], NCAST_FLOAT32));
-      }
-    }
-  }
-  CHECK_FALSE(allowed_codecs(all_reduce_of(NCAST_SUM, 4, within("1e-4"))).has_lossy());
-  CHECK_FALSE(allowed_codecs(all_reduce_of(NCAST_SUM, 4, within("0.5"), NCAST_INT32)).has_lossy());
-}
-
-TEST_CASE("within a budget the fastest codec runs by the model or, if none was measured, that of shortest payloads") {
-  const std::string lines =
-      "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:80\n"
-      "all_gather 2 nvlink blocks:window/incompressible 1000000:101\n";
-  const auto decided = [&](const std::string& more, const char* relative, ncast_codec flag = 0) {
-    return decide(gather_of(1000000, within(relative) | flag), {model_of(lines + more)});
-  };
-  CHECK(decided("", "0.05").codec == NCAST_CODEC_INT6);
-  CHECK(decided("", "0.05").codec_reason ==
-        std::string("it meets the error budget, with shorter payloads than the others that do, none of which was "
-                    "measured"));
-  const std::string measured =
-      "all_gather 2 nvlink blocks:int8 1000000:60\nall_gather 2 nvlink blocks:e4m3 1000000:55\n"
-      "all_gather 2 nvlink blocks:int4 1000000:40\n";
-  CHECK(decided(measured, "0.05").codec == NCAST_CODEC_E4M3);
-  CHECK(decided(measured, "0.05").codec_reason ==
-        std::string("it meets the error budget, and is predicted to be faster than the others that do"));
-  CHECK(decided(measured, "0.02").codec == NCAST_CODEC_INT8);
-  const Decision exact = decided(measured, "0.0001");
-  CHECK(exact.codec == NCAST_CODEC_WINDOW);
-  CHECK(exact.codec_reason == std::string("no lossy codec meets the error budget, and this one loses nothing"));
-  const std::string slow = "all_gather 2 nvlink blocks:int8 1000000:90\n";
-  CHECK(decided(slow, "0.02").codec == NCAST_CODEC_WINDOW);
-  CHECK(decided("all_gather 2 nvlink packets 1000000:1\n", "0.02").codec == NCAST_CODEC_RAW);
-  CHECK(decided("all_gather 2 nvlink packets 1000000:1\n" + measured, "0.05", NCAST_CODEC_FORCED).codec ==
-        NCAST_CODEC_E4M3);
-}
-
-TEST_CASE("calls with a budget that reduce in different ways are decided apart") {
-  const CommTraits traits{2, Link::nvlink};
-  Decider decider(traits, model_of("all_reduce 2 nvlink blocks:raw 1:100\nall_reduce 2 nvlink blocks:int8 1:9\n"));
-  const auto codec_of = [&](ncast_redop op) {
-    return decider.decide(decider.shape_of(Operation::all_reduce, NCAST_FLOAT32, within("0.0075"), 4096, op)).codec;
-  };
-  CHECK(codec_of(NCAST_SUM) == NCAST_CODEC_INT8);
-  CHECK(codec_of(NCAST_PROD) == NCAST_CODEC_RAW);  // of products the errors add up
-}
-
-TEST_CASE("a call allows no codec, the one that it names, or every exact one") {
-  const auto allowed = [](ncast_codec codec) { return allowed_codecs(gather_of(1, codec)); };
-  CHECK(allowed(NCAST_CODEC_RAW).codecs.empty());
-  CHECK(allowed(NCAST_CODEC_AUTO).codecs == std::vector<ncast_codec>{NCAST_CODEC_WINDOW, NCAST_CODEC_DENSE});
-  CHECK(allowed(bounded()).codecs == std::vector{bounded()});
-  CHECK_FALSE(allowed(bounded()).forced);
-  const AllowedCodecs forced = allowed(bounded() | NCAST_CODEC_FORCED);
-  CHECK(forced.codecs == std::vector{bounded()});
-  CHECK(forced.forced);
-  CHECK(forced.text() == "int8:group=64!");
-}
-
-// Raw is 100 us for a million bytes; window takes 70 us if the values shrink to its prior ratio of 0.699.
-const std::string by_link =
-    "all_gather 2 nvlink packets 1000:2\n"
-    "all_gather 2 nvlink blocks:raw 1000:5 1000000:100\n"
-    "all_gather 2 nvlink blocks:window 1000:8 1000000:70\n"
-    "all_gather 2 nvlink blocks:window/incompressible 1000:8 1000000:100\n";
-
-TEST_CASE("the time of a codec that was not measured follows from a measured codec and the prior ratios") {
-  const CostModel model = model_of(by_link);
-  const size_t derived = index_of("blocks:int8");
-  const CallShape shape = gather_of(1000000, bounded());
-  // It stores bfloat16 with a ratio of 0.531: 100 us - 30 us * 0.469 / 0.301.
-  CHECK(costs_of(shape, model)[derived].typical == doctest::Approx(53.3).epsilon(0.01));
-  CHECK(costs_of(shape, model)[derived].incompressible == costs_of(shape, model)[derived].typical);  // fixed payloads
-  CHECK(decide(shape, {model}).candidate == "blocks:int8");
-  CHECK(decide(shape, {model}).codec == bounded());
-  CHECK(decide(gather_of(1000, bounded()), {model}).candidate == "packets");
-  CHECK_FALSE(costs_of(gather_of(1000000), model)[derived].is_known());  // not allowed: the library never chooses it
-  // Not below the time of its bytes on the link.
-  const CostModel steep = model_of(
-      "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:10\n"
-      "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n");
-  CHECK(costs_of(shape, steep)[derived].typical == doctest::Approx(53.1));
-  // Times of its own precede.
-  const CostModel measured = model_of(by_link + "all_gather 2 nvlink blocks:int8 1000000:120\n");
-  CHECK(costs_of(shape, measured)[derived].typical == doctest::Approx(120));
-  CHECK(decide(shape, {measured}).candidate == "blocks:raw");
 }
 
 TEST_CASE("the plan of a decision is one that the builders have for the call") {
@@ -362,65 +231,6 @@ TEST_CASE("without measurements, short messages are sent by packets, and long on
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
 }
 
-TEST_CASE("few CTAs, or CTAs with few warps, slow encoded values down") {
-  const CostModel model = model_of(
-      "all_gather 2 nvlink blocks:raw 1000000:100\nall_gather 2 nvlink blocks:window 1000000:75\n"
-      "all_gather 2 nvlink blocks:window/incompressible 1000000:100\n"
-      "all_reduce 2 nvlink blocks:raw 1000000:100\nall_reduce 2 nvlink blocks:window 1000000:75\n");
-  CallShape shape = gather_of(1'000'000);
-  CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
-  // As measured with 64 CTAs (bench/results/2xh200/2026-11-29_shared_memory.json).
-  for (const auto& [operation, slowdown] : {std::pair(Operation::all_gather, 1.342), {Operation::all_reduce, 1.461}}) {
-    CallShape few = shape;
-    few.operation = operation;
-    const double most = costs_of(few, model)[window].typical;
-    few.shared_bytes = 99 << 10;
-    CHECK(costs_of(few, model)[window].typical / most == doctest::Approx(slowdown).epsilon(0.02));
-  }
-  shape.shared_bytes = 99 << 10;
-  CHECK(costs_of(shape, model_of("shared_kib 99\nall_gather 2 nvlink blocks:raw 1000000:100\n"
-                                 "all_gather 2 nvlink blocks:window 1000000:75\n"))[window]
-            .typical == doctest::Approx(75));  // measured with as many
-  shape.shared_bytes = most_shared_bytes;
-  shape.max_ctas = 32;
-  CHECK(costs_of(shape, model)[raw].typical == doctest::Approx(100));
-  CHECK(costs_of(shape, model)[window].typical > 100);
-  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
-  shape.max_ctas = 8;
-  CHECK(costs_of(shape, model)[raw].typical > 200);
-  shape.link = Link::host;
-  CHECK(costs_of(shape, model)[raw].typical == 0);
-}
-
-TEST_CASE("packets through host memory were measured with the CTAs that are used there") {
-  const CostModel model = model_of(
-      "all_reduce 2 host packets 1000:3 1000000:50\nall_reduce 2 host blocks:raw 1000:6\nall_reduce 2 host "
-      "blocks:window 1000:6\n");
-  CallShape shape = gather_of(1'000'000);
-  shape.operation = Operation::all_reduce;
-  shape.link = Link::host;
-  shape.max_ctas = most_ctas_over_host(shape.shared_bytes, true);
-  CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(50));
-  shape.max_ctas /= 2;
-  CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(100));
-}
-
-TEST_CASE("through host memory, four CTAs are enough to move encoded values, but not to reduce them") {
-  const std::string times = " 2 host blocks:raw 1000000:100\n", coded = " 2 host blocks:window 1000000:80\n";
-  const CostModel model =
-      model_of("all_gather" + times + "all_gather" + coded + "all_reduce" + times + "all_reduce" + coded);
-  const auto codec_of = [&](Operation operation, uint32_t max_ctas) {
-    CallShape shape = gather_of(1'000'000);
-    shape.operation = operation;
-    shape.link = Link::host;
-    shape.max_ctas = max_ctas;
-    return decide(shape, {model}).codec;
-  };
-  CHECK(codec_of(Operation::all_gather, 4) == NCAST_CODEC_WINDOW);
-  CHECK(codec_of(Operation::all_reduce, 4) == NCAST_CODEC_RAW);
-  CHECK(codec_of(Operation::all_reduce, 8) == NCAST_CODEC_WINDOW);
-}
-
 TEST_CASE("few CTAs send long messages by blocks") {
   const CostModel model = model_of(
       "all_gather 2 nvlink packets 1000:3 1000000:50\nall_gather 2 nvlink blocks:raw 1000:6 1000000:60\n"
@@ -434,27 +244,6 @@ TEST_CASE("few CTAs send long messages by blocks") {
   shape.bytes = 1000;
   CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(3));
   CHECK(decide(shape, {model}).runs_by_packets());
-}
-
-TEST_CASE("types that shrink less gain less if the link is the bottleneck, and cost as much if the codec is") {
-  const CostModel model = model_of(
-      "all_gather 2 nvlink blocks:raw 1000:5 1000000:100\n"
-      "all_gather 2 nvlink blocks:window 1000:8 1000000:70\n"
-      "all_gather 2 nvlink blocks:window/incompressible 1000:6 1000000:100\n");
-  const auto costs = [&](ncast_dtype dtype, uint64_t bytes) {
-    return costs_of({Operation::all_gather, dtype, NCAST_CODEC_AUTO, bytes, 2}, model);
-  };
-  CHECK(costs(NCAST_BFLOAT16, 1000000)[window].typical == doctest::Approx(70));
-  CHECK(costs(NCAST_FLOAT32, 1000000)[window].typical ==
-        doctest::Approx(85).epsilon(0.01));  // it saves about half as much
-  double before = 70;
-  for (const ncast_dtype dtype : {NCAST_FLOAT8_E5M2, NCAST_FLOAT32, NCAST_FLOAT64, NCAST_FLOAT16, NCAST_FLOAT8_E4M3}) {
-    CHECK(costs(dtype, 1000000)[window].typical > before);
-    before = costs(dtype, 1000000)[window].typical;
-    CHECK(before < 100);
-    CHECK(costs(dtype, 1000)[window].typical == doctest::Approx(8));
-  }
-  CHECK(costs(NCAST_INT8, 1000000)[window].typical == 0);
 }
 
 TEST_CASE("decisions depend on the text of the model and not on the environment") {
@@ -473,87 +262,6 @@ TEST_CASE("decisions depend on the text of the model and not on the environment"
         CHECK(here.codec == there.codec);
       }
     }
-  }
-}
-
-TEST_CASE("between processes values are encoded if that was measured to be faster, or is forced") {
-  const auto candidate_of = [](const CostModel& model, ncast_codec codec) {
-    CallShape shape = gather_of(uint64_t{64} << 20, codec);
-    shape.link = Link::shared_memory;
-    return std::string(decide(shape, {model}).candidate);
-  };
-  const CostModel measured = parsed(
-      "narrowcast-costs 2 a machine\nall_gather 2 shm frames:raw 1000:10 100000000:1000\n"
-      "all_gather 2 shm frames:window 1000:5 100000000:500\n");
-  for (const ncast_codec codec : {NCAST_CODEC_AUTO, NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
-    CHECK(candidate_of(CostModel::shipped(), codec) == "frames:raw");  // not measured
-    CHECK(candidate_of(measured, codec) == (codec == NCAST_CODEC_RAW ? "frames:raw" : "frames:window"));
-  }
-  CHECK(candidate_of(CostModel::shipped(), forced_window) == "frames:window");
-}
-
-TEST_CASE("between hosts auto encodes what a core encodes faster than the network carries it") {
-  const auto decided = [](const std::string& lines, Operation operation, uint64_t bytes, ncast_codec codec,
-                          ncast_dtype dtype = NCAST_BFLOAT16) {
-    const CostModel model = model_of(lines);
-    CallShape shape = gather_of(bytes, codec);
-    shape.operation = operation;
-    shape.dtype = dtype;
-    shape.link = Link::network;
-    return codec::describe(decide(shape, {model}).codec);
-  };
-  constexpr uint64_t long_bytes = 32 << 20;
-  for (const Operation operation : {Operation::send, Operation::recv, Operation::broadcast, Operation::all_gather,
-                                    Operation::all_to_all, Operation::all_to_all_v, Operation::all_reduce}) {
-    CAPTURE(operation::name_of(operation));
-    for (const char* const gbps : {"1", "5"}) {
-      const std::string slow = std::string("network_gbps ") + gbps + "\n";
-      CHECK(decided(slow, operation, long_bytes, NCAST_CODEC_AUTO) == "window");
-      CHECK(decided(slow, operation, long_bytes, NCAST_CODEC_RAW) == "raw");
-      CHECK(decided(slow, operation, long_bytes, NCAST_CODEC_DENSE) == "dense");
-    }
-    CHECK(decided("network_gbps 100\n", operation, long_bytes, NCAST_CODEC_AUTO) == "raw");
-  }
-  CHECK(decided("", Operation::all_gather, long_bytes, NCAST_CODEC_AUTO) == "window");  // 10 Gbit/s are assumed
-  // A codec is not used for values that it does not shrink, or for a message that is over before it is encoded.
-  CHECK(decided("network_gbps 1\n", Operation::all_gather, long_bytes, NCAST_CODEC_AUTO, NCAST_INT32) == "raw");
-  CHECK(decided("network_gbps 5\n", Operation::all_gather, 64 << 10, NCAST_CODEC_AUTO) == "raw");
-  // Measured times precede.
-  CHECK(decided("network_gbps 1\nall_gather 2 network frames:raw 1000:1\nall_gather 2 network frames:window 1000:2\n",
-                Operation::all_gather, long_bytes, NCAST_CODEC_AUTO) == "raw");
-}
-
-TEST_CASE("the plan of ranks of which some share a host combines values once a host, unless the codec is lossy") {
-  const auto plan_of = [](Operation operation, ncast_codec codec, std::optional<ncast_codec> result_codec = {}) {
-    CallShape shape = gather_of(1000000, codec);
-    shape.operation = operation;
-    shape.ranks = 4;
-    shape.link = Link::network;
-    shape.has_levels = true;
-    shape.result_codec = result_codec;
-    return std::string(decide(shape, {CostModel::shipped()}).plan);
-  };
-  const ncast_codec lossy = bounded() | NCAST_CODEC_FORCED;
-  for (const ncast_codec codec : {ncast_codec{NCAST_CODEC_RAW}, forced_window, lossy}) {
-    CHECK(plan_of(Operation::all_gather, codec) == "two_level");
-    CHECK(plan_of(Operation::broadcast, codec) == "two_level");
-    CHECK(plan_of(Operation::all_to_all, codec) == "all_pairs");
-    for (const Operation operation : {Operation::all_reduce, Operation::reduce, Operation::reduce_scatter})
-      CHECK(plan_of(operation, codec) == (codec == lossy ? "all_pairs" : "two_level"));
-  }
-  CHECK(plan_of(Operation::all_reduce, forced_window, lossy) == "all_pairs");
-  CHECK(plan_of(Operation::all_reduce, forced_window, NCAST_CODEC_RAW) == "two_level");
-}
-
-TEST_CASE("between processes a send and its receive use the same codec") {
-  const CostModel measured = parsed(
-      "narrowcast-costs 2 a machine\nsend 2 shm frames:raw 1000:10 100000000:1000\n"
-      "send 2 shm frames:window 1000:5 100000000:500\n");
-  for (const Operation operation : {Operation::send, Operation::recv}) {
-    CallShape shape = gather_of(1000000, NCAST_CODEC_WINDOW);
-    shape.operation = operation;
-    shape.link = Link::shared_memory;
-    CHECK(decide(shape, {measured}).codec == NCAST_CODEC_WINDOW);
   }
 }
 

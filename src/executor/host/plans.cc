@@ -3,7 +3,7 @@
 #include "codec/codec.h"
 #include "executor/host/builder_plans.h"
 #include "executor/host/staged_calls.h"
-#include "select/decision.h"
+#include "select/frames.h"
 
 namespace narrowcast::executor::host {
 
