@@ -122,6 +122,7 @@ void decide(executor::Call* call) {
   const select::Decision decision = decider.decide(shape);
   call->chosen_codec = decision.codec;
   call->chosen_result_codec = decision.result_codec;
+  call->built_in_plan = decision.built_in_plan;
   if (decision.chosen == nullptr) return;
   if (decision.chosen->loaded == 0) {
     call->plan = executor::plan_of_builder(decision.chosen->plan);

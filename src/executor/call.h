@@ -44,6 +44,7 @@ struct Call {
   std::optional<Factor> factor = std::nullopt;  // of this rank's values
   int peer = 0;                                 // the peer of send and recv; the root of operations that have one
   uint32_t plan = 0;                            // as in CallTag; decided when the call is made
+  const char* built_in_plan = nullptr;          // the builder that runs the call on the host backend, if plan is 0
   // Set if the call runs a loaded plan because of a decision, not by ncast_loaded_plan_run.
   LoadedPlan* chosen = nullptr;
   // Only for all_to_all_v. Its `count` is 0.

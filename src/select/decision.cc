@@ -124,6 +124,8 @@ Decision decide_built_in(const CallShape& shape, const Policy& policy) {
     Decision nothing;
     nothing.candidate = "none";
     nothing.transport_reason = nothing.codec_reason = "there are no values";
+    // Processes run its plan nevertheless, and so notice if they make different calls.
+    if (is_between_processes(shape.link)) nothing.plan = plan_of_frames(shape, true);
     return nothing;
   }
   if (is_between_processes(shape.link)) return decide_frames(shape, policy.costs);
@@ -142,16 +144,18 @@ Decision decide_with_two_codecs(const CallShape& shape, ncast_codec result_codec
   decision.codec = codec::without_flag(shape.codec);
   decision.result_codec = codec::without_flag(result_codec);
   if (shape.has_levels && !codec::is_exact(codec::effective_codec(shape.dtype, result_codec)))
-    decision.plan = plan_between_processes(shape.operation);
+    decision.plan = plan_of_frames(shape, false);
   return decision;
 }
 
 }  // namespace
 
 Decision decide(const CallShape& shape, const Policy& policy) {
-  if (shape.result_codec) return decide_with_two_codecs(shape, *shape.result_codec, policy);
-  Decision decision = decide_built_in(shape, policy);
-  if (policy.plans == nullptr || policy.plans->empty() || shape.bytes == 0 || shape.ranks == 1) return decision;
+  Decision decision =
+      shape.result_codec ? decide_with_two_codecs(shape, *shape.result_codec, policy) : decide_built_in(shape, policy);
+  decision.built_in_plan = decision.plan;
+  if (shape.result_codec || policy.plans == nullptr || policy.plans->empty() || shape.bytes == 0 || shape.ranks == 1)
+    return decision;
   const auto [plan, reason] = choose_plan(shape, decision, policy);
   if (plan == nullptr) return decision;
   decision.chosen = plan;

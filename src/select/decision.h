@@ -40,11 +40,12 @@ struct Decision {
   const char* shots_reason = nullptr;  // NULL if the operation has only one way
   const char* codec_reason = nullptr;
   // The built-in way, also if a plan runs instead.
-  std::optional<PacketShape> packets;  // set if the call runs by packets
-  std::optional<BlockShape> blocks;    // set if the call runs by blocks
-  uint32_t packet_bytes = 0;           // of one packet, including its flag
-  Cost predicted;                      // of the candidate that runs
-  Cost nccl, nccl_default;             // NCCL's fastest way, and its default
+  const char* built_in_plan = nullptr;  // as `plan`
+  std::optional<PacketShape> packets;   // set if the call runs by packets
+  std::optional<BlockShape> blocks;     // set if the call runs by blocks
+  uint32_t packet_bytes = 0;            // of one packet, including its flag
+  Cost predicted;                       // of the candidate that runs
+  Cost nccl, nccl_default;              // NCCL's fastest way, and its default
 
   bool runs_by_packets() const { return packets.has_value(); }
 };

@@ -10,15 +10,18 @@ namespace narrowcast::select {
 
 const char* plan_between_processes(Operation operation) { return plan::has_plans(operation) ? "all_pairs" : nullptr; }
 
-const char* plan_between_hosts(Operation operation, bool is_exact) {
-  switch (operation) {
+// Between hosts, values that every rank receives or combines cross once. Lossy codecs combine values of ranks, not of
+// hosts.
+const char* plan_of_frames(const CallShape& shape, bool is_exact) {
+  if (!shape.has_levels) return plan_between_processes(shape.operation);
+  switch (shape.operation) {
     case Operation::all_gather:
     case Operation::broadcast: return "two_level";
     case Operation::reduce_scatter:
     case Operation::all_reduce:
-    case Operation::reduce: return is_exact ? "two_level" : plan_between_processes(operation);
+    case Operation::reduce: return is_exact ? "two_level" : plan_between_processes(shape.operation);
     // With another hop as many bytes would cross.
-    default: return plan_between_processes(operation);
+    default: return plan_between_processes(shape.operation);
   }
 }
 
@@ -35,9 +38,7 @@ Decision decide_frames(const CallShape& shape, const CostModel& model) {
   }
   decision.codec = choice.codec;
   decision.codec_reason = choice.reason;
-  const bool is_exact = codec::is_exact(codec::effective_codec(shape.dtype, decision.codec));
-  decision.plan =
-      shape.has_levels ? plan_between_hosts(shape.operation, is_exact) : plan_between_processes(shape.operation);
+  decision.plan = plan_of_frames(shape, codec::is_exact(codec::effective_codec(shape.dtype, decision.codec)));
   const size_t candidate = index_of(Transport::frames, decision.codec);
   decision.candidate = candidates()[candidate].name;
   decision.predicted = costs[candidate];

@@ -7,10 +7,9 @@ namespace narrowcast::select {
 
 Decision decide_frames(const CallShape& shape, const CostModel& model);
 
-// The plan of a call between processes on CPUs; NULL if no plan describes it.
+// The plan of a call between processes on CPUs; NULL if no plan describes it. is_exact: its codecs are.
+const char* plan_of_frames(const CallShape& shape, bool is_exact);
+// The same if all ranks share a host, or none does.
 const char* plan_between_processes(Operation operation);
-// The same for ranks of which some share a host and others do not. is_exact: of its codecs. Values that every rank
-// receives or combines cross between hosts once, and lossy codecs combine values of ranks, not of hosts.
-const char* plan_between_hosts(Operation operation, bool is_exact);
 
 }  // namespace narrowcast::select

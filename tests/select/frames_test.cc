@@ -83,6 +83,15 @@ TEST_CASE("the plan of ranks of which some share a host combines values once a h
   CHECK(plan_of(Operation::all_reduce, forced_window, NCAST_CODEC_RAW) == "two_level");
 }
 
+TEST_CASE("processes run a plan even for a call without values") {
+  CallShape shape = gather_of(0);
+  CHECK(decide(shape, {CostModel::shipped()}).built_in_plan == nullptr);  // GPUs do nothing
+  shape.link = Link::network;
+  CHECK(decide(shape, {CostModel::shipped()}).built_in_plan == std::string("all_pairs"));
+  shape.has_levels = true;
+  CHECK(decide(shape, {CostModel::shipped()}).built_in_plan == std::string("two_level"));
+}
+
 TEST_CASE("between processes a send and its receive use the same codec") {
   const CostModel measured = parsed(
       "narrowcast-costs 2 a machine\nsend 2 shm frames:raw 1000:10 100000000:1000\n"

@@ -4,6 +4,7 @@
 #include "executor/host/launch.h"
 #include "executor/host/load_plan.h"
 #include "executor/host/plans.h"
+#include "select/frames.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -116,6 +117,8 @@ ncast_status Communicator::exchange(const void* mine, size_t bytes, void* all) {
   call.count = bytes;
   call.dtype = NCAST_UINT8;
   call.comm = this;
+  const select::CallShape shape = decider()->shape_of(call.operation, call.dtype, call.codec, bytes);
+  call.built_in_plan = select::plan_of_frames(shape, true);
   return launch({call});
 }
 

@@ -1,19 +1,10 @@
 #include "executor/host/plans.h"
 
-#include "codec/codec.h"
 #include "executor/host/builder_plans.h"
 #include "executor/host/staged_calls.h"
 #include "select/frames.h"
 
 namespace narrowcast::executor::host {
-
-// As the decision says.
-const char* Plans::default_plan(const Call& call) const {
-  if (comm_.levels.empty()) return select::plan_between_processes(call.operation);
-  const auto is_exact = [&](ncast_codec codec) { return codec::is_exact(codec::effective_codec(call.dtype, codec)); };
-  return select::plan_between_hosts(call.operation,
-                                    is_exact(call.chosen_codec) && is_exact(call.chosen_result_codec.value_or(0)));
-}
 
 ncast_status Plans::find(const Call& call, PlanRun** run) {
   const char* builder = builder_of(call.plan);
@@ -22,7 +13,7 @@ ncast_status Plans::find(const Call& call, PlanRun** run) {
     *run = loaded_[call.plan - 1].get();
     return NCAST_OK;
   }
-  if (builder == nullptr) builder = default_plan(call);
+  if (builder == nullptr) builder = call.built_in_plan;
   const int root = has_root(call.operation) ? call.peer : 0;
   const Key key = {call.operation, root, call.chosen_codec, call.chosen_result_codec, builder};
   std::unique_ptr<PlanRun>& entry = own_[key];

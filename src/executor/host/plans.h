@@ -28,7 +28,6 @@ class Plans {
   // Operation, root, codec, that of results if it is another one, builder.
   using Key = std::tuple<Operation, int, ncast_codec, std::optional<ncast_codec>, std::string_view>;
 
-  const char* default_plan(const Call& call) const;
   ncast_status build(const Key& key, std::unique_ptr<PlanRun>* run);
 
   Communicator& comm_;
