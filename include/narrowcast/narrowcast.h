@@ -16,6 +16,7 @@
 #include "narrowcast/cuda.h"
 #include "narrowcast/explain.h"
 #include "narrowcast/interrupt.h"
+#include "narrowcast/network.h"
 #include "narrowcast/operation.h"
 #include "narrowcast/plan.h"
 #include "narrowcast/reduction.h"

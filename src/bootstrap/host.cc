@@ -36,16 +36,17 @@ std::string machine_name() {
 
 }  // namespace
 
-bool may_span_hosts() {
+std::string why_several_hosts() {
   for (const char* const variable :
        {"NARROWCAST_HOSTID", "NCCL_HOSTID", "NARROWCAST_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
-    if (!value_of(variable).empty()) return true;
+    if (!value_of(variable).empty()) return std::string(variable) + " is set";
   const std::pair<const char*, const char*> counts[] = {{"LOCAL_WORLD_SIZE", "WORLD_SIZE"},
                                                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"},
                                                         {"MPI_LOCALNRANKS", "PMI_SIZE"}};
   for (const auto& [here, everywhere] : counts)
-    if (!value_of(here).empty() && number_of(here) < number_of(everywhere)) return true;
-  return number_of("SLURM_STEP_NUM_NODES") > 1;
+    if (!value_of(here).empty() && number_of(here) < number_of(everywhere))
+      return std::string(here) + " is less than " + everywhere;
+  return number_of("SLURM_STEP_NUM_NODES") > 1 ? "SLURM_STEP_NUM_NODES is more than 1" : "";
 }
 
 std::string boot_id() {

@@ -13,9 +13,11 @@ uint64_t own_host();
 // For messages: the variable that own_host() uses, or the name of the machine.
 std::string host_name();
 
-// Whether the environment says that a new communicator may have ranks on several hosts: a variable names this host or
-// the interfaces, or the launcher (torchrun, Open MPI, MPICH, Intel MPI, Slurm) has started processes on other hosts.
-bool may_span_hosts();
+// Why a new communicator may have ranks on several hosts, by the environment: a variable names this host or the
+// interfaces, or the launcher (torchrun, Open MPI, MPICH, Intel MPI, Slurm) has started processes on other hosts. Empty
+// if nothing says so.
+std::string why_several_hosts();
+inline bool may_span_hosts() { return !why_several_hosts().empty(); }
 
 // Of the kernel; empty if it cannot be read.
 std::string boot_id();

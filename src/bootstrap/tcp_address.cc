@@ -64,13 +64,13 @@ int cost_of(const ifaddrs& entry) {
 }  // namespace
 
 std::string TcpAddress::text() const {
-  char ip_text[INET6_ADDRSTRLEN] = "?";
-  if (version == 4) {
-    inet_ntop(AF_INET, ip, ip_text, sizeof ip_text);
-    return std::string(ip_text) + ":" + std::to_string(port);
-  }
-  inet_ntop(AF_INET6, ip, ip_text, sizeof ip_text);
-  return "[" + std::string(ip_text) + "]:" + std::to_string(port);
+  return (version == 4 ? ip_text() : "[" + ip_text() + "]") + ":" + std::to_string(port);
+}
+
+std::string TcpAddress::ip_text() const {
+  char text[INET6_ADDRSTRLEN] = "?";
+  inet_ntop(version == 4 ? AF_INET : AF_INET6, ip, text, sizeof text);
+  return text;
 }
 
 socklen_t TcpAddress::socket_address(sockaddr_storage* storage) const {
@@ -136,19 +136,19 @@ std::string wanted_interfaces(Reach reach) {
   return {};
 }
 
-ncast_status listening_addresses(Reach reach, const std::string& interfaces, std::vector<TcpAddress>* addresses) {
+ncast_status listening_addresses(Reach reach, const std::string& interfaces, std::vector<InterfaceAddress>* addresses) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) {
     return fail(NCAST_SYSTEM_ERROR, "cannot list the network interfaces: %s", system_error_text(errno).c_str());
   }
   const bool only_loopback = reach == Reach::local && interfaces.empty();
-  std::multimap<int, TcpAddress> found;  // by cost; equal costs in the order of getifaddrs
+  std::multimap<int, InterfaceAddress> found;  // by cost; equal costs in the order of getifaddrs
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
     if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
     if (!interfaces.empty() && !is_named(entry->ifa_name, interfaces)) continue;
     if (only_loopback && (entry->ifa_flags & IFF_LOOPBACK) == 0) continue;
-    found.emplace(cost_of(*entry), TcpAddress::from(entry->ifa_addr));
+    found.emplace(cost_of(*entry), InterfaceAddress{entry->ifa_name, TcpAddress::from(entry->ifa_addr)});
   }
   freeifaddrs(list);
   if (found.empty()) {
@@ -164,10 +164,10 @@ ncast_status listening_addresses(Reach reach, const std::string& interfaces, std
 }
 
 ncast_status listen(Reach reach, const std::string& interfaces, Descriptor* listener, TcpAddress* address) {
-  std::vector<TcpAddress> candidates;
+  std::vector<InterfaceAddress> candidates;
   if (ncast_status status = listening_addresses(reach, interfaces, &candidates)) return status;
   std::string why;
-  for (const TcpAddress& candidate : candidates) {
+  for (const auto& [interface, candidate] : candidates) {
     sockaddr_storage storage;
     socklen_t bytes = candidate.socket_address(&storage);
     auto* const place = reinterpret_cast<sockaddr*>(&storage);

@@ -23,6 +23,8 @@ struct TcpAddress {
 
   // "10.0.0.1:4242" or "[fd00::2]:4242".
   std::string text() const;
+  // "10.0.0.1" or "fd00::2".
+  std::string ip_text() const;
   // Returns the length of *storage, or 0 if this is not a valid address.
   socklen_t socket_address(sockaddr_storage* storage) const;
   static TcpAddress from(const sockaddr* address);
@@ -37,6 +39,11 @@ enum class Reach { local, anywhere };
 // a random number, which equals that of no other process.
 uint64_t own_network();
 
+struct InterfaceAddress {
+  std::string interface;
+  TcpAddress address;
+};
+
 // The interfaces to listen at, in NCCL's syntax: prefixes of names, separated by commas; `=eth0,eth1` are whole names,
 // `^docker,lo` and `^=lo` are excluded. Empty: any. From NARROWCAST_SOCKET_IFNAME or, for ranks anywhere,
 // NCCL_SOCKET_IFNAME.
@@ -45,7 +52,7 @@ std::string wanted_interfaces(Reach reach);
 // Addresses of this host to listen at, best first, with port 0. Only interfaces that are up and that `interfaces` names
 // are listed. Virtual bridges come after other interfaces, loopback last; for local ranks, and without `interfaces`,
 // only loopback. Error: SYSTEM_ERROR if there is none.
-ncast_status listening_addresses(Reach reach, const std::string& interfaces, std::vector<TcpAddress>* addresses);
+ncast_status listening_addresses(Reach reach, const std::string& interfaces, std::vector<InterfaceAddress>* addresses);
 
 // Listens at the first of these addresses that it can, without blocking. Error: SYSTEM_ERROR.
 ncast_status listen(Reach reach, const std::string& interfaces, Descriptor* listener, TcpAddress* address);

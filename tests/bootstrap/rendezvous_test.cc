@@ -230,10 +230,10 @@ TEST_CASE("a hub that a rank has joined is not closed") {
 }
 
 TEST_CASE("interfaces are named as for NCCL") {
-  std::vector<bootstrap::TcpAddress> all;
+  std::vector<bootstrap::InterfaceAddress> all;
   REQUIRE(bootstrap::listening_addresses(bootstrap::Reach::anywhere, "", &all) == NCAST_OK);
   const auto listed = [](const char* interfaces) {
-    std::vector<bootstrap::TcpAddress> some;
+    std::vector<bootstrap::InterfaceAddress> some;
     if (bootstrap::listening_addresses(bootstrap::Reach::anywhere, interfaces, &some) != NCAST_OK) return size_t{0};
     return some.size();
   };

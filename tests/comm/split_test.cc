@@ -119,12 +119,12 @@ TEST_CASE("ranks of a split in other networks are not told to connect by loopbac
       if (rank != 0) {
         const ncast_unique_id part = split_without_joining(comm, 2, is_near ? network : network + 1);
         EXPECT_OK(ncast_comm_abort(comm));
-        std::vector<bootstrap::TcpAddress> expected;
+        std::vector<bootstrap::InterfaceAddress> expected;
         const bootstrap::Reach reach = is_near ? bootstrap::Reach::local : bootstrap::Reach::anywhere;
         EXPECT_OK(bootstrap::listening_addresses(reach, "", &expected));
         bootstrap::TcpAddress hub = bootstrap::content_of(part).hub;
         hub.port = 0;
-        EXPECT(hub.text() == expected[0].text());
+        EXPECT(hub.text() == expected[0].address.text());
         return;
       }
       ncast_comm* part = nullptr;

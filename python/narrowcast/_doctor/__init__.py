@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .._dropin import nccl_search, preload
 from ..errors import NarrowcastError
-from . import bypasses, gpus, limits, nccl, programs, settings, versions
+from . import bypasses, gpus, limits, nccl, network, programs, settings, versions
 from .limits import remove_stale_segments
 from .report import Problem, Section
 
@@ -28,6 +28,7 @@ def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Sect
         versions.examine(version, drop_in),
         *gpus.examine(),
         limits.examine(),
+        network.examine(environment),
         programs.examine(environment, command, version, drop_in if isinstance(drop_in, Path) else None),
         bypasses.examine(environment, command),
         settings.examine(environment, library),

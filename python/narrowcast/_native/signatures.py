@@ -241,6 +241,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_comm_destroy_all": (_STATUS, [POINTER(_COMM), c_int]),
     "ncast_comm_register": (_STATUS, [_COMM, c_void_p, c_size_t, POINTER(c_uint32)]),
     "ncast_comm_deregister": (_STATUS, [_COMM, c_uint32]),
+    # network.h
+    "ncast_network_report": (_STATUS, [POINTER(c_void_p)]),
     # interrupt.h
     "ncast_set_interrupt_check": (None, [INTERRUPT_CHECK, c_void_p]),
     # channel.h

@@ -22,7 +22,7 @@ def doctor(
         bool, typer.Option("--clean", help="Remove shared memory that killed processes left in /dev/shm.")
     ] = False,
 ) -> None:
-    """Show NCCL, GPUs, limits, programs and settings, with problems and their remedies.
+    """Show NCCL, GPUs, limits, the network, programs and settings, with problems and their remedies.
 
     The exit status is 1 if there are problems. Frameworks are those of the Python that runs this command.
     """

@@ -82,7 +82,7 @@ def test_no_value_is_cut_or_broken_on_a_terminal_of_80_columns(cli, stand_in, fa
     # Free memory changes from one command to the next, so other tests may run meanwhile.
     printed = re.sub(r"\d+\.\d+", "0.0", done.stdout).split()
     words = {*printed, *(word.removesuffix(":") for word in printed)}
-    for section in ("nccl", "versions", "gpus", "links", "limits", "programs", "settings"):
+    for section in ("nccl", "versions", "gpus", "links", "limits", "network", "programs", "settings"):
         for row in report[section]:
             for value in row.values():
                 text = re.sub(r"\d+\.\d+", "0.0", str("-" if value is None else value))
