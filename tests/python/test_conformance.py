@@ -20,7 +20,7 @@ def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
             patch.setenv("NARROWCAST_SOCKET_IFNAME", "lo")
         # With fewer than three ranks the order of a reduction does not matter.
         amount = "some" if request.param == "3-ranks" else "few"
-        yield Setting("host", ranks, tuple(range(ranks)), amount, 120, hosts)
+        yield Setting("host", ranks, tuple(range(ranks)), amount, 120, hosts, request.param == "4-ranks")
 
 
 class TestTheHostBackend(Conformance):
