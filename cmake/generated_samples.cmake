@@ -62,11 +62,15 @@ set(host_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/si
   ${tests}/codec/simt/dense_test.inc ${tests}/codec/simt/grouped_test.inc
   ${tests}/codec/simt/fields_test.inc ${tests}/codec/simt/user_test.inc)
 
-set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+# A precompiled header would have to be included before cuda.h.
+set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")
 set_source_files_properties(${host_samples} PROPERTIES COMPILE_OPTIONS "-w")
 add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples} ${host_kernels})
 target_link_libraries(simt_test PRIVATE test_main)
+if(NARROWCAST_PRECOMPILED)
+  target_precompile_headers(simt_test REUSE_FROM ${precompiled_test})
+endif()
 target_compile_definitions(simt_test PRIVATE NARROWCAST_EXAMPLE_CODEC="${samples}/uniform.so")
 
 # The batch kernels of codecs, with the same machine. Headers with inline assembly are replaced.

@@ -1,8 +1,7 @@
 # The headers of the standard library that most sources include are compiled once and not with every source: parsing
-# them takes longer than the rest of most sources. By default only in the build with sanitizers, and for tests that are
-# not optimized: the other build of the host code finds what this one does not. A source can use a header here without
-# including it, and gcc 12 has false positives in headers that are precompiled, so with sanitizers warnings are no
-# errors.
+# them takes longer than the rest of most sources. By default only in the builds of CI: with sanitizers, or with kernels
+# that are not optimized. A source can use a header here without including it, which tools/check_includes.py finds. With
+# sanitizers gcc 12 has false positives in precompiled headers, so there warnings are no errors.
 set(precompiled_headers <algorithm> <array> <atomic> <chrono> <cinttypes> <condition_variable> <cstdio> <cstring>
   <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <tuple> <unordered_map>
   <vector>)

@@ -1,6 +1,6 @@
 # The build with sanitizers and clang-tidy compile several sources of a target at once, so that they parse headers and
 # instantiate templates once for all of them. Names in the anonymous namespaces of neighbours must therefore differ. The
-# other build compiles every source on its own, and so finds headers that are used but not included.
+# other build compiles every source on its own, and so finds headers of src/ that are used but not included.
 function(compile_together target)
   if(NARROWCAST_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
