@@ -76,8 +76,8 @@ struct ReceiverEnd {
 // for all stores of the SM to peers, and one fence can serve many flags.
 class SlotSender {
  public:
-  // own: this thread's end; must outlive this object. slot_bytes: size of a slot in this call, a multiple of
-  // ChannelLayout::slot_bytes. signals: number of signals that the warp has already pushed in this call.
+  // own: this thread's end; must outlive this object. slot_bytes: of a slot in this call: see ChannelLayout.
+  // signals: number of signals that the warp has already pushed in this call.
   __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, SenderEnd& own, uint32_t slot_bytes,
                         SignalQueue& queue, int thread, uint32_t signals = 0)
       : peers_(peers),
@@ -137,7 +137,7 @@ class SlotSender {
     if (mask >> thread_ & 1) {
       const uint32_t sent = ++own_.sent;
       queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), own_.flags + ((sent - 1) & flag_mask_),
-                  SlotFlag::of(sent, block, last, size));
+                  SlotFlag::of(sent, slot_bytes_ > ChannelLayout::slot_bytes, block, last, size));
     }
     __syncwarp();
     signals_ += __popc(mask);

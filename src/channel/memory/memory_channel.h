@@ -27,20 +27,24 @@ struct PayloadSize {
   constexpr bool operator==(const PayloadSize&) const = default;
 };
 
-// The flag that is raised when a slot contains a payload: the number of this use of a slot in the ring (modulo 2^24),
-// the number of the block in the piece, whether it is the piece's last one in this ring, and the payload's size.
+// The flag that is raised when a slot contains a payload: the number of this use of a slot in the ring (modulo 2^23),
+// whether the slots of this call are large, the number of the block in the piece, whether it is the piece's last one in
+// this ring, and the payload's size. So a flag says where its payload is, which those who forward it to other hosts
+// need (channel/network/forwarder.h).
 struct SlotFlag {
   uint64_t word;
 
-  static constexpr uint32_t uses = 1u << 24;
+  static constexpr uint32_t uses = 1u << 23;
   static constexpr uint32_t blocks = 1u << 28;
   // A special size: the sender has written the ring's values directly to their destination.
   static constexpr PayloadSize written() { return {(1u << 10) - 1}; }
 
-  static constexpr SlotFlag of(uint32_t use, uint32_t block, bool last, PayloadSize payload) {
-    return {uint64_t{use % uses} << 40 | uint64_t{block} << 12 | uint64_t{last} << PayloadSize::bits | payload.word};
+  static constexpr SlotFlag of(uint32_t use, bool large_slots, uint32_t block, bool last, PayloadSize payload) {
+    return {uint64_t{use % uses} << 41 | uint64_t{large_slots} << 40 | uint64_t{block} << 12 |
+            uint64_t{last} << PayloadSize::bits | payload.word};
   }
-  constexpr bool is_of(uint32_t use) const { return word >> 40 == use % uses; }
+  constexpr bool is_of(uint32_t use) const { return word >> 41 == use % uses; }
+  constexpr bool large_slots() const { return (word >> 40 & 1) != 0; }
   constexpr uint32_t block() const { return static_cast<uint32_t>(word >> 12) % blocks; }
   constexpr bool last() const { return (word >> PayloadSize::bits & 1) != 0; }
   constexpr PayloadSize payload() const { return {static_cast<uint32_t>(word % (1u << PayloadSize::bits))}; }
@@ -53,7 +57,7 @@ constexpr uint32_t slots_of_grant(uint32_t slots) { return (slots + 1) / 2; }
 // scratch.
 class ChannelLayout {
  public:
-  static constexpr uint32_t slot_bytes = 4096;
+  static constexpr uint32_t slot_bytes = 4096, large_slot_bytes = 8192;
   static constexpr uint32_t min_slots = 2;
   static constexpr uint32_t max_slots = 8;
 
@@ -67,7 +71,7 @@ class ChannelLayout {
 
   constexpr uint32_t rings() const { return rings_; }
   constexpr uint32_t slots() const { return slots_; }
-  // Number of slots per ring if a slot has `bytes` bytes, a multiple of slot_bytes.
+  // Number of slots per ring if a slot has `bytes` bytes: slot_bytes or large_slot_bytes.
   constexpr uint32_t slots_of(uint32_t bytes) const { return slots_ * slot_bytes / bytes; }
   constexpr size_t bytes(int ranks) const { return count(3, 0, 0, ranks) - begin_; }
 

@@ -138,7 +138,8 @@ class Sender {
   // which need not be a multiple of 16.
   __device__ void append(uint32_t bytes, bool coded) {
     if (thread_ == static_cast<int>(pending_))
-      word_ = SlotFlag::of(sent_ + 1, bytes, true, PayloadSize::of(0, coded)).word;
+      word_ =
+          SlotFlag::of(sent_ + 1, slot_bytes_ > ChannelLayout::slot_bytes, bytes, true, PayloadSize::of(0, coded)).word;
     ++pending_;
     ++sent_;
   }
