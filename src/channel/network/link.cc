@@ -1,19 +1,15 @@
 #include "channel/network/link.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <iterator>
 
 #include "bootstrap/background_thread.h"
 #include "bootstrap/shared_memory.h"
-#include "status/error.h"
-#include "status/system_error.h"
+#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 namespace {
@@ -88,9 +84,7 @@ Link::Link(int rank, int peer, std::unique_ptr<bootstrap::Connection> connection
       incoming_(std::make_unique<Incoming>(memory.incoming, memory.shape, &memory.own.member[rank].bell)) {}
 
 ncast_status Link::start() {
-  const int socket = connection_->socket.get();
-  if (fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) & ~O_NONBLOCK) != 0)
-    return fail(NCAST_SYSTEM_ERROR, "cannot change a socket: %s", system_error_text(errno).c_str());
+  if (ncast_status status = make_blocking(connection_->socket.get())) return status;
   if (ncast_status status = bootstrap::start_background_thread("ncast-receive", [this] { receive(); }, &receiver_))
     return status;
   return bootstrap::start_background_thread("ncast-send", [this] { send(); }, &sender_);
@@ -192,27 +186,9 @@ bool Link::send_message(uint32_t kind, int32_t value, const void* content, size_
   bootstrap::MessageHeader header{static_cast<bootstrap::MessageKind>(kind), value, bytes + payload_bytes};
   iovec parts[] = {
       {&header, sizeof header}, {const_cast<void*>(content), bytes}, {const_cast<void*>(payload), payload_bytes}};
-  msghdr message = {};
-  message.msg_iov = parts;
-  message.msg_iovlen = std::size(parts);
-  for (size_t left = sizeof header + bytes + payload_bytes; left != 0;) {
-    const ssize_t sent = sendmsg(connection_->socket.get(), &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) {
-      end(errno);
-      return false;
-    }
-    left -= static_cast<size_t>(sent);
-    auto done = static_cast<size_t>(sent);
-    for (; message.msg_iovlen != 0 && done >= message.msg_iov->iov_len; --message.msg_iovlen) {
-      done -= message.msg_iov->iov_len;
-      ++message.msg_iov;
-    }
-    if (message.msg_iovlen == 0) break;
-    message.msg_iov->iov_base = static_cast<char*>(message.msg_iov->iov_base) + done;
-    message.msg_iov->iov_len -= done;
-  }
-  return true;
+  const int error = send_all(connection_->socket.get(), parts);
+  if (error != 0) end(error);
+  return error == 0;
 }
 
 // --- receiving ------------------------------------------------------------------------------------------------------

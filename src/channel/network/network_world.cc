@@ -1,31 +1,18 @@
 #include "channel/network/network_world.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
-#include "bootstrap/host.h"
 #include "bootstrap/outcome.h"
 #include "bootstrap/tcp_rendezvous.h"
+#include "channel/network/introduction.h"
+#include "channel/network/stream.h"
 #include "digest/sha256.h"
 #include "status/error.h"
-#include "status/fnv1a.h"
-#include "status/system_error.h"
 
 namespace narrowcast::channel {
 namespace {
-
-// What ranks tell each other before anything else. Copied as bytes.
-struct Introduction {
-  bootstrap::SharedSettings settings;
-  uint64_t host;
-  uint64_t machine;  // a hash; 0 if it is unknown
-  int64_t pid;
-  char name[40];  // of the host
-};
 
 // The id of the segment of a host: hosts that are faked on one machine have one /dev/shm.
 bootstrap::WorldId id_of_host(const bootstrap::WorldId& secret, int host) {
@@ -35,12 +22,6 @@ bootstrap::WorldId id_of_host(const bootstrap::WorldId& secret, int host) {
   static_assert(sizeof id <= sizeof hash);
   std::memcpy(id.data(), hash.data(), sizeof id);
   return id;
-}
-
-// After which a host counts as lost: before a call that waits for its ranks ends at the time limit, if that is not too
-// short for probes.
-double silence_seconds(bootstrap::Limit call_limit) {
-  return call_limit.seconds <= 0 ? bootstrap::longest_silence_seconds : 0.8 * call_limit.seconds;
 }
 
 }  // namespace
@@ -80,31 +61,14 @@ ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstra
 }
 
 ncast_status NetworkWorld::introduce(bootstrap::Rendezvous& rendezvous, const WorldOptions& options) {
-  const std::string boot = bootstrap::boot_id();
-  Introduction own = {options.settings, options.host, boot.empty() ? 0 : fnv1a(boot), getpid(), {}};
-  const std::string host = bootstrap::host_name();
-  std::copy_n(host.data(), std::min(host.size(), sizeof own.name - 1), own.name);
-  std::vector<Introduction> all(static_cast<size_t>(ranks_));
-  if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
-  std::vector<bootstrap::SharedSettings> settings;
-  std::vector<uint64_t> hosts;
-  for (Introduction& one : all) {
-    one.name[sizeof one.name - 1] = 0;
-    names_.push_back("rank " + std::to_string(names_.size()) + " (pid " + std::to_string(one.pid) + " on " + one.name +
-                     ")");
-    settings.push_back(one.settings);
-    hosts.push_back(one.host);
-  }
+  std::vector<bootstrap::SharedSettings> settings(static_cast<size_t>(ranks_));
+  if (ncast_status status = rendezvous.all_gather(&options.settings, sizeof options.settings, settings.data()))
+    return status;
   if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
-  set_hosts(hosts);
-  // All ranks find the same pair.
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto first = static_cast<size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
-    if (all[first].machine == all[rank].machine) continue;
-    return fail(NCAST_MISMATCH,
-                "%s and %s are on different machines, but have the same NARROWCAST_HOSTID or NCCL_HOSTID",
-                names_[first].c_str(), names_[rank].c_str());
-  }
+  Introductions all;
+  if (ncast_status status = channel::introduce(rendezvous, options.host, &all)) return status;
+  names_ = std::move(all.names);
+  set_hosts(all.hosts);
   return NCAST_OK;
 }
 
@@ -124,7 +88,7 @@ ncast_status NetworkWorld::make_links(Connections connections, const WorldOption
       next += 2 * ring_bytes;
       remote_->owners.owner[peer].state = bootstrap::SegmentOwners::joined;
       std::unique_ptr<bootstrap::Connection>& connection = connections[static_cast<size_t>(peer)];
-      bootstrap::limit_silence(connection->socket.get(), silence_seconds(options.call_limit));
+      find_loss_within(connection->socket.get(), options.call_limit);
       std::unique_ptr<Link>& link = links_[static_cast<size_t>(peer)];
       link = std::make_unique<Link>(rank_, peer, std::move(connection),
                                     Link::Memory{*control_, *remote_, outgoing, incoming, options.shape});
@@ -168,11 +132,7 @@ RankSet NetworkWorld::dead() const {
 ncast_status NetworkWorld::fail_of_dead(int peer) const {
   int error = 0;
   if (const Link* const link = link_to(peer)) link->has_ended(&error);
-  const std::string name = name_of(peer);
-  if (error == 0 || error == ECONNRESET || error == EPIPE) return fail(NCAST_REMOTE_ERROR, "%s died", name.c_str());
-  if (error == ETIMEDOUT) return fail(NCAST_REMOTE_ERROR, "%s is lost: its host does not answer", name.c_str());
-  return fail(NCAST_REMOTE_ERROR, "the connection to %s broke: %s", name.c_str(),
-              error == EBADMSG ? "what it sent is not valid" : system_error_text(error).c_str());
+  return fail_of_connection(name_of(peer), error);
 }
 
 }  // namespace narrowcast::channel
