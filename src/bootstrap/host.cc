@@ -63,6 +63,12 @@ uint64_t own_host() {
                std::to_string(shared.st_dev));
 }
 
+uint64_t own_machine() {
+  std::string name = given_name();
+  if (name.empty()) name = boot_id();
+  return fnv1a(name.empty() ? machine_name() : name);
+}
+
 std::string host_name() {
   const std::string name = given_name();
   return name.empty() ? machine_name() : name;

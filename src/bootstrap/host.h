@@ -10,7 +10,10 @@ namespace narrowcast::bootstrap {
 // machine, its name, the pid namespace and /dev/shm, which containers may have of their own.
 uint64_t own_host();
 
-// For messages: the variable that own_host() uses, or the name of the machine.
+// The same number in processes whose GPUs can be in one machine: a hash of the same variables, or of the machine.
+uint64_t own_machine();
+
+// For messages: the variable that these use, or the name of the machine.
 std::string host_name();
 
 // Why a new communicator may have ranks on several hosts, by the environment: a variable names this host or the
