@@ -19,8 +19,8 @@ typedef struct {
   const char* candidate;     // "packets", "blocks:raw", "blocks:window", ...; "copy": a rank that is alone copies its
                              // values; "none": there are no values; on the host backend "frames:raw", ...; "plan:ring",
                              // ...: a plan that runs instead of the built-in way
-  const char* link;          // constant: "nvlink", "pcie", "host" (through host memory), "shm" (host backend), or
-                             // "network" (host backend, several hosts)
+  const char* link;          // constant: "nvlink", "pcie", "host" (through host memory), "gpu_network" (GPUs of
+                             // several hosts), "shm" (host backend), or "network" (host backend, several hosts)
   ncast_codec codec;         // of the values on the link, or of the contributions; never AUTO
   int two_shot;              // all_reduce by packets: 1: each rank reduces one piece and sends the result; 0: each rank
                              // reduces everything

@@ -21,7 +21,7 @@ inline uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
 constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
 // The maximum number of CTAs of a call with this codec. max_ctas: that of the communicator.
 inline uint32_t most_ctas(Link link, ncast_codec codec, uint32_t max_ctas, uint32_t shared_bytes) {
-  if (link != Link::host) return max_ctas;
+  if (!is_over_host(link)) return max_ctas;
   return std::min(max_ctas, most_ctas_over_host(shared_bytes, codec::is_exact(codec)));
 }
 // Whether a rank keeps what its own values decode to, so that all ranks have the same bits. The warps that send the

@@ -128,6 +128,7 @@ CallShape with_one_codec(CallShape shape) {
 }
 
 const char* why_no_packets(const CallShape& shape) {
+  if (shape.link == Link::gpu_network) return "packets do not reach other hosts";
   if (!can_use_packets(shape.operation)) return "the operation has no packet kernels";
   if (shape.redop == operation::scaled_sum) return "the packet kernels do not multiply values";
   if (shape.bytes > most_packet_bytes(shape.operation, shape.ranks, shape.link))
@@ -143,14 +144,18 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
   if (shape.result_codec) return costs_of(with_one_codec(shape), model);
   Costs costs(candidates().size());
   if (shape.ranks == 1) return costs;
+  const bool by_network = is_between_hosts(shape.link) && !model.is_measured(shape.link);
   for (size_t i = 0; i < candidates().size(); ++i) {
     const Candidate& candidate = candidates()[i];
     if (!runs_on(candidate, shape.link)) continue;
+    if (by_network) {
+      if (candidate.transport != Transport::nccl && is_predicted(candidate, shape))
+        costs[i] = network_cost(shape, candidate.codec, model.network_gbps().value_or(assumed_network_gbps));
+      continue;
+    }
     if (candidate.transport == Transport::frames) {
       costs[i].typical =
           model.measured(shape.operation, candidate.name, shape.bytes, shape.ranks, shape.link).value_or(0);
-      if (shape.link == Link::network && !model.is_measured(shape.link) && is_predicted(candidate, shape))
-        costs[i] = network_cost(shape, candidate.codec, model.network_gbps().value_or(assumed_network_gbps));
       continue;
     }
     if (candidate.transport == Transport::packets && why_no_packets(shape) != nullptr) continue;
@@ -160,7 +165,7 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
     };
     costs[i] = {predict(Data::typical), predict(Data::incompressible)};
   }
-  adapt_codecs(shape, &costs);
+  if (!by_network) adapt_codecs(shape, &costs);
   return costs;
 }
 

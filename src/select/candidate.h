@@ -47,11 +47,13 @@ constexpr bool is_plan_name(std::string_view name) {
 }
 
 // Links between the ranks of a call.
-enum class Link : uint8_t { nvlink, pcie, host, shared_memory, network };
-inline constexpr size_t link_count = 5;
+enum class Link : uint8_t { nvlink, pcie, host, shared_memory, network, gpu_network };
+inline constexpr size_t link_count = 6;
 // host: GPUs whose payloads go through host memory. shared_memory: processes on CPUs. network: such processes on
-// several hosts.
-constexpr const char* link_names[link_count] = {"nvlink", "pcie", "host", "shm", "network"};
+// several hosts. gpu_network: GPUs on several hosts, whose payloads go through host memory and the network.
+constexpr const char* link_names[link_count] = {"nvlink", "pcie", "host", "shm", "network", "gpu_network"};
+constexpr bool is_between_hosts(Link link) { return link == Link::network || link == Link::gpu_network; }
+constexpr bool is_over_host(Link link) { return link == Link::host || link == Link::gpu_network; }
 constexpr bool is_between_processes(Link link) { return link == Link::shared_memory || link == Link::network; }
 constexpr const char* name_of(Link link) { return link_names[static_cast<size_t>(link)]; }
 constexpr std::optional<Link> find_link(std::string_view name) {
@@ -61,6 +63,7 @@ constexpr std::optional<Link> find_link(std::string_view name) {
 }
 
 inline bool runs_on(const Candidate& candidate, Link link) {
+  if (candidate.transport == Transport::packets && link == Link::gpu_network) return false;
   return (candidate.transport == Transport::frames) == is_between_processes(link);
 }
 // The candidates that run on a link, by index.

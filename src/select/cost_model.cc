@@ -156,7 +156,7 @@ bool CostModel::has_plans(Link link) const {
 }
 
 std::string describe_mismatch(const CostModel& model, Link link) {
-  if (link == Link::network && !model.is_measured(link)) {
+  if (is_between_hosts(link) && !model.is_measured(link)) {
     if (model.network_gbps()) return {};
     return "the network was not measured: it is assumed to carry 10 Gbit/s";
   }

@@ -98,7 +98,7 @@ std::string read_curve(std::string_view line, MeasuredCurve* curve) {
   const int most_ranks = link && is_between_processes(*link) ? most_host_ranks : channel::max_gpu_ranks;
   if (!read_number(ranks, &curve->ranks) || curve->ranks < 2 || curve->ranks > most_ranks)
     return quoted(ranks) + " is not a number of ranks, 2 to " + std::to_string(most_ranks);
-  if (!link) return quoted(word) + " is not a link: nvlink, pcie, host, shm or network";
+  if (!link) return quoted(word) + " is not a link: nvlink, pcie, host, shm, network or gpu_network";
   curve->link = *link;
 
   word = next_word(&line);

@@ -316,5 +316,32 @@ TEST_CASE("no decision about an all_to_all_v depends on its bytes") {
   }
 }
 
+TEST_CASE("between GPUs on several hosts blocks carry every call, and auto encodes what the network takes long for") {
+  const auto decided = [](const char* lines, uint64_t bytes, ncast_codec codec, Operation operation) {
+    const CostModel model = model_of(lines);
+    CallShape shape = gather_of(bytes, codec);
+    shape.operation = operation;
+    shape.link = Link::gpu_network;
+    const Decision decision = decide(shape, {model, ForcedTransport::packets});
+    REQUIRE(decision.blocks);
+    CHECK(std::string(decision.transport_reason) == "packets do not reach other hosts");
+    return codec::describe(decision.codec);
+  };
+  for (const Operation operation : {Operation::send, Operation::recv, Operation::all_gather, Operation::all_to_all,
+                                    Operation::all_reduce, Operation::reduce_scatter, Operation::broadcast}) {
+    CAPTURE(operation::name_of(operation));
+    for (const char* const gbps : {"", "network_gbps 1\n", "network_gbps 400\n"}) {
+      CHECK(decided(gbps, 32 << 20, NCAST_CODEC_AUTO, operation) == "window");
+      CHECK(decided(gbps, 32 << 20, NCAST_CODEC_RAW, operation) == "raw");
+      CHECK(decided(gbps, 32 << 20, NCAST_CODEC_DENSE, operation) == "dense");
+      CHECK(decided(gbps, 1000, NCAST_CODEC_AUTO, operation) == "raw");
+    }
+  }
+  // Many warps would only wait for the network.
+  CallShape shape = gather_of(uint64_t{1} << 30, NCAST_CODEC_RAW);
+  shape.link = Link::gpu_network;
+  CHECK(decide(shape, {CostModel::shipped()}).blocks->ctas == most_ctas_over_host(shape.shared_bytes, true));
+}
+
 }  // namespace
 }  // namespace narrowcast::select

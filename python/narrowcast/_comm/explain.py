@@ -82,7 +82,9 @@ class Explanation:
     rings: int | None  #: by blocks: rings that carry the largest piece that one rank sends another
     block_bytes: int | None  #: by blocks: bytes of the values of a block
     packet_bytes: int | None  #: by packets: bytes of a packet with its flag
-    link: str  #: "nvlink", "pcie", "host" (through host memory), "shm" (host backend) or "network" (of several hosts)
+    #: "nvlink", "pcie", "host" (through host memory), "gpu_network" (GPUs of several hosts), "shm" (host backend) or
+    #: "network" (host backend, several hosts)
+    link: str
     predicted: Prediction
     costs_warning: str | None  #: why the cost model may not fit this library
     sentence: str
