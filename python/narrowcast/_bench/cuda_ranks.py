@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .._native import cuda_driver
@@ -41,6 +42,7 @@ def bench(
     nccl: str | None,
     ctas: int,
     register: bool,
+    hosts: int,
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
@@ -50,11 +52,14 @@ def bench(
     codecs: each is used even where it does not pay; "auto" chooses.
     against: variants of NCCL. If one is not available: an error with `required`, otherwise a note.
     register: register the buffers of Narrowcast.
+    hosts: the number of hosts that the ranks take themselves to be on, in order.
     graph_calls: iterations captured into one graph; 0: individual launches.
     group_calls: calls per iteration, in one group.
     blocking: the host waits for each launch before the next.
     """
     set_environment(ctas)
+    if hosts > 1:
+        os.environ["NARROWCAST_HOSTID"] = os.environ["NCCL_HOSTID"] = f"host {rank * hosts // ranks}"
     calls = [
         [Call(operation, value_type(dtype), count, rank, ranks, op=op, root=root, pattern=pattern) for count in counts]
         for dtype, op, counts in blocks

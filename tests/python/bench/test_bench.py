@@ -50,6 +50,7 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
             "nccl": str(fakes / library),
             "ctas": 0,
             "register": False,
+            "hosts": 1,
             **changes,
         }
         count = operations.count_of(operation, size, BF16, ranks)

@@ -86,6 +86,7 @@ def collective(operation: str) -> Callable[..., None]:
         nccl: options.Nccl = None,
         register: options.Register = 0,
         ctas: options.Ctas = 0,
+        hosts: options.Hosts = 1,
         threads: options.Threads = 1,
         gpus: options.Gpus = 1,
         parallel_init: options.ParallelInit = 1,
@@ -93,7 +94,14 @@ def collective(operation: str) -> Callable[..., None]:
         output_file: options.OutputFile = None,
         plot: options.Plot = None,
     ) -> None:
-        gpu_options = {"--cudagraph": graph, "--against": against, "--nccl": nccl, "--ctas": ctas, "-R": register}
+        gpu_options = {
+            "--cudagraph": graph,
+            "--against": against,
+            "--nccl": nccl,
+            "--ctas": ctas,
+            "-R": register,
+            "--hosts": hosts > 1,
+        }
         is_cuda = checks.is_cuda(backend, gpu_options)
         checks.reject_other_processes(threads, gpus, parallel_init)
         checks.check_growth(step, factor)
@@ -131,6 +139,7 @@ def collective(operation: str) -> Callable[..., None]:
                 "nccl": None if nccl is None else str(nccl),
                 "ctas": ctas,
                 "register": bool(register),
+                "hosts": hosts,
             }
         blocks = [
             Block(

@@ -128,6 +128,14 @@ Register = Annotated[
     ),
 ]
 Ctas = Annotated[int, typer.Option(min=0, help="cuda: maximum number of CTAs, for Narrowcast and NCCL; 0: no limit.")]
+Hosts = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="cuda: number of hosts that the ranks take themselves to be on, in order. NARROWCAST_SOCKET_IFNAME=lo "
+        "NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket makes them, and NCCL, use loopback.",
+    ),
+]
 Threads = Annotated[
     int,
     typer.Option(
