@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "bootstrap/host.h"
 #include "bootstrap/shared_memory.h"
 #include "channel/peer/failure.h"
 #include "channel/peer/memory_offer.h"
@@ -49,16 +50,20 @@ ncast_status find_allocation(char* memory, char** begin, size_t* bytes) {
 
 ncast_status RankGpu::find(RankGpu* gpu) {
   *gpu = {};
+  gpu->machine = bootstrap::own_machine();
   if (ncast_status status = process_id(gpu->process)) return status;
   cudaError_t error = cudaGetDevice(&gpu->device);
   if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(gpu->address, sizeof gpu->address, gpu->device);
   return error == cudaSuccess ? NCAST_OK : cuda_failure("querying the current GPU", error);
 }
 
-bool RankGpu::is(const RankGpu& other) const { return std::strcmp(address, other.address) == 0; }
+bool RankGpu::is(const RankGpu& other) const {
+  return machine == other.machine && std::strcmp(address, other.address) == 0;
+}
 
 bool RankGpu::may_access(const RankGpu& other) const {
   int ordinal = 0, can = 0;
+  if (machine != other.machine) return false;
   if (is(other)) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceCanAccessPeer(&can, device, ordinal) == cudaSuccess)
@@ -69,6 +74,7 @@ bool RankGpu::may_access(const RankGpu& other) const {
 
 bool RankGpu::has_nvlink_to(const RankGpu& other) const {
   int ordinal = 0, atomics = 0;  // NVLink supports native atomics; other links do not
+  if (machine != other.machine) return false;
   if (is(other)) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, ordinal) == cudaSuccess)

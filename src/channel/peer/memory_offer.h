@@ -13,6 +13,7 @@ namespace narrowcast::channel {
 
 // The GPU and the process of a rank.
 struct RankGpu {
+  uint64_t machine;     // bootstrap::own_machine()
   uint64_t process[2];  // random; the same for all ranks of a process
   char address[32];     // PCI bus id
   int device;           // ordinal in its own process
@@ -21,8 +22,8 @@ struct RankGpu {
   static ncast_status find(RankGpu* gpu);
   // Whether both are the same GPU.
   bool is(const RankGpu& other) const;
-  // Whether this GPU can access the other's memory. True if the other is not visible to this process: then mapping the
-  // memory fails if it is not accessible.
+  // Whether this GPU can access the other's memory. True if the other is in this machine and not visible to this
+  // process: then mapping the memory fails if it is not accessible.
   bool may_access(const RankGpu& other) const;
   // Whether both are the same GPU or connected by NVLink. False if the other is not visible to this process.
   bool has_nvlink_to(const RankGpu& other) const;

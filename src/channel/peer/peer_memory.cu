@@ -1,4 +1,5 @@
 #include <cuda_runtime.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -31,16 +32,16 @@ struct SegmentOffer {
 constexpr size_t segment_header_bytes = 4096;
 static_assert(sizeof(bootstrap::SegmentOwners) <= segment_header_bytes);
 
-// Has the pages of this rank's segment allocated on the NUMA node of its GPU, if possible. A GPU reads and polls its
-// own rank's segment and only writes to those of others: it waits for what it reads, but not for its writes.
-void place_near_gpu(bootstrap::SharedMemory& segment) {
+// Has the pages of this rank's memory allocated on the NUMA node of its GPU, if possible. A GPU reads and polls its own
+// rank's segment and only writes to those of others: it waits for what it reads, but not for its writes.
+void place_near_gpu(void* memory, size_t bytes) {
   int device = 0, node = -1;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, device) != cudaSuccess) {
     cudaGetLastError();  // clear the error: the memory can be anywhere
     return;
   }
-  if (node >= 0) bootstrap::place_on_node(segment.data(), segment.bytes(), node, bootstrap::NodePolicy::preferred);
+  if (node >= 0) bootstrap::place_on_node(memory, bytes, node, bootstrap::NodePolicy::preferred);
 }
 
 // Checks that every rank offers as many bytes as this one.
@@ -83,11 +84,11 @@ ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool w
   return NCAST_OK;
 }
 
-ncast_status PeerMemory::create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes,
+ncast_status PeerMemory::create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes, uint32_t mirrored,
                                 std::unique_ptr<PeerMemory>* result) {
   std::unique_ptr<PeerMemory> memory(new PeerMemory(rendezvous));
   if (ncast_status status =
-          place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes)) {
+          place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes, mirrored)) {
     const std::string message = ncast_last_error();
     memory.reset();
     return fail(status, "%s", message.c_str());
@@ -119,7 +120,7 @@ ncast_status PeerMemory::map_device_memory(size_t bytes) {
   return bootstrap::agree_on_outcome(rendezvous_, status);
 }
 
-ncast_status PeerMemory::map_host_memory(size_t bytes) {
+ncast_status PeerMemory::map_host_memory(size_t bytes, uint32_t mirrored) {
   const auto rank = static_cast<size_t>(rendezvous_.rank());
   bootstrap::SharedMemory& segment = segments_[rank];
   SegmentOffer own = {};
@@ -129,7 +130,7 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   std::snprintf(own.name, sizeof own.name, "%s%016" PRIx64 "%016" PRIx64, bootstrap::segment_prefix, number[0],
                 number[1]);
   if (ncast_status status = segment.create(segment_header_bytes + bytes)) return status;
-  place_near_gpu(segment);
+  place_near_gpu(segment.data(), segment.bytes());
   if (ncast_status status = segment.allocate(0, segment_header_bytes + bytes)) return status;
   // Record the owner, so that the segment can be found and removed if this process is killed before it unlinks the
   // name.
@@ -144,13 +145,8 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   ncast_status status = rendezvous_.all_gather(&own, sizeof own, offers.data());
   if (status == NCAST_OK) status = check_bytes(offers, bytes);
   for (size_t peer = 0; status == NCAST_OK && peer < offers.size(); ++peer) {
-    bool found = true;
     offers[peer].name[sizeof offers[peer].name - 1] = 0;
-    if (peer != rank) status = segments_[peer].open(offers[peer].name, &found);
-    if (status == NCAST_OK && (!found || segments_[peer].bytes() != segment_header_bytes + bytes))
-      status = fail(NCAST_SYSTEM_ERROR,
-                    "the shared memory of rank %zu is not visible to rank %zu: do they share /dev/shm?", peer, rank);
-    if (status == NCAST_OK) status = register_segment(static_cast<int>(peer));
+    status = (mirrored >> peer & 1) != 0 ? make_mirror(peer, bytes) : map_segment(peer, offers[peer].name, bytes);
   }
   if (status == NCAST_OK) status = rendezvous_.barrier();
   const std::string message = ncast_last_error();
@@ -159,16 +155,37 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   return status == NCAST_OK ? NCAST_OK : fail(status, "%s", message.c_str());
 }
 
-ncast_status PeerMemory::register_segment(int rank) {
-  const bootstrap::SharedMemory& segment = segments_[static_cast<size_t>(rank)];
-  char* const data = reinterpret_cast<char*>(segment.data()) + segment_header_bytes;
-  const size_t bytes = segment.bytes() - segment_header_bytes;
-  cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
-  if (error == cudaSuccess) {
-    registered_.push_back(data);
-    error = cudaHostGetDevicePointer(reinterpret_cast<void**>(&addresses_[static_cast<size_t>(rank)]), data, 0);
+ncast_status PeerMemory::map_segment(size_t rank, const char* name, size_t bytes) {
+  bootstrap::SharedMemory& segment = segments_[rank];
+  bool found = true;
+  if (rank != static_cast<size_t>(rendezvous_.rank())) {
+    if (ncast_status status = segment.open(name, &found)) return status;
   }
-  return error == cudaSuccess ? NCAST_OK : cuda_failure("pinning shared host memory", error);
+  if (!found || segment.bytes() != segment_header_bytes + bytes)
+    return fail(NCAST_SYSTEM_ERROR,
+                "the shared memory of rank %zu is not visible to rank %d: do they share /dev/shm? If not, set "
+                "NARROWCAST_HOSTID to a name of its own for each of them",
+                rank, rendezvous_.rank());
+  return pin(rank, reinterpret_cast<char*>(segment.data()) + segment_header_bytes, bytes);
+}
+
+ncast_status PeerMemory::make_mirror(size_t rank, size_t bytes) {
+  // Shared, because forks make the writer of a private page get another one. Zeroed.
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return fail(NCAST_SYSTEM_ERROR, "out of memory: %zu bytes", bytes);
+  mirrors_.emplace_back(static_cast<char*>(memory), bytes);
+  place_near_gpu(memory, bytes);
+  return pin(rank, memory, bytes);
+}
+
+ncast_status PeerMemory::pin(size_t rank, void* memory, size_t bytes) {
+  cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  if (error == cudaSuccess) {
+    registered_.push_back(memory);
+    on_host_[rank] = static_cast<char*>(memory);
+    error = cudaHostGetDevicePointer(reinterpret_cast<void**>(&addresses_[rank]), memory, 0);
+  }
+  return error == cudaSuccess ? NCAST_OK : cuda_failure("pinning host memory", error);
 }
 
 PeerMemory::~PeerMemory() {
@@ -176,6 +193,7 @@ PeerMemory::~PeerMemory() {
   bool is_unused = !shared_ || rendezvous_.barrier() == NCAST_OK;
   for (MappedMemory& mapped : mapped_) mapped.unmap();
   for (void* data : registered_) cudaHostUnregister(data);
+  for (const std::span<char> mirror : mirrors_) munmap(mirror.data(), mirror.size());
   is_unused = is_unused && (!shared_ || rendezvous_.barrier() == NCAST_OK);
   if (is_unused && own_ != nullptr) cudaFree(own_);
 }

@@ -1,8 +1,11 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -62,6 +65,7 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   if (ncast_status status = bootstrap::TcpRendezvous::join(
           address, secret, rank(), ranks(), bootstrap::Limit{config.create_timeout_seconds}, &rendezvous_))
     return status;
+  if (ncast_status status = remote_.find(*rendezvous_)) return status;
   if (ncast_status status = channel::PeerMemory::find_topology(*rendezvous_, options.over_host, &topology_))
     return status;
   const size_t own_default = over_host() ? default_host_scratch_bytes : default_scratch_bytes;
@@ -75,6 +79,9 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
       {ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters, agreement_.shared_bytes},
       std::move(costs));
   if (ncast_status status = set_up()) return status;
+  if (remote_.span_hosts()) {
+    if (ncast_status status = connect(secret, bootstrap::Limit{config.create_timeout_seconds})) return status;
+  }
   if (ncast_status status = rendezvous_->barrier()) return status;
   rendezvous_->set_limit(bootstrap::Limit{config.timeout_seconds});
   return NCAST_OK;
@@ -179,7 +186,8 @@ ncast_status Communicator::set_up() {
   if (layout_.slots() == 0)
     return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too small for %d ranks", max_bytes, ranks());
   scratch_bytes_ = layout_begin + layout_.bytes(ranks());
-  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, topology_.place, scratch_bytes_, &scratch_))
+  if (ncast_status status =
+          channel::PeerMemory::create(*rendezvous_, topology_.place, scratch_bytes_, remote_.mask(), &scratch_))
     return status;
   peers_.rank = rank();
   peers_.ranks = ranks();
@@ -191,12 +199,35 @@ ncast_status Communicator::set_up() {
   return NCAST_OK;
 }
 
+ncast_status Communicator::connect(const bootstrap::WorldId& secret, bootstrap::Limit limit) {
+  const auto memory_of = [this](int peer) -> channel::Forwarder::Memory {
+    return {scratch_->on_host(rank()), scratch_->on_host(peer), layout_, offsetof(channel::PacketState, call_words)};
+  };
+  const auto failed = [this](ncast_status status, const char* message) {
+    if (status == NCAST_REMOTE_ERROR)
+      peer_failed(status, message);
+    else
+      set_error(status, message);
+  };
+  return remote_.connect(*rendezvous_, secret, limit, bootstrap::Limit{timeout_seconds_}, memory_of, failed);
+}
+
+ncast_status Communicator::check_one_host(const char* what) const {
+  if (!remote_.span_hosts()) return NCAST_OK;
+  return fail(NCAST_UNSUPPORTED, "the ranks are on several hosts, between which %s", what);
+}
+
 // Keeps what abort() needs.
 void Communicator::leave_ranks() {
   const device::DeviceGuard device_guard(device_);
   if (rendezvous_ != nullptr) rendezvous_->on_failure(nullptr);  // the handler uses what is released here
   for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
   proxy_.reset();
+  if (remote_.is_connected()) {
+    // After the barrier, the kernels of no rank need the connections. If it fails, they have been stopped.
+    static_cast<void>(rendezvous_->barrier());
+    remote_.disconnect();
+  }
   if (kernels_may_run_) {
     leak(ports_);
     leak(shared_);
@@ -328,22 +359,24 @@ void Communicator::record_kernel_failure() {
   calls_failed_ = true;
   if (failed == channel::payload_corrupt && announced_other_call(static_cast<int>(peer)))
     failed = channel::call_mismatch;
-  char message[160];
+  const std::string other = remote_.name_of(static_cast<int>(peer));
+  const int own = rank();
+  char message[300];
   if (failed == channel::wait_timed_out) {
-    std::snprintf(message, sizeof message, "rank %d waited for rank %u for more than %g seconds", rank(), peer,
+    std::snprintf(message, sizeof message, "rank %d waited for %s for more than %g seconds", own, other.c_str(),
                   timeout_seconds_);
     record_error(NCAST_TIMEOUT, message);
   } else if (failed == channel::request_timed_out) {
-    std::snprintf(message, sizeof message, "rank %d waited for its requests to rank %u for more than %g seconds",
-                  rank(), peer, timeout_seconds_);
+    std::snprintf(message, sizeof message, "rank %d waited for its requests to %s for more than %g seconds", own,
+                  other.c_str(), timeout_seconds_);
     record_error(NCAST_TIMEOUT, message);
   } else if (failed == channel::payload_corrupt) {
-    std::snprintf(message, sizeof message, "rank %d received invalid data from rank %u", rank(), peer);
+    std::snprintf(message, sizeof message, "rank %d received invalid data from %s", own, other.c_str());
     record_error(NCAST_CORRUPT, message);
   } else if (failed == channel::call_mismatch) {
     std::snprintf(message, sizeof message,
-                  "rank %d and rank %u made different calls: operation, count, dtype, codec, op or root differs",
-                  rank(), peer);
+                  "rank %d and %s made different calls: operation, count, dtype, codec, op or root differs", own,
+                  other.c_str());
     record_error(NCAST_MISMATCH, message);
   }
 }
@@ -375,7 +408,8 @@ Counters Communicator::counters() const {
   std::array<ByteCounters, NCAST_OPERATIONS> sent = {};
   copy_synchronously(sent.data(), state_->byte_counters, sizeof sent);
   Counters counters;
-  counters.scratch_bytes = scratch_bytes_;
+  counters.scratch_bytes = scratch_bytes_ * (1 + static_cast<size_t>(std::popcount(remote_.mask())));
+  counters.network_bytes = remote_.payload_bytes();
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < sent.size(); ++i) {
     counters.operations[i] = counters_[i];

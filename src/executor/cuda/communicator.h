@@ -12,6 +12,7 @@
 
 #include "bootstrap/tcp_rendezvous.h"
 #include "channel/memory/memory_channel.h"
+#include "channel/network/remote_ranks.h"
 #include "channel/peer/peer_memory.h"
 #include "channel/peer/registered_memory.h"
 #include "channel/port/port_channel.h"
@@ -112,7 +113,10 @@ class Communicator final : public ncast_comm {
   ncast_status agree_on_settings(const Options& options, size_t scratch_bytes);
   ncast_status agree_on_costs(const Options& options, CostModel* costs);
   bool over_host() const { return topology_.place == channel::PeerMemory::Place::host; }
+  // Fails if ranks are on several hosts, where `what` is not possible.
+  ncast_status check_one_host(const char* what) const;
   Link link() const {
+    if (remote_.span_hosts()) return Link::gpu_network;
     if (over_host()) return Link::host;
     return topology_.nvlink ? Link::nvlink : Link::pcie;
   }
@@ -121,6 +125,7 @@ class Communicator final : public ncast_comm {
     return most_ctas(link(), codec, agreement_.max_ctas, agreement_.shared_bytes);
   }
   ncast_status set_up();
+  ncast_status connect(const bootstrap::WorldId& secret, bootstrap::Limit limit);
   cudaError_t create_side_streams();
 
   // enter() makes the stream wait for the communicator's previous call, which may be on a different stream. leave()
@@ -199,6 +204,7 @@ class Communicator final : public ncast_comm {
   channel::KernelControl* control_ = nullptr;  // pinned
   cudaStream_t stop_stream_ = nullptr;         // copies control_->stop to the device
   channel::PeerMemory::Topology topology_ = {};
+  channel::RemoteRanks remote_;
   std::unique_ptr<channel::PeerMemory> scratch_;
   size_t scratch_bytes_ = 0;
   channel::Peers peers_ = {};

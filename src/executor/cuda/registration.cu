@@ -28,6 +28,7 @@ ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t*
   const std::lock_guard lock(sharing_);
   const device::DeviceGuard device_guard(device_);
   if (ncast_status status = check_error()) return status;
+  if (ncast_status status = check_one_host("kernels cannot write to registered memory")) return status;
   if (over_host()) return fail(NCAST_UNSUPPORTED, "the GPUs of the ranks cannot access each other's memory");
   const auto first_free = std::find(regions_.begin() + 1, regions_.end(), nullptr);
   if (first_free == regions_.end())

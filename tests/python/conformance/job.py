@@ -105,8 +105,10 @@ def run(
     with place.current():
         streams = [place.stream(), place.stream()]
         for name, unique_ids in sections:
+            # GPUs reduce in the order of ranks, wherever these are.
+            ordered = hosts if backend == "host" else ()
             _run_section(
-                Section(name, unique_ids), place, streams, rank, ranks, amount, seed, True, deadline, emit, hosts
+                Section(name, unique_ids), place, streams, rank, ranks, amount, seed, True, deadline, emit, ordered
             )
 
 

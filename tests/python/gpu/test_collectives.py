@@ -1,5 +1,5 @@
 """The conformance tests on the CUDA backend, with 2 GPUs and with all of them; and, with fewer cases, with the kernels
-of GPUs that have less shared memory.
+of GPUs that have less shared memory, and with ranks that are on several hosts, as their environment says.
 
 NARROWCAST_TEST_RANKS_PER_GPU=k puts k ranks on each GPU, rank r on GPU r % gpus, and runs fewer cases.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from conformance.suite import Conformance, Setting, failures, report  # noqa: F401
@@ -20,19 +21,38 @@ _RANKS = min(_MOST_RANKS, device_count() * _RANKS_PER_GPU)
 pytestmark = pytest.mark.skipif(_RANKS < 2, reason="fewer than 2 GPUs")
 
 
-# Numbers of ranks, and KiB of shared memory that a CTA may have; 0: those of the GPU.
-_PARAMETERS = [*((ranks, 0) for ranks in sorted({2, max(2, _RANKS)})), (max(2, _RANKS), 99), (2, 163)]
+@dataclass(frozen=True)
+class Parameters:
+    ranks: int
+    shared_kib: int = 0  # that a CTA may have; 0: those of the GPU
+    hosts: tuple[int, ...] = ()  # of each rank
+
+    def __str__(self) -> str:
+        hosts = f"-on-{max(self.hosts) + 1}-hosts" if self.hosts else ""
+        return f"{self.ranks}-ranks" + f"-{self.shared_kib}-KiB" * bool(self.shared_kib) + hosts
 
 
-@pytest.fixture(scope="class", params=_PARAMETERS, ids=lambda one: f"{one[0]}-ranks" + f"-{one[1]}-KiB" * bool(one[1]))
+_PARAMETERS = [
+    *(Parameters(ranks) for ranks in sorted({2, max(2, _RANKS)})),
+    Parameters(max(2, _RANKS), 99),
+    Parameters(2, 163),
+    Parameters(2, hosts=(0, 1)),
+]
+if _RANKS > 2:
+    _PARAMETERS.append(Parameters(_RANKS, hosts=(0, 1, 1, 2, 0, 2, 3, 3)[:_RANKS]))
+
+
+@pytest.fixture(scope="class", params=_PARAMETERS, ids=str)
 def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
-    ranks, shared_kib = request.param
-    devices = tuple(rank % device_count() for rank in range(ranks))
-    amount = "all" if _RANKS_PER_GPU == 1 and not shared_kib else "some"
+    given: Parameters = request.param
+    devices = tuple(rank % device_count() for rank in range(given.ranks))
+    amount = "all" if _RANKS_PER_GPU == 1 and not given.shared_kib and not given.hosts else "some"
     with pytest.MonkeyPatch.context() as patch:
-        if shared_kib:
-            patch.setenv("NARROWCAST_SHARED_KIB", str(shared_kib))
-        yield Setting("cuda", ranks, devices, amount, 240)
+        if given.shared_kib:
+            patch.setenv("NARROWCAST_SHARED_KIB", str(given.shared_kib))
+        if given.hosts:
+            patch.setenv("NARROWCAST_SOCKET_IFNAME", "lo")
+        yield Setting("cuda", given.ranks, devices, amount, 240, given.hosts)
 
 
 class TestTheCudaBackend(Conformance):

@@ -125,11 +125,14 @@ ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::veri
                       .op = op,
                       .architecture = major * 10 + minor,
                       .max_slots = layout_.slots(),
-                      .packets = link() != Link::host,
+                      .packets = !over_host(),
                       .lines = link() == Link::nvlink,
                       .shared_bytes = agreement_.shared_bytes};
   std::shared_ptr<const CompiledPlan> compiled;
   if (ncast_status status = compile_shared(plan, target, CubinCache::default_folder(), &compiled)) return status;
+  if (compiled->program.accesses_peers) {
+    if (ncast_status status = check_one_host("a plan can only send messages")) return status;
+  }
   if (!compiled->blocks.pieces &&
       most_warps(compiled->program, compiled->blocks, max_ctas(compiled->program.codec), layout_.rings()) == 0)
     return fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",
