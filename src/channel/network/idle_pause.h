@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -21,16 +22,18 @@ class IdlePause {
     sched_yield();
     return Clock::now() - start_ < spinning;
   }
-  // Waits after a poll that found nothing: the longer, the longer there was nothing.
+  // Waits after a poll that found nothing: for a 64th of the time since there was something, within limits.
   void wait() {
-    if (!spins()) std::this_thread::sleep_for(Clock::now() - start_ < napping ? nap : sleep);
+    if (spins()) return;
+    const auto idle = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start_);
+    std::this_thread::sleep_for(std::clamp(idle / 64, shortest, longest));
   }
   // Something has happened.
   void reset() { is_first_ = true; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds spinning{100}, napping{20000}, nap{20}, sleep{250};
+  static constexpr std::chrono::microseconds spinning{100}, shortest{20}, longest{1000};
 
   bool is_first_ = true;
   Clock::time_point start_;

@@ -21,6 +21,7 @@
 #include "kernel_ends.h"
 #include "support/last_error.h"
 #include "support/ranks.h"
+#include "support/sanitized.h"
 
 namespace narrowcast::testing {
 namespace {
@@ -217,10 +218,10 @@ TEST_CASE("payloads and credits that were written before a rank leaves reach the
 
 TEST_CASE("idle forwarders use little processor time") {
   Ranks all(2, 256);
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(200));
   const std::clock_t before = std::clock();  // of this process
   std::this_thread::sleep_for(seconds(1));
-  CHECK(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC < 0.15);
+  CHECK(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC < (tests::sanitized ? 0.5 : 0.15));
 }
 
 // --- peers that misbehave -------------------------------------------------------------------------------------------
