@@ -19,10 +19,15 @@ inline uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
 // The maximum number of CTAs on a GPU with this many SMs. The CTAs of two communicators must be resident together:
 // ranks may start the calls of the two in different orders.
 constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
+// The maximum through host memory. Between hosts half of them encode more than networks carry.
+constexpr uint32_t most_ctas_over(Link link, uint32_t shared_bytes, bool is_exact) {
+  const uint32_t most = most_ctas_over_host(shared_bytes, is_exact);
+  return link == Link::gpu_network ? std::max(most / 2, 1u) : most;
+}
 // The maximum number of CTAs of a call with this codec. max_ctas: that of the communicator.
 inline uint32_t most_ctas(Link link, ncast_codec codec, uint32_t max_ctas, uint32_t shared_bytes) {
   if (!is_over_host(link)) return max_ctas;
-  return std::min(max_ctas, most_ctas_over_host(shared_bytes, codec::is_exact(codec)));
+  return std::min(max_ctas, most_ctas_over(link, shared_bytes, codec::is_exact(codec)));
 }
 // Whether a rank keeps what its own values decode to, so that all ranks have the same bits. The warps that send the
 // values store them, and there is no local part to copy.

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -84,11 +85,11 @@ ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool w
   return NCAST_OK;
 }
 
-ncast_status PeerMemory::create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes, uint32_t mirrored,
+ncast_status PeerMemory::create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes, const Mirrors& mirrors,
                                 std::unique_ptr<PeerMemory>* result) {
   std::unique_ptr<PeerMemory> memory(new PeerMemory(rendezvous));
   if (ncast_status status =
-          place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes, mirrored)) {
+          place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes, mirrors)) {
     const std::string message = ncast_last_error();
     memory.reset();
     return fail(status, "%s", message.c_str());
@@ -120,7 +121,7 @@ ncast_status PeerMemory::map_device_memory(size_t bytes) {
   return bootstrap::agree_on_outcome(rendezvous_, status);
 }
 
-ncast_status PeerMemory::map_host_memory(size_t bytes, uint32_t mirrored) {
+ncast_status PeerMemory::map_host_memory(size_t bytes, const Mirrors& mirrors) {
   const auto rank = static_cast<size_t>(rendezvous_.rank());
   bootstrap::SharedMemory& segment = segments_[rank];
   SegmentOffer own = {};
@@ -146,7 +147,8 @@ ncast_status PeerMemory::map_host_memory(size_t bytes, uint32_t mirrored) {
   if (status == NCAST_OK) status = check_bytes(offers, bytes);
   for (size_t peer = 0; status == NCAST_OK && peer < offers.size(); ++peer) {
     offers[peer].name[sizeof offers[peer].name - 1] = 0;
-    status = (mirrored >> peer & 1) != 0 ? make_mirror(peer, bytes) : map_segment(peer, offers[peer].name, bytes);
+    status = (mirrors.ranks >> peer & 1) != 0 ? make_mirror(peer, bytes, mirrors.parts)
+                                              : map_segment(peer, offers[peer].name, bytes);
   }
   if (status == NCAST_OK) status = rendezvous_.barrier();
   const std::string message = ncast_last_error();
@@ -166,24 +168,44 @@ ncast_status PeerMemory::map_segment(size_t rank, const char* name, size_t bytes
                 "the shared memory of rank %zu is not visible to rank %d: do they share /dev/shm? If not, set "
                 "NARROWCAST_HOSTID to a name of its own for each of them",
                 rank, rendezvous_.rank());
-  return pin(rank, reinterpret_cast<char*>(segment.data()) + segment_header_bytes, bytes);
+  on_host_[rank] = reinterpret_cast<char*>(segment.data()) + segment_header_bytes;
+  return pin(on_host_[rank], bytes, &addresses_[rank]);
 }
 
-ncast_status PeerMemory::make_mirror(size_t rank, size_t bytes) {
+// The parts that are not pinned are not touched, and so take no memory.
+ncast_status PeerMemory::make_mirror(size_t rank, size_t bytes, const std::vector<Mirrors::Part>& parts) {
   // Shared, because forks make the writer of a private page get another one. Zeroed.
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return fail(NCAST_SYSTEM_ERROR, "out of memory: %zu bytes", bytes);
-  mirrors_.emplace_back(static_cast<char*>(memory), bytes);
+  auto* const base = static_cast<char*>(memory);
+  mirrors_.emplace_back(base, bytes);
   place_near_gpu(memory, bytes);
-  return pin(rank, memory, bytes);
+  addresses_[rank] = on_host_[rank] = base;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t end = 0;  // of what is pinned
+  for (const Mirrors::Part& part : parts) {
+    const size_t begin = std::max(end, part.begin / page * page);
+    end = std::max(end, (part.begin + part.bytes + page - 1) / page * page);
+    char* address = nullptr;
+    if (begin == end) continue;
+    if (ncast_status status = pin(base + begin, end - begin, &address)) return status;
+    if (address != base + begin)
+      return fail(NCAST_UNSUPPORTED, "GPUs of this system have other addresses for host memory than CPUs");
+  }
+  return NCAST_OK;
 }
 
-ncast_status PeerMemory::pin(size_t rank, void* memory, size_t bytes) {
+size_t PeerMemory::Mirrors::bytes() const {
+  size_t all = 0;
+  for (const Part& part : parts) all += part.bytes;
+  return all;
+}
+
+ncast_status PeerMemory::pin(void* memory, size_t bytes, char** address) {
   cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
   if (error == cudaSuccess) {
     registered_.push_back(memory);
-    on_host_[rank] = static_cast<char*>(memory);
-    error = cudaHostGetDevicePointer(reinterpret_cast<void**>(&addresses_[rank]), memory, 0);
+    error = cudaHostGetDevicePointer(reinterpret_cast<void**>(address), memory, 0);
   }
   return error == cudaSuccess ? NCAST_OK : cuda_failure("pinning host memory", error);
 }

@@ -26,14 +26,25 @@ class PeerMemory {
     bool nvlink;      // all pairs of GPUs are connected by NVLink
     bool shares_gpu;  // several ranks use the same GPU
   };
+  // Ranks on other hosts, as a bit mask, and the parts of their memory that this rank writes, in ascending order: only
+  // these exist in the mirrors.
+  struct Mirrors {
+    struct Part {
+      size_t begin, bytes;
+    };
+    uint32_t ranks = 0;
+    std::vector<Part> parts;
+
+    size_t bytes() const;
+  };
   // Collective call; each rank's own device must be current. The place is also `host` if any rank sets wants_host.
   // Errors: those of the rendezvous, CUDA_ERROR.
   static ncast_status find_topology(bootstrap::Rendezvous& rendezvous, bool wants_host, Topology* topology);
 
   // Collective call with the same arguments on all ranks; each rank's own device must be current. The memory is zeroed.
-  // mirrored: bit mask of the ranks on other hosts; 0 unless place is `host`. Errors: CUDA_ERROR, SYSTEM_ERROR,
-  // MISMATCH, UNSUPPORTED (a GPU cannot access another's memory); those of the rendezvous.
-  static ncast_status create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes, uint32_t mirrored,
+  // There are mirrors only if place is `host`. Errors: CUDA_ERROR, SYSTEM_ERROR, MISMATCH, UNSUPPORTED (a GPU cannot
+  // access another's memory); those of the rendezvous.
+  static ncast_status create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes, const Mirrors& mirrors,
                              std::unique_ptr<PeerMemory>* result);
 
   // No kernel of this rank may use the memory any more. Waits until the other ranks destroy theirs. If that fails, this
@@ -48,10 +59,10 @@ class PeerMemory {
  private:
   explicit PeerMemory(bootstrap::Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
   ncast_status map_device_memory(size_t bytes);
-  ncast_status map_host_memory(size_t bytes, uint32_t mirrored);
-  ncast_status make_mirror(size_t rank, size_t bytes);
+  ncast_status map_host_memory(size_t bytes, const Mirrors& mirrors);
+  ncast_status make_mirror(size_t rank, size_t bytes, const std::vector<Mirrors::Part>& parts);
   ncast_status map_segment(size_t rank, const char* name, size_t bytes);
-  ncast_status pin(size_t rank, void* memory, size_t bytes);
+  ncast_status pin(void* memory, size_t bytes, char** address);
 
   bootstrap::Rendezvous& rendezvous_;
   std::array<char*, max_gpu_ranks> addresses_ = {}, on_host_ = {};

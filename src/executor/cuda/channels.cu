@@ -32,7 +32,7 @@ ncast_status Communicator::allocate_shared(size_t bytes, char** own) {
   if (ncast_status status = check_one_host("kernels share no memory")) return status;
   std::unique_ptr<channel::PeerMemory> memory;
   const size_t mapped = (bytes + mapping_bytes - 1) / mapping_bytes * mapping_bytes;
-  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, topology_.place, mapped, 0, &memory))
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, topology_.place, mapped, {}, &memory))
     return set_last_error(status);
   *own = memory->of(rank());
   shared_.push_back({std::move(memory), bytes});

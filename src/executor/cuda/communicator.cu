@@ -72,7 +72,7 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   if (ncast_status status = agree_on_settings(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
   if (over_host())
-    agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host(agreement_.shared_bytes, false));
+    agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over(link(), agreement_.shared_bytes, false));
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
   set_decider(
@@ -186,9 +186,15 @@ ncast_status Communicator::set_up() {
   if (layout_.slots() == 0)
     return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too small for %d ranks", max_bytes, ranks());
   scratch_bytes_ = layout_begin + layout_.bytes(ranks());
+  const size_t own_slots = layout_.slot_data(rank(), 0), flags = layout_.flags(0, 0, ranks());
+  const channel::PeerMemory::Mirrors mirrors{remote_.mask(),
+                                             {{0, sizeof(channel::PacketState)},
+                                              {own_slots, layout_.slot_data(rank() + 1, 0) - own_slots},
+                                              {flags, scratch_bytes_ - flags}}};
   if (ncast_status status =
-          channel::PeerMemory::create(*rendezvous_, topology_.place, scratch_bytes_, remote_.mask(), &scratch_))
+          channel::PeerMemory::create(*rendezvous_, topology_.place, scratch_bytes_, mirrors, &scratch_))
     return status;
+  mirror_bytes_ = static_cast<size_t>(std::popcount(mirrors.ranks)) * mirrors.bytes();
   peers_.rank = rank();
   peers_.ranks = ranks();
   for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);
@@ -408,7 +414,7 @@ Counters Communicator::counters() const {
   std::array<ByteCounters, NCAST_OPERATIONS> sent = {};
   copy_synchronously(sent.data(), state_->byte_counters, sizeof sent);
   Counters counters;
-  counters.scratch_bytes = scratch_bytes_ * (1 + static_cast<size_t>(std::popcount(remote_.mask())));
+  counters.scratch_bytes = scratch_bytes_ + mirror_bytes_;
   counters.network_bytes = remote_.payload_bytes();
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < sent.size(); ++i) {

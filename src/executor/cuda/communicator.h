@@ -206,7 +206,7 @@ class Communicator final : public ncast_comm {
   channel::PeerMemory::Topology topology_ = {};
   channel::RemoteRanks remote_;
   std::unique_ptr<channel::PeerMemory> scratch_;
-  size_t scratch_bytes_ = 0;
+  size_t scratch_bytes_ = 0, mirror_bytes_ = 0;
   channel::Peers peers_ = {};
   channel::ChannelLayout layout_;  // packets come before it in the scratch
   DeviceState* state_ = nullptr;
