@@ -47,7 +47,7 @@ typedef struct {
 // Creates channels. Collective, with the same arguments on every rank.
 //   rings: 1 to 4096. Every rank allocates about 48 KiB for each ring and peer.
 //   slot_bytes: NCAST_SLOT_BYTES or twice that.
-// Errors: INVALID_ARGUMENT, UNSUPPORTED (not a CUDA communicator), MISMATCH, CUDA_ERROR, TIMEOUT, REMOTE_ERROR,
+// Errors: INVALID_ARGUMENT, UNSUPPORTED (not of GPUs of one host), MISMATCH, CUDA_ERROR, TIMEOUT, REMOTE_ERROR,
 // ABORTED.
 NCAST_API ncast_status ncast_channels_create(ncast_comm* comm, uint32_t rings, uint32_t slot_bytes,
                                              ncast_channels* channels);

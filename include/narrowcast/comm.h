@@ -1,8 +1,8 @@
 // Communicators: collectives and point-to-point transfers between ranks, with a codec for each call.
 //
-// The interface is the same for both backends. With NCAST_BACKEND_HOST, ranks are processes or threads of one machine,
-// data is in host memory, and payloads travel through POSIX shared memory. With NCAST_BACKEND_CUDA, ranks are GPUs of
-// one machine, of compute capability 8.0 or newer, data is in GPU memory, and streams are CUDA streams.
+// The interface is the same for both backends. With NCAST_BACKEND_HOST, ranks are processes or threads, data is in
+// host memory, and payloads travel through POSIX shared memory. With NCAST_BACKEND_CUDA, ranks are GPUs of compute
+// capability 8.0 or newer, data is in GPU memory, and streams are CUDA streams. Between hosts payloads travel by TCP.
 //
 // Calls that move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64; integers in their own
 // type, which wraps around) in rank order and round once: all ranks and all runs get the same bits, with every codec.

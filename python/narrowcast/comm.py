@@ -1,9 +1,9 @@
 """Communicators: collectives and transfers between ranks, with a codec for each call.
 
-Ranks are processes or threads of one machine. Data is in host memory, or in GPU memory with backend="cuda". Calls that
-move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64) in rank order and round once, so the
-result has the same bits on all ranks and in all runs, with every codec. "min" and "max" ignore NaN, unless all values
-are NaN.
+Ranks are processes or threads, on one host or several. Data is in host memory, or in GPU memory with backend="cuda".
+Calls that move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64) in rank order and round
+once, so the result has the same bits on all ranks and in all runs, with every codec. "min" and "max" ignore NaN, unless
+all values are NaN.
 
     unique_id = narrowcast.unique_id()           # on one rank; send the bytes to the others
     with narrowcast.Communicator(unique_id, rank, ranks) as comm:
@@ -93,7 +93,7 @@ class Communicator(Calls):
 
     unique_id: from `unique_id()` on one rank; the same on all ranks.
     rank, ranks: this rank, 0 to ranks - 1, and the number of ranks.
-    backend: "host" for processes or threads of one machine, "cuda" for GPUs of one machine.
+    backend: "host" for processes or threads, "cuda" for GPUs.
     device: the GPU of this rank, with backend "cuda"; None: the current one.
     options: see `CommunicatorOptions`.
 

@@ -1,4 +1,4 @@
-// The CUDA backend: ranks are GPUs of one machine. A process or thread may own one rank or several.
+// The CUDA backend: ranks are GPUs of one host or several. A process or thread may own one rank or several.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
