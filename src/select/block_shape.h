@@ -43,10 +43,12 @@ struct MoveWarps {
 
   constexpr uint32_t with_buffers() const { return senders + receivers; }
   constexpr uint32_t all() const { return senders + receivers + copiers + 1; }
-  // Of a CTA with so many warps. Encoding takes longer than decoding.
-  static constexpr MoveWarps of(uint32_t all) {
+  // Of a CTA with so many warps. Encoding takes longer than decoding. keeps: the senders also decode what they have
+  // encoded, and store it.
+  static constexpr MoveWarps of(uint32_t all, bool keeps = false) {
     const uint32_t with_buffers = all - copiers - 1;
-    return {with_buffers - with_buffers / 2, with_buffers / 2};
+    const uint32_t receivers = keeps ? (3 * with_buffers + 4) / 8 : with_buffers / 2;
+    return {with_buffers - receivers, receivers};
   }
 };
 // shared_bytes: of a CTA.

@@ -83,7 +83,8 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   blocks.plan = plan;
   blocks.codec = codec;
   blocks.block_bytes = block_bytes(shape.dtype, codec);
-  const MoveWarps warps = move_warps(shape.shared_bytes, blocks.block_bytes);
+  const MoveWarps warps =
+      MoveWarps::of(move_warps(shape.shared_bytes, blocks.block_bytes).all(), sends_together(shape.operation, codec));
   blocks.warps = warps.all();
   blocks.piece_warps = warps.senders;
   blocks.recv_warps = warps.receivers;

@@ -34,6 +34,11 @@ inline uint32_t most_ctas(Link link, ncast_codec codec, uint32_t max_ctas, uint3
 inline bool keeps_decoded(Operation operation, ncast_codec codec) {
   return !codec::is_exact(codec) && (operation == Operation::all_gather || operation == Operation::broadcast);
 }
+// Whether its blocks are encoded once for all peers. In place, a value would otherwise be replaced by the decoded one
+// before a warp has sent it to the last peer.
+inline bool sends_together(Operation operation, ncast_codec codec) {
+  return keeps_decoded(operation, codec) && operation == Operation::all_gather;
+}
 // The CTAs that copy a local part of more than most_bytes_of_copiers.
 constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 

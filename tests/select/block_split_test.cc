@@ -71,6 +71,8 @@ TEST_CASE("a local part of more than 16 MiB is copied by CTAs of its own, which 
   const CallShape gather = call_of(Operation::all_gather, most_bytes_of_copiers + 1, 4);
   CHECK(choose_block_shape(gather, NCAST_CODEC_INT8).copy_ctas == 0);
   CHECK(choose_block_shape(gather, NCAST_CODEC_INT8).max_ctas == 64);
+  CHECK(choose_block_shape(gather, NCAST_CODEC_INT8).piece_warps == 10);
+  CHECK(choose_block_shape(gather, NCAST_CODEC_INT8).recv_warps == 6);
   const CallShape exchange = call_of(Operation::all_to_all, most_bytes_of_copiers + 1, 4);
   CHECK(choose_block_shape(exchange, NCAST_CODEC_INT8).copy_ctas == 12);
   // The local parts of an all_to_all_v are not known to all ranks.

@@ -113,7 +113,7 @@ TEST_CASE("both ends of every ring use the same piece, rings and slots") {
         REQUIRE(uint64_t{sender.turns.rings} * sender.turns.count * bytes >= largest_piece(sender));
       } else {
         // There is a thread of a sending warp, or of a receiving one, for every end.
-        const MoveWarps warps = MoveWarps::of(grid.warps);
+        const MoveWarps warps = MoveWarps::of(grid.warps, sends_together(call.operation, codec));
         REQUIRE(ends <= 32 * warps.senders * grid.ctas);
         REQUIRE(received_ends <= 32 * warps.receivers * grid.ctas);
       }

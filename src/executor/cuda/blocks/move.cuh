@@ -15,7 +15,7 @@ template <typename Codec, bool relays>
 __device__ void move_pieces(const BlockCall& call) {
   static_assert(sizeof(MovingMemory<Codec>) <= warp_memory_bytes(Codec::values_bytes, 0));
   static_assert(MoveWarps::copiers > 1, "one copying warp checks the call");
-  const MoveWarps warps = MoveWarps::of(blockDim.x / 32);
+  const MoveWarps warps = MoveWarps::of(blockDim.x / 32, !Codec::is_exact && call.sent_together != 0);
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<CtaMemory<MovingMemory<Codec>>*>(shared_memory);
   const uint32_t warp = device::warp_id();

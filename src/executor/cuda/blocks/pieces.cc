@@ -121,8 +121,7 @@ void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
   const bool is_kept = keeps_decoded(call.operation, moves->codec) && own.from != nullptr;
   if (is_kept) moves->kept = own.to;
   if (is_kept || own.from == own.to || own.from == nullptr || own.to == nullptr) own.bytes = 0;
-  // In place, a value would otherwise be replaced by the decoded one before a warp has sent it to the last peer.
-  if (is_kept && call.operation == Operation::all_gather) moves->sent_together = ((1u << ranks) - 1) & ~(1u << rank);
+  if (sends_together(call.operation, moves->codec)) moves->sent_together = ((1u << ranks) - 1) & ~(1u << rank);
 }
 
 void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction) {

@@ -90,8 +90,8 @@ struct Outgoing {
 
 // The role of warp `number` of `warps` senders. If call.in_order, block b goes to ring b % rings and the warp serves
 // its rings in turn, as relaying receivers require. Otherwise the warp serves one ring after the other, and each ring
-// gets the next unassigned block of its piece, so slow rings get fewer blocks. If the pieces are sent together, the warp
-// serves one ring of each peer and encodes a block once for all.
+// gets the next unassigned block of its piece, so slow rings get fewer blocks. If the pieces are sent together, the
+// warp serves one ring of each peer and encodes a block once for all.
 template <typename Codec>
 __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {

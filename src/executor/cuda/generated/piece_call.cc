@@ -16,8 +16,8 @@ BlockShape piece_shape_of(const Program& program, const PieceProgram& pieces, ui
                            most_ctas(traits.link, program.codec, traits.max_ctas, traits.shared_bytes),
                            traits.clusters && std::ranges::any_of(pieces.ranks, gathers), traits.shared_bytes);
   }
-  // In an all-gather every rank sends that many bytes to each other one, as here.
-  return choose_block_shape({.operation = Operation::all_gather,
+  // In an all-to-all every rank sends that many bytes to each other one, as here.
+  return choose_block_shape({.operation = Operation::all_to_all,
                              .dtype = program.dtype,
                              .codec = program.codec,
                              .bytes = chunk_bytes,
