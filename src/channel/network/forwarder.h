@@ -1,6 +1,6 @@
 // A connection between two ranks of GPUs on different hosts: one of several flows, if one thread is slower than the
-// network. One thread sends what the kernels of this rank have
-// written to the mirror of the peer, another one stores what the peer sends in the scratch of this rank.
+// network. One thread sends what the kernels of this rank have written to the mirror of the peer, another one stores
+// what the peer sends in the scratch of this rank.
 #pragma once
 
 #include <atomic>
