@@ -345,6 +345,7 @@ def test_bench_reports_the_link_of_its_calls(fakes, rank_jobs, monkeypatch, p2p,
         "nccl": None,
         "ctas": 0,
         "register": False,
+        "hosts": 1,
     }
     blocks = [Block(value_type("bfloat16"), "sum", [1024])]
     options = {"check": False, "command": "", "quiet": True, "job": "fake_gpu_jobs:bench"}
