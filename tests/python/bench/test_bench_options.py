@@ -97,30 +97,28 @@ def test_the_timeout_reaches_the_ranks(cli_here, monkeypatch, given, limit):
     assert seen["together"] == (300 + 5 * limit if limit else 1e7)
 
 
-def test_the_number_of_hosts_reaches_the_ranks(cli_here, monkeypatch):
-    seen = {}
+@pytest.fixture
+def seen(monkeypatch):
+    """What the first of two ranks of GPUs would be called with. No rank runs."""
+    found = {}
 
     def run(function, arguments, on_results, **_):
-        seen.update(arguments[0])
+        found.update(arguments[0])
         raise errors.RemoteError("enough")
 
     monkeypatch.setattr(bench_collectives, "run_ranks", run)
     monkeypatch.setattr(checks, "device_count", lambda: 2)
+    return found
+
+
+def test_the_number_of_hosts_reaches_the_ranks(cli_here, seen):
     assert cli_here("bench", "all_gather", "-b", "4K", "-e", "4K", "--hosts", 2).returncode == 1
     assert seen["hosts"] == 2
     refused = cli_here("bench", "all_gather", "--backend", "host", "--hosts", 2)
     assert "--hosts is for --backend cuda" in refused.stderr
 
 
-def test_windows_exclude_the_default_of_nccl(cli_here, monkeypatch):
-    seen = {}
-
-    def run(function, arguments, on_results, **_):
-        seen.update(arguments[0])
-        raise errors.RemoteError("enough")
-
-    monkeypatch.setattr(bench_collectives, "run_ranks", run)
-    monkeypatch.setattr(checks, "device_count", lambda: 2)
+def test_windows_exclude_the_default_of_nccl(cli_here, seen):
     for register, against in ((0, ["nccl", "nccl-symmetric"]), (2, ["nccl-symmetric"])):
         assert cli_here("bench", "all_reduce", "-b", "4K", "-e", "4K", "-R", register).returncode == 1
         assert (seen["register"], seen["against"]) == (register > 0, against)

@@ -38,8 +38,8 @@ class BlockSums {
     }
   }
 
-  // The result of two ranks whose values are sums: that of set(a), reduce(NCAST_SUM, b) and finish(op, 2, b), with few
-  // registers.
+  // Adds the blocks of two ranks and writes the result to b, as set(a), reduce(NCAST_SUM, b) and finish(op, 2, b) do,
+  // with few registers.
   __device__ static void add(ncast_redop op, const char* a, char* b, int lane) {
     const Average<Accumulator> average(op, 2);
     const auto sum = [&](uint64_t one, uint64_t other) {

@@ -298,7 +298,7 @@ class ReducingWarp {
     __syncwarp();
     return finish(raw_bytes);
   }
-  // Waits for the block that `source` contributes to this turn and returns its values; NULL: stopped.
+  // Waits for the block that `source` contributes to this turn and returns its values. NULL: stopped, or invalid.
   __device__ const char* contribution_of(int source, uint32_t raw_bytes) {
     const PayloadSize size = start(contribution, receiver().wait(source), source, turn(), raw_bytes, current_buffer());
     if (!size) return nullptr;
