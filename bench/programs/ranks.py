@@ -26,6 +26,8 @@ import torch
 import torch.distributed as dist
 
 _DIGEST_WORDS = 1 << 24
+#: About 5 ms on a Hopper: longer than the host takes to make the calls of a measurement.
+_HELD_CYCLES = 10_000_000
 
 
 def parser(program_doc: str) -> argparse.ArgumentParser:
@@ -96,15 +98,15 @@ class Job:
         if self.on_gpu:
             torch.cuda.synchronize()
 
-    def median(self, calls: Callable[[], object], repeats: int, warm_up: int = 1) -> float:
-        """Seconds that the calls take on the slowest rank: the median of the repetitions."""
+    def median(self, calls: Callable[[], object], repeats: int, warm_up: int = 1, *, held: bool = False) -> float:
+        """Seconds that the calls take on the slowest rank: the median of the repetitions. held: see time()."""
         for _ in range(warm_up):
             calls()
         own = []
         for _ in range(repeats):
             self.synchronize()
             self.barrier()
-            own.append(self.time(calls))
+            own.append(self.time(calls, held=held))
         return statistics.median(self.slowest(own))
 
     def slowest(self, own: list[float]) -> list[float]:
@@ -113,13 +115,16 @@ class Job:
         dist.all_reduce(every, dist.ReduceOp.MAX)
         return every.tolist()
 
-    def time(self, calls: Callable[[], object]) -> float:
-        """Seconds that the calls take on this rank."""
+    def time(self, calls: Callable[[], object], *, held: bool = False) -> float:
+        """Seconds that the calls take on this rank. held: the GPU begins when the host has made them all, so that the
+        time of the host does not count."""
         if not self.on_gpu:
             start = time.perf_counter()
             calls()
             return time.perf_counter() - start
         before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if held:
+            torch.cuda._sleep(_HELD_CYCLES)
         before.record()
         calls()
         after.record()
