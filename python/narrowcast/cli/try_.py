@@ -40,6 +40,7 @@ def try_(
     profile: Annotated[
         list[str] | None,
         typer.Option(
+            "--profile",  # some versions of Typer would take the name from metavar
             metavar="PROFILE",
             help=f"{', '.join(profiles.BUILT_IN)}, or a settings file; repeatable. "
             f"Default: {', '.join(profiles.DEFAULT)}.",
