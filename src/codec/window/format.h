@@ -111,6 +111,6 @@ inline constexpr int samples_per_lane = 4;
 inline constexpr int samples = lanes * samples_per_lane;
 inline constexpr int bins = 32;
 inline constexpr int bins_below_anchor = 20;
-inline constexpr int escape_cost_bits = 8;  // a token, a share of the far exponents, and an allowance for time
+inline constexpr int escape_cost_bits = 12;  // a token, a share of the far exponents, and an allowance for time
 
 }  // namespace narrowcast::codec::window
