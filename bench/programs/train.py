@@ -52,7 +52,8 @@ def parallel(model: Llama, chosen: argparse.Namespace, job: Job) -> nn.Module:
         if chosen.gradients is not None:
             from narrowcast.torch import Compression, compress_hook
 
-            state = Compression(chosen.gradients, error_feedback=chosen.error_feedback)
+            feedback = chosen.error_feedback
+            state = Compression(chosen.gradients, result_codec=chosen.results, error_feedback=feedback)
             replica.register_comm_hook(state, compress_hook)
         return replica
     mesh = dist.init_device_mesh(job.device.type, (job.ranks,))
@@ -76,6 +77,7 @@ def main() -> None:
     options.add_argument("--sequences", type=int, default=4, help="number of sequences per rank")
     options.add_argument("--length", type=int, default=512, help="number of tokens per sequence")
     options.add_argument("--gradients", metavar="CODEC", help="the codec of gradients, such as int8:group=32")
+    options.add_argument("--results", metavar="CODEC", help="DDP: the codec of averages; default: that of gradients")
     options.add_argument("--parameters", metavar="CODEC", help="FSDP2: the codec of parameters")
     options.add_argument("--error-feedback", action="store_true", help="DDP: add what the codec loses to later steps")
     chosen = options.parse_args()

@@ -9,7 +9,8 @@ import torch.distributed as dist
 
 from .. import codec as host_codec
 from .. import cuda
-from .._native.codecs import comm_codec_number, forced, is_exact
+from .._comm.explain import error_bound
+from .._native.codecs import codec_text, comm_codec_number, forced, is_exact
 from ..comm import Communicator
 from .reductions import Reduction
 from .tensors import stream_of
@@ -62,8 +63,7 @@ class _Losses:
     def fit(self, values: torch.Tensor, shapes: list[tuple[int, ...]]) -> bool:
         return self.sent.numel() == values.numel() and self.sent.dtype == values.dtype and self._shapes == shapes
 
-    def set(self, sent: torch.Tensor, mean: torch.Tensor, own: slice) -> None:
-        sent[own] = 0
+    def set(self, sent: torch.Tensor, mean: torch.Tensor) -> None:
         self.sent, self.mean = (one.nan_to_num_(0.0, 0.0, 0.0) for one in (sent, mean))
 
     def rescale(self, factor: float) -> None:
@@ -83,16 +83,16 @@ class Compression(Exchange):
         state = narrowcast.torch.Compression("int8:group=32")
         ddp_model.register_comm_hook(state, narrowcast.torch.compress_hook)
 
-    codec: of the gradients that each rank sends, as for the calls of a communicator. result_codec: of their averages;
-        None: the same.
+    codec, result_codec: of the gradients that each rank sends and of their averages, as for `Communicator.all_reduce`.
     group: the process group of the model; None: the default one.
     error_feedback: whether what the codecs lose of a bucket is added to its next gradients, on the rank that lost it,
         so that errors do not add up over the steps ("1-bit stochastic gradient descent", Seide et al., 2014). This
-        keeps a copy of the gradients, and encodes all values, even where that is slower. Not for optimizers whose steps
-        are no linear function of gradients, such as Adam ("1-bit Adam", Tang et al., 2021). Codecs that are exact lose
-        nothing.
+        keeps a copy of the gradients, and encodes what ranks send, even where that is slower. Not for optimizers whose
+        steps are no linear function of gradients, such as Adam ("1-bit Adam", Tang et al., 2021). Codecs that are exact
+        lose nothing.
 
-    Gradients that are not finite are passed on, and leave no losses. Raises ValueError for an invalid codec.
+    Gradients that are not finite are passed on, and leave no losses. Raises ValueError for codecs that are invalid or
+    do not combine.
     """
 
     def __init__(
@@ -100,9 +100,12 @@ class Compression(Exchange):
     ) -> None:
         super().__init__(codec)
         self.result_codec = codec if result_codec is None else result_codec
-        comm_codec_number(self.result_codec)
-        if error_feedback and any(codec.startswith("within:") for codec in (self.codec, self.result_codec)):
+        if result_codec is not None:
+            error_bound("all_reduce", codec, 2, 1, result_codec=result_codec)  # raises ValueError
+        if error_feedback and codec.startswith("within:"):
             raise ValueError("error feedback needs to know the codec: name one, or set error_feedback=False")
+        if error_feedback and "rounding=stochastic" in codec_text(comm_codec_number(codec)):
+            raise ValueError("error feedback needs rounding=nearest: it encodes a second time to learn what is lost")
         self.group = group
         self.error_feedback = error_feedback
         self._losses: dict[int, _Losses] = {}
@@ -137,26 +140,23 @@ class Compression(Exchange):
         """
         comm = self.communicator(self.group, values.device)
         elems, stream = values.numel(), stream_of(values)
-        loses = self.error_feedback and not (is_exact(self.codec) and is_exact(self.result_codec))
-        if not loses and self.codec == self.result_codec:
-            comm.all_reduce(values, op="avg", codec=self.codec, stream=stream)
+        if not self.error_feedback or (is_exact(self.codec) and is_exact(self.result_codec)):
+            comm.all_reduce(values, op="avg", codec=self.codec, result_codec=self.result_codec, stream=stream)
             return
         part = -(-elems // (comm.ranks * _PART_ELEMS)) * _PART_ELEMS
         own = slice(comm.rank * part, (comm.rank + 1) * part)
         sent = values.new_zeros(part * comm.ranks)
         sent[:elems] = values
-        losses = self._losses_of(bucket, parameters, sent) if loses else None
-        if losses is not None:
-            sent += losses.sent
+        losses = self._losses_of(bucket, parameters, sent)
+        sent += losses.sent
         mean = torch.empty_like(sent[own])
-        # Losses are known only of values that are encoded whatever that costs.
-        name = str if losses is None else forced
-        comm.reduce_scatter(sent, mean, op="avg", codec=name(self.codec), stream=stream)
-        if losses is not None:
-            mean += losses.mean
-            # A rank does not encode what it keeps.
-            losses.set(sent - _decoded(sent, self.codec), mean - _decoded(mean, self.result_codec), own)
-        comm.all_gather(mean, sent, codec=name(self.result_codec), stream=stream)
+        # What is lost is known only of values that are encoded whatever that costs.
+        comm.reduce_scatter(sent, mean, op="avg", codec=forced(self.codec), stream=stream)
+        mean += losses.mean
+        lost = sent - _decoded(sent, self.codec)
+        lost[own] = 0  # a rank does not encode what it keeps
+        comm.all_gather(mean, sent, codec=self.result_codec, stream=stream)
+        losses.set(lost, mean - sent[own])
         values.copy_(sent[:elems])
 
     def stream(self, device: torch.device) -> torch.cuda.Stream:

@@ -37,13 +37,26 @@ def averages(*, folder, rank, ranks, emit):
             emit([codec, str(dtype), error(values, expected), same])
 
 
+def two_codecs(*, folder, rank, ranks, emit):
+    """Errors of averages whose contributions and results have different codecs, and those of one codec for both."""
+    join(folder, rank, ranks)
+    for codecs in (["int8!"], ["int4!", "int8!"], ["int8!", "int4!"], ["raw", "int4!"], ["int4!"]):
+        for feedback in (False, True):
+            state = Compression(codecs[0], result_codec=codecs[-1], error_feedback=feedback)
+            values = torch.randn(70_001, generator=torch.Generator().manual_seed(rank))
+            expected = sum(one.double() for one in gathered(values)) / ranks
+            state.average(values, 0)
+            emit([error(values, expected), all(torch.equal(one, values) for one in gathered(values))])
+
+
 def constant_gradients(*, folder, rank, ranks, emit):
     """The error of the mean of 30 averages of the same gradients, without feedback and with it."""
     join(folder, rank, ranks)
     gradients = torch.randn(20_000, generator=torch.Generator().manual_seed(rank))
     expected = sum(gathered(gradients)) / ranks
-    for feedback in (False, True):
-        state = Compression("int4:group=32!", error_feedback=feedback)
+    random = "int2:group=32,rounding=stochastic!"
+    for feedback, results in ((False, None), (True, None), (False, random), (True, random)):
+        state = Compression("int4:group=32!", result_codec=results, error_feedback=feedback)
         total = torch.zeros_like(gradients)
         for _ in range(30):
             values = gradients.clone()
@@ -158,8 +171,10 @@ def wrong_uses(*, folder, rank, ranks, emit):
     join(folder, rank, ranks)
     for use in (
         lambda: Compression("int9"),
-        lambda: Compression("within:relative=0.01"),
+        lambda: Compression("within:relative=0.01", error_feedback=True),
         lambda: Compression("int8", result_codec="int8:group=3"),
+        lambda: Compression("int8", result_codec="abs"),
+        lambda: Compression("sdp4bit", error_feedback=True),
         lambda: compress_fsdp(Model(), gradients="int8"),
     ):
         try:
