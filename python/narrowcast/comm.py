@@ -388,10 +388,6 @@ class Communicator(Calls):
         check(library().ncast_comm_explain_call(self.handle, byref(call), byref(made)))
         return explanation_of(made)
 
-    def library_ranks(self) -> tuple[int, int]:
-        """This rank and the number of ranks, from the library."""
-        return _ranks_of(self.handle)
-
     def close(self) -> None:
         """Waits for the calls of this rank and frees the communicator. Further calls have no effect."""
         if not self._owned:

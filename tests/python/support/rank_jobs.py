@@ -17,6 +17,7 @@ from narrowcast._bench.contenders import Contender
 from narrowcast._bench.operations import prepare
 from narrowcast._native import cuda_driver
 from narrowcast._native.codecs import forced
+from narrowcast.comm import _ranks_of as ranks_of
 from narrowcast.types import value_type
 
 
@@ -60,7 +61,7 @@ def counters(*, unique_id, rank, ranks, emit):
     out = np.zeros(ranks * 100_000, np.uint16)
     totals = []
     with communicator(unique_id, rank, ranks) as comm:
-        assert comm.library_ranks() == (rank, ranks)
+        assert ranks_of(comm.handle) == (rank, ranks)
         for codec in ("raw", "window!"):
             before = comm.counters()
             comm.all_gather(values, out, codec=codec, dtype="bfloat16")
@@ -139,7 +140,7 @@ def exchanging(*, unique_id, rank, ranks, case, emit):
             with narrowcast.Communicator.by_exchange(exchange, own, ranks, backend=backend, **limits) as comm:
                 values = np.full(1000, rank + 1.0, np.float32)
                 comm.all_reduce(values)
-                emit([float(values[-1]), comm.library_ranks(), asked])
+                emit([float(values[-1]), ranks_of(comm.handle), asked])
         except (KeyboardInterrupt, ValueError, narrowcast.NarrowcastError) as error:
             emit([type(error).__name__, str(error), type(error.__cause__).__name__])
 
