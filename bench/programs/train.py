@@ -61,9 +61,10 @@ def parallel(model: Llama, chosen: argparse.Namespace, job: Job) -> nn.Module:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     if chosen.gradients is not None or chosen.parameters is not None:
-        from narrowcast.torch import compress_fsdp
+        from narrowcast.torch import Differences, compress_fsdp
 
-        compress_fsdp(model, gradients=chosen.gradients, parameters=chosen.parameters)
+        parameters = Differences(chosen.parameters) if chosen.differences else chosen.parameters
+        compress_fsdp(model, gradients=chosen.gradients, parameters=parameters)
     return model
 
 
@@ -79,6 +80,7 @@ def main() -> None:
     options.add_argument("--gradients", metavar="CODEC", help="the codec of gradients, such as int8:group=32")
     options.add_argument("--results", metavar="CODEC", help="DDP: the codec of averages; default: that of gradients")
     options.add_argument("--parameters", metavar="CODEC", help="FSDP2: the codec of parameters")
+    options.add_argument("--differences", action="store_true", help="FSDP2: send what has changed of parameters")
     options.add_argument("--error-feedback", action="store_true", help="DDP: add what the codec loses to later steps")
     chosen = options.parse_args()
     # cuBLAS is deterministic only with its own workspaces. The variable is read when CUDA starts.

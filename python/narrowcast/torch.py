@@ -10,16 +10,16 @@ classes to frameworks.
 
 from __future__ import annotations
 
-from ._c10d.compression import CompressedAllGather, CompressedReduceScatter, Compression, compress_fsdp, compress_hook
+from ._c10d.compression import Compression, compress_fsdp, compress_hook
+from ._c10d.differences import Differences
 from ._torch.encoded import EncodedTensors, TensorInfo
 from ._torch.offload import Offloaded, offload
 from ._torch.table import SGD, RowwiseAdagrad, Table
 
 __all__ = [
     "SGD",
-    "CompressedAllGather",
-    "CompressedReduceScatter",
     "Compression",
+    "Differences",
     "EncodedTensors",
     "Offloaded",
     "RowwiseAdagrad",

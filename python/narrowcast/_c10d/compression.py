@@ -1,6 +1,7 @@
 """Gradients and parameters of data parallelism, exchanged with a codec that the caller names."""
 
 # Annotations are not postponed, because DDP compares those of a hook with types.
+import copy
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from .. import cuda
 from .._comm.explain import error_bound
 from .._native.codecs import codec_text, comm_codec_number, forced, is_exact
 from ..comm import Communicator
+from .differences import Differences
 from .reductions import Reduction
 from .tensors import stream_of
 
@@ -194,57 +196,73 @@ def compress_hook(state: Compression, bucket: dist.GradBucket) -> torch.futures.
 
 
 class _FsdpCall(Exchange):
-    """What `fully_shard` asks of its custom calls."""
+    """What `fully_shard` asks of its custom calls. They are enqueued on the current stream, even with `async_op`."""
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Memory for the tensors of a call."""
         return torch.empty(*size, dtype=dtype, device=device)
 
 
-class CompressedReduceScatter(_FsdpCall):
+class _ReduceScatter(_FsdpCall):
     """A reduce-scatter for `FSDPModule.set_custom_reduce_scatter`, whose contributions are encoded with `codec`."""
 
     def __call__(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False
     ) -> None:
-        """Enqueued on the current stream, so there is no work to wait for, even with `async_op`."""
         comm = self.communicator(group, input_tensor.device)
         Reduction(op).reduce_scatter(comm, input_tensor, output_tensor, codec=self.codec)
 
 
-class CompressedAllGather(_FsdpCall):
+class _AllGather(_FsdpCall):
     """An all-gather for `FSDPModule.set_custom_all_gather`, whose parameters are encoded with `codec`."""
+
+    def __init__(self, codec: str | Differences) -> None:
+        self._differences = codec if isinstance(codec, Differences) else None
+        super().__init__(codec.codec if isinstance(codec, Differences) else codec)
+        self._name = ""
+
+    def of(self, name: str) -> "_AllGather":
+        """That of the module with this name, with the same communicators."""
+        one = copy.copy(self)
+        one._name = name
+        return one
 
     def __call__(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, async_op: bool = False
     ) -> None:
-        """As for reduce-scatters."""
         comm = self.communicator(group, input_tensor.device)
+        if self._differences is not None:
+            # The backward pass may gather from fewer ranks than the forward pass.
+            self._differences.all_gather(comm, f"{self._name}/{comm.ranks}", input_tensor, output_tensor)
+            return
         # Parameters of several types arrive as bytes.
         codec = self.codec if input_tensor.is_floating_point() else "auto"
         comm.all_gather(input_tensor, output_tensor, codec=codec, stream=stream_of(input_tensor))
 
 
-def compress_fsdp(model: torch.nn.Module, *, gradients: str | None = None, parameters: str | None = None) -> None:
+def compress_fsdp(
+    model: torch.nn.Module, *, gradients: str | None = None, parameters: str | Differences | None = None
+) -> None:
     """Has the modules of a model that `fully_shard` was applied to exchange gradients and parameters with codecs.
 
     gradients, parameters: codecs such as "int8:group=32"; None: as before. A module whose parameters have several
-        types gathers their bytes, which lossy codecs leave as they are.
+        types gathers their bytes, which lossy codecs leave as they are. `Differences`, of their own for each call of
+        this function, know parameters by the name of their module and the number of ranks that they are gathered from.
 
     Raises ValueError if `fully_shard` was applied to no module.
     """
     from torch.distributed.fsdp import FSDPModule
 
-    modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    modules = [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
     if not modules:
         raise ValueError("the model has no module to which fully_shard was applied")
-    scatter = None if gradients is None else CompressedReduceScatter(gradients)
-    gather = None if parameters is None else CompressedAllGather(parameters)
-    for module in modules:
+    scatter = None if gradients is None else _ReduceScatter(gradients)
+    gather = None if parameters is None else _AllGather(parameters)
+    for name, module in modules:
         if scatter is not None:
             module.set_custom_reduce_scatter(scatter)
         if gather is not None:
-            module.set_custom_all_gather(gather)
+            module.set_custom_all_gather(gather.of(name))
 
 
 def _decoded(values: torch.Tensor, codec: str) -> torch.Tensor:

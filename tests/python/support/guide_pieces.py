@@ -129,6 +129,15 @@ save_file({"a": np.ones((100, 64), np.float32)}, "model.safetensors")
         'assert open("model.safetensors", "rb").read() == open("copy.safetensors", "rb").read()',
     ),
     ("files", "Single tensors"): Setting(after='assert (bias == 0).all() and (tensors["a.weight"] == 1).all()'),
+    ("lossy", "Weights that are sent again and again"): Setting(
+        ("torch",),
+        after="""
+sent = comm.broadcast(weights, root=0)
+assert torch.equal(comm.all_gather(received).view(2, -1)[0], received)
+assert 0 < (received - sent).norm() < 1e-3 * sent.norm()
+""",
+        ranks=2,
+    ),
     ("offload", "Modules"): Setting(("torch",), LAYERS, SAME),
     ("offload", "Tensors by name"): Setting(
         ("torch",),

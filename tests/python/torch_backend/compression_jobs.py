@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from narrowcast.torch import Compression, compress_fsdp, compress_hook
+from narrowcast.torch import Compression, Differences, compress_fsdp, compress_hook
 
 
 def join(folder: str, rank: int, ranks: int) -> None:
@@ -151,11 +151,15 @@ def fsdp(*, folder, rank, ranks, emit):
 
     join(folder, rank, ranks)
     mesh = init_device_mesh("cpu", (ranks,))
+    differences = Differences("int4:group=32!")
     for gradients, parameters in (
         (None, None),
         ("window!", "window!"),
         ("int8:group=32", None),
         ("int8:group=32", "int8:group=32"),
+        (None, "int2:group=32!"),
+        (None, Differences("int2:group=32!")),
+        ("int8:group=32", differences),
     ):
         torch.manual_seed(0)
         model = Model()
@@ -163,7 +167,10 @@ def fsdp(*, folder, rank, ranks, emit):
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
         compress_fsdp(model, gradients=gradients, parameters=parameters)
-        emit([gradients, parameters, train(model, rank)])
+        emit(train(model, rank))
+    references = differences.state_dict()
+    emit([sorted(references), all(one.keys() == references.keys() for one in gathered(references))])
+    emit(all(torch.equal(one, references[name]) for name in references for one in gathered(references[name])))
 
 
 def wrong_uses(*, folder, rank, ranks, emit):

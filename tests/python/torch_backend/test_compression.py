@@ -76,11 +76,15 @@ def test_ddp_learns_as_with_gloo_and_keeps_its_replicas_equal(run):
 
 
 def test_fsdp_learns_as_with_gloo(run):
-    (plain, _), (exact, _), *coded = run("fsdp", 2)
-    assert plain[2] < 0.4
-    assert exact[2] == pytest.approx(plain[2], rel=1e-3)
-    for row, _ in coded:
-        assert row[2] == pytest.approx(plain[2], rel=0.02), row
+    *losses, (names, _), (same, _) = run("fsdp", 2)
+    plain, exact, gradients, both, two_bits, two_bits_of_differences, differences = (loss for loss, _ in losses)
+    assert plain < 0.4
+    assert exact == pytest.approx(plain, rel=1e-3)
+    for loss in (gradients, both, differences, two_bits_of_differences):
+        assert loss == pytest.approx(plain, rel=0.02)
+    assert two_bits != pytest.approx(plain, rel=0.05)
+    assert names == [["layers.0/2", "layers.2/2"], True]
+    assert same
 
 
 def test_invalid_codecs_and_models_are_rejected(run):
