@@ -1,11 +1,9 @@
 #include "channel/network/forwarder.h"
 
 #include <sys/prctl.h>
-#include <sys/socket.h>
 
 #include "bootstrap/background_thread.h"
 #include "channel/network/idle_pause.h"
-#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 namespace {
@@ -25,16 +23,14 @@ std::vector<SentCounts> counts_of(int peer, int ranks, const Forwarder::Memory& 
 
 }  // namespace
 
-Forwarder::Forwarder(int rank, int peer, int ranks, std::unique_ptr<bootstrap::Connection> connection,
-                     const Memory& memory, Failed failed)
-    : connection_(std::move(connection)),
+Forwarder::Forwarder(int rank, int peer, int ranks, std::unique_ptr<Stream> stream, const Memory& memory, Failed failed)
+    : stream_(std::move(stream)),
       failed_(std::move(failed)),
       counts_(counts_of(peer, ranks, memory)),
-      sender_(socket(), {memory.mirror, rank, ranks, memory.layout, memory.call_words, memory.share}, counts_),
-      receiver_(socket(), {memory.scratch, peer, ranks, memory.layout, memory.call_words, memory.share}, counts_) {}
+      sender_(*stream_, {memory.mirror, rank, ranks, memory.layout, memory.call_words, memory.share}, counts_),
+      receiver_(*stream_, {memory.scratch, peer, ranks, memory.layout, memory.call_words, memory.share}, counts_) {}
 
 ncast_status Forwarder::start() {
-  if (ncast_status status = make_blocking(socket())) return status;
   threads_ = 2;
   ncast_status status = bootstrap::start_background_thread("ncast-receive", [this] { receive(); }, &receiving_);
   if (status == NCAST_OK) status = bootstrap::start_background_thread("ncast-send", [this] { send(); }, &sending_);
@@ -52,7 +48,7 @@ Forwarder::~Forwarder() {
     ended_one_.wait_until(lock, left_at_ + leaving_limit, [this] { return threads_ == 0; });
   }
   closing_ = true;
-  shutdown(socket(), SHUT_RDWR);  // ends both threads
+  stream_->shut_down();  // ends both threads
   if (sending_.joinable()) sending_.join();
   if (receiving_.joinable()) receiving_.join();
 }
@@ -75,7 +71,7 @@ void Forwarder::send() {
   }
   // The receiving thread reports the failure: it may find that the peer has left.
   send_error_ = error;
-  if (error != 0) shutdown(socket(), SHUT_RDWR);
+  if (error != 0) stream_->shut_down();
   end_one();
 }
 
@@ -84,8 +80,8 @@ void Forwarder::receive() {
   if (error == 0) error = send_error_;
   if (!receiver_.has_goodbye()) {
     closing_ = true;
-    shutdown(socket(), SHUT_RDWR);
-    if (!leaving_) failed_(error);
+    stream_->shut_down();
+    if (!leaving_) failed_(error, stream_->describe(error));
   }
   end_one();
 }

@@ -9,12 +9,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "bootstrap/tcp_connection.h"
 #include "channel/network/forwarding_receiver.h"
 #include "channel/network/forwarding_sender.h"
+#include "channel/network/stream.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::channel {
@@ -28,13 +29,12 @@ class Forwarder {
     size_t call_words;  // offset of the CallWords in both
     FlowShare share = {};
   };
-  // error: why the connection has ended: see fail_of_connection().
-  using Failed = std::function<void(int error)>;
+  // Why the connection has ended: see fail_of_connection().
+  using Failed = std::function<void(int error, const std::string& text)>;
 
   // failed: called once, by a thread of the forwarder, if the connection ends before one of the ranks leaves. The rings
   // are empty; counts that the memory contains continue.
-  Forwarder(int rank, int peer, int ranks, std::unique_ptr<bootstrap::Connection> connection, const Memory& memory,
-            Failed failed);
+  Forwarder(int rank, int peer, int ranks, std::unique_ptr<Stream> stream, const Memory& memory, Failed failed);
   Forwarder(const Forwarder&) = delete;
   Forwarder& operator=(const Forwarder&) = delete;
   // Waits, at most a second after leave(), until both ranks have received what the other one has sent.
@@ -52,9 +52,8 @@ class Forwarder {
   void send();
   void receive();
   void end_one();
-  int socket() const { return connection_->socket.get(); }
 
-  const std::unique_ptr<bootstrap::Connection> connection_;
+  const std::unique_ptr<Stream> stream_;
   const Failed failed_;
   std::vector<SentCounts> counts_;
   ForwardingSender sender_;

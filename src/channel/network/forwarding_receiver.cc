@@ -1,47 +1,20 @@
 #include "channel/network/forwarding_receiver.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "channel/network/idle_pause.h"
-#include "channel/network/stream.h"
-
 namespace narrowcast::channel {
-namespace {
 
-constexpr int closed = -1;  // instead of an errno
-
-}  // namespace
-
-ForwardingReceiver::ForwardingReceiver(int socket, const WrittenPart& scratch, std::span<const SentCounts> sent)
-    : socket_(socket), scratch_(scratch), sent_(sent) {
+ForwardingReceiver::ForwardingReceiver(Stream& stream, const WrittenPart& scratch, std::span<const SentCounts> sent)
+    : stream_(stream), scratch_(scratch), sent_(sent) {
   for (const SentCounts& counts : sent) rings_.push_back({counts.granted, counts.sent, counts.sent, counts.granted});
 }
 
 int ForwardingReceiver::run() {
   while (!has_goodbye_)
-    if (const int error = receive_batch(); error != 0) return error == closed ? 0 : error;
+    if (const int error = receive_batch(); error != 0) return error == Stream::closed ? 0 : error;
   return 0;
-}
-
-// Receives at least one byte.
-int ForwardingReceiver::receive(std::span<iovec> parts, size_t* bytes) {
-  msghdr message = {};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.size();
-  // A thread that sleeps wakes up late.
-  for (IdlePause pause;;) {
-    const ssize_t got = recvmsg(socket_, &message, pause.spins() ? MSG_DONTWAIT : 0);
-    if (got > 0) {
-      *bytes = static_cast<size_t>(got);
-      return 0;
-    }
-    if (got == 0) return closed;
-    if (errno != EINTR && errno != EAGAIN) return errno;
-  }
 }
 
 // Until the buffer has this many bytes.
@@ -54,7 +27,7 @@ int ForwardingReceiver::fill(size_t bytes) {
   while (buffered() < bytes) {
     iovec part = {buffer_.data() + end_, buffer_.size() - end_};
     size_t got = 0;
-    if (const int error = receive({&part, 1}, &got)) return error;
+    if (const int error = stream_.receive({&part, 1}, &got)) return error;
     end_ += got;
   }
   return 0;
@@ -135,7 +108,7 @@ int ForwardingReceiver::receive_payloads() {
     begin_ = end_ = 0;
     parts_[parts_used_] = {buffer_.data(), buffer_.size()};
     size_t got = 0;
-    if (const int error = receive({missing_.data(), missing_.size() + 1}, &got)) return error;
+    if (const int error = stream_.receive({missing_.data(), missing_.size() + 1}, &got)) return error;
     const size_t stored = std::min<size_t>(got, payloads_bytes_ - stored_bytes_);
     skip(&missing_, stored);
     stored_bytes_ += stored;

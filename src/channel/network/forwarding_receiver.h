@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "channel/network/forwarded.h"
+#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 
@@ -18,7 +19,7 @@ class ForwardingReceiver {
  public:
   // scratch: the part of this rank's scratch that the peer writes. sent: the counts of the sending thread; all earlier
   // payloads have been released.
-  ForwardingReceiver(int socket, const WrittenPart& scratch, std::span<const SentCounts> sent);
+  ForwardingReceiver(Stream& stream, const WrittenPart& scratch, std::span<const SentCounts> sent);
 
   // Receives until the peer says goodbye or the connection ends. Returns why it has ended: an errno, EBADMSG if what
   // came was not valid, 0 if the peer closed it or has said goodbye. Stores payloads only where the peer may.
@@ -35,7 +36,6 @@ class ForwardingReceiver {
 
   size_t buffered() const { return end_ - begin_; }
   int fill(size_t bytes);
-  int receive(std::span<iovec> parts, size_t* bytes);
   int receive_batch();
   bool take(const ForwardedItem& item);
   bool take_payload(uint32_t ring, SlotFlag flag);
@@ -43,7 +43,7 @@ class ForwardingReceiver {
   void store_buffered();
   void raise_flags();
 
-  const int socket_;
+  Stream& stream_;
   const WrittenPart scratch_;
   // The counts of a ring, and those of the sending thread when they were loaded last: its cache lines are busy.
   struct Ring {

@@ -1,7 +1,5 @@
 #include "channel/network/forwarding_sender.h"
 
-#include "channel/network/stream.h"
-
 namespace narrowcast::channel {
 
 int ForwardingSender::send_new() {
@@ -74,7 +72,7 @@ void ForwardingSender::collect_ring(uint32_t ring) {
 
 int ForwardingSender::send() {
   parts_[0] = {&batch_, sizeof batch_.header + batch_.header.items * sizeof(ForwardedItem)};
-  if (const int error = send_all(socket_, std::span(parts_).first(parts_used_))) return error;
+  if (const int error = stream_.send(std::span(parts_).first(parts_used_))) return error;
   payload_bytes_.fetch_add(batch_bytes_, std::memory_order_relaxed);
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "channel/network/forwarded.h"
+#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 
@@ -15,8 +16,8 @@ namespace narrowcast::channel {
 class ForwardingSender {
  public:
   // mirror: the part of the peer's mirror that this rank writes.
-  ForwardingSender(int socket, const WrittenPart& mirror, std::span<SentCounts> rings)
-      : socket_(socket), mirror_(mirror), rings_(rings) {}
+  ForwardingSender(Stream& stream, const WrittenPart& mirror, std::span<SentCounts> rings)
+      : stream_(stream), mirror_(mirror), rings_(rings) {}
 
   // Sends a batch of what is new, at most most_items. Returns 0, or the errno with which the connection has ended.
   int send_new();
@@ -36,7 +37,7 @@ class ForwardingSender {
   void collect_ring(uint32_t ring);
   int send();
 
-  const int socket_;
+  Stream& stream_;
   const WrittenPart mirror_;
   const std::span<SentCounts> rings_;
   uint32_t next_ring_ = 0;  // where the next batch begins, so that every ring gets its turn

@@ -1,7 +1,5 @@
 #include "channel/network/link.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -9,7 +7,6 @@
 
 #include "bootstrap/background_thread.h"
 #include "bootstrap/shared_memory.h"
-#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 namespace {
@@ -74,17 +71,16 @@ class Link::Incoming : public RingSender {
   uint64_t announced_ = 0;
 };
 
-Link::Link(int rank, int peer, std::unique_ptr<bootstrap::Connection> connection, const Memory& memory)
+Link::Link(int rank, int peer, std::unique_ptr<Stream> stream, const Memory& memory)
     : rank_(rank),
       peer_(peer),
-      connection_(std::move(connection)),
+      stream_(std::move(stream)),
       own_(memory.own),
       of_peer_(memory.of_peer),
       outgoing_(std::make_unique<Outgoing>(memory.outgoing, memory.shape, &memory.own.member[rank].bell)),
       incoming_(std::make_unique<Incoming>(memory.incoming, memory.shape, &memory.own.member[rank].bell)) {}
 
 ncast_status Link::start() {
-  if (ncast_status status = make_blocking(connection_->socket.get())) return status;
   if (ncast_status status = bootstrap::start_background_thread("ncast-receive", [this] { receive(); }, &receiver_))
     return status;
   return bootstrap::start_background_thread("ncast-send", [this] { send(); }, &sender_);
@@ -101,16 +97,20 @@ Link::~Link() {
     std::unique_lock lock(mutex_);
     if (sender_.joinable()) changed_.wait_for(lock, goodbye_limit, [this] { return confirmed_ || ended_; });
   }
-  shutdown(connection_->socket.get(), SHUT_RDWR);  // ends both threads
+  stream_->shut_down();  // ends both threads
   if (receiver_.joinable()) receiver_.join();
   bell_.notify();
   if (sender_.joinable()) sender_.join();
 }
 
-bool Link::has_ended(int* error) const {
+bool Link::has_ended() const {
   const std::lock_guard lock(mutex_);
-  if (error != nullptr) *error = error_;
   return ended_;
+}
+
+ncast_status Link::fail_of_end(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return fail_of_connection(name, error_, stream_->describe(error_));
 }
 
 void Link::end(int error) {
@@ -120,7 +120,7 @@ void Link::end(int error) {
     ended_ = true;
     changed_.notify_all();
   }
-  shutdown(connection_->socket.get(), SHUT_RDWR);
+  stream_->shut_down();
   own_.member[rank_].bell.notify();
   bell_.notify();
 }
@@ -186,7 +186,7 @@ bool Link::send_message(uint32_t kind, int32_t value, const void* content, size_
   bootstrap::MessageHeader header{static_cast<bootstrap::MessageKind>(kind), value, bytes + payload_bytes};
   iovec parts[] = {
       {&header, sizeof header}, {const_cast<void*>(content), bytes}, {const_cast<void*>(payload), payload_bytes}};
-  const int error = send_all(connection_->socket.get(), parts);
+  const int error = stream_->send(parts);
   if (error != 0) end(error);
   return error == 0;
 }
@@ -203,17 +203,9 @@ void Link::receive() {
 }
 
 bool Link::read(void* to, size_t bytes) {
-  for (auto* at = static_cast<char*>(to); bytes != 0;) {
-    const ssize_t got = recv(connection_->socket.get(), at, bytes, MSG_WAITALL);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      end(got < 0 ? errno : 0);
-      return false;
-    }
-    at += got;
-    bytes -= static_cast<size_t>(got);
-  }
-  return true;
+  const int error = stream_->receive_all(to, bytes);
+  if (error != 0) end(error == Stream::closed ? 0 : error);
+  return error == 0;
 }
 
 // False if the message is not valid; what cannot be read has ended the link already.

@@ -12,6 +12,7 @@
 #include "bootstrap/tcp_connection.h"
 #include "channel/host/control_block.h"
 #include "channel/host/ring.h"
+#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 
@@ -27,7 +28,7 @@ class Link {
     RingShape shape;
   };
 
-  Link(int rank, int peer, std::unique_ptr<bootstrap::Connection> connection, const Memory& memory);
+  Link(int rank, int peer, std::unique_ptr<Stream> stream, const Memory& memory);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   // Waits at most a second for the peer to receive what was sent.
@@ -40,9 +41,10 @@ class Link {
 
   // Notify it after a change of the memory, so that the peer gets to know.
   Doorbell& bell() { return bell_; }
-  // Whether nothing more will come from the peer; then `error` says why: an errno, EBADMSG if what came was not valid,
-  // 0 if the peer closed the connection.
-  bool has_ended(int* error = nullptr) const;
+  // Whether nothing more will come from the peer.
+  bool has_ended() const;
+  // Fails with the reason for that. name: of the peer.
+  ncast_status fail_of_end(const std::string& name) const;
 
  private:
   // An end of a ring whose other end is on the other host.
@@ -63,7 +65,7 @@ class Link {
 
   const int rank_;
   const int peer_;
-  const std::unique_ptr<bootstrap::Connection> connection_;
+  const std::unique_ptr<Stream> stream_;
   ControlBlock& own_;
   ControlBlock& of_peer_;
   const std::unique_ptr<Outgoing> outgoing_;

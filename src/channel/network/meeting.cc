@@ -262,4 +262,9 @@ ncast_status connect_ranks(bootstrap::Rendezvous& rendezvous, const bootstrap::W
   return bootstrap::agree_on_outcome(rendezvous, meeting.run());
 }
 
+void find_loss_within(int socket, bootstrap::Limit call_limit) {
+  const double limit = call_limit.seconds;
+  bootstrap::limit_silence(socket, limit <= 0 ? bootstrap::longest_silence_seconds : 0.8 * limit);
+}
+
 }  // namespace narrowcast::channel

@@ -22,4 +22,8 @@ using Connections = std::vector<std::unique_ptr<bootstrap::Connection>>;  // by 
 ncast_status connect_ranks(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
                            RankSet others, std::span<const std::string> names, Connections* connections);
 
+// Makes the connection end if the peer's host is lost: before a call that waits for it ends at the time limit of calls,
+// if that is not too short for probes.
+void find_loss_within(int socket, bootstrap::Limit call_limit);
+
 }  // namespace narrowcast::channel

@@ -6,8 +6,7 @@
 
 #include "bootstrap/outcome.h"
 #include "bootstrap/tcp_rendezvous.h"
-#include "channel/network/introduction.h"
-#include "channel/network/stream.h"
+#include "channel/network/connect_streams.h"
 #include "digest/sha256.h"
 #include "status/error.h"
 
@@ -52,12 +51,12 @@ ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstra
   bootstrap::sweep_stale_segments();
   if (ncast_status status = join_segment(id_of_host(secret, host_of(rank_)), local, rendezvous.get(), options))
     return status;
-  Connections connections;
-  if (ncast_status status =
-          connect_ranks(*rendezvous, secret, options.limit, all_ranks() & ~local, names_, &connections))
+  Streams streams;
+  if (ncast_status status = connect_streams(*rendezvous, secret, options.limit, options.call_limit,
+                                            all_ranks() & ~local, introductions_.names, &streams))
     return status;
   // Without this a rank could end while others still wait for the rendezvous, whose hub may be in its process.
-  return bootstrap::agree_on_outcome(*rendezvous, make_links(std::move(connections), options));
+  return bootstrap::agree_on_outcome(*rendezvous, make_links(std::move(streams), options));
 }
 
 ncast_status NetworkWorld::introduce(bootstrap::Rendezvous& rendezvous, const WorldOptions& options) {
@@ -65,21 +64,19 @@ ncast_status NetworkWorld::introduce(bootstrap::Rendezvous& rendezvous, const Wo
   if (ncast_status status = rendezvous.all_gather(&options.settings, sizeof options.settings, settings.data()))
     return status;
   if (ncast_status status = bootstrap::check_same_settings(settings)) return status;
-  Introductions all;
-  if (ncast_status status = channel::introduce(rendezvous, options.host, &all)) return status;
-  names_ = std::move(all.names);
-  set_hosts(all.hosts);
+  if (ncast_status status = channel::introduce(rendezvous, options.host, &introductions_)) return status;
+  set_hosts(introductions_.hosts);
   return NCAST_OK;
 }
 
-ncast_status NetworkWorld::make_links(Connections connections, const WorldOptions& options) {
+ncast_status NetworkWorld::make_links(Streams streams, const WorldOptions& options) {
   // Zeroed, and on whole cache lines. Only the pages that are used cost memory.
   const uint64_t ring_bytes = options.shape.ring_bytes();
-  rings_.reset(std::calloc(1, 2 * ring_bytes * connections.size() + cache_line_bytes));
+  rings_.reset(std::calloc(1, 2 * ring_bytes * streams.size() + cache_line_bytes));
   if (rings_ == nullptr) return fail(NCAST_SYSTEM_ERROR, "out of memory: the rings of %d ranks", ranks_);
   const auto beyond = reinterpret_cast<uintptr_t>(rings_.get()) % cache_line_bytes;
   auto* next = static_cast<std::byte*>(rings_.get()) + (beyond == 0 ? 0 : cache_line_bytes - beyond);
-  links_.resize(connections.size());
+  links_.resize(streams.size());
   for (int peer = 0; peer < ranks_; ++peer) {
     void *outgoing = nullptr, *incoming = nullptr;
     if (!is_local(peer)) {
@@ -87,10 +84,8 @@ ncast_status NetworkWorld::make_links(Connections connections, const WorldOption
       incoming = next + ring_bytes;
       next += 2 * ring_bytes;
       remote_->owners.owner[peer].state = bootstrap::SegmentOwners::joined;
-      std::unique_ptr<bootstrap::Connection>& connection = connections[static_cast<size_t>(peer)];
-      find_loss_within(connection->socket.get(), options.call_limit);
       std::unique_ptr<Link>& link = links_[static_cast<size_t>(peer)];
-      link = std::make_unique<Link>(rank_, peer, std::move(connection),
+      link = std::make_unique<Link>(rank_, peer, std::move(streams[static_cast<size_t>(peer)]),
                                     Link::Memory{*control_, *remote_, outgoing, incoming, options.shape});
       use_link(peer, remote_.get(), link->bell());
     } else if (peer != rank_) {
@@ -130,9 +125,8 @@ RankSet NetworkWorld::dead() const {
 }
 
 ncast_status NetworkWorld::fail_of_dead(int peer) const {
-  int error = 0;
-  if (const Link* const link = link_to(peer)) link->has_ended(&error);
-  return fail_of_connection(name_of(peer), error);
+  if (const Link* const link = link_to(peer)) return link->fail_of_end(name_of(peer));
+  return fail_of_connection(name_of(peer), 0, "");
 }
 
 }  // namespace narrowcast::channel

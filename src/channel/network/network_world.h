@@ -10,8 +10,9 @@
 #include "bootstrap/tcp_address.h"
 #include "bootstrap/world_id.h"
 #include "channel/host/shared_world.h"
+#include "channel/network/introduction.h"
 #include "channel/network/link.h"
-#include "channel/network/meeting.h"
+#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 
@@ -28,7 +29,7 @@ class NetworkWorld final : public SharedWorld {
   ncast_status add_region(size_t bytes, bootstrap::SharedRange* region) override;
   RankSet dead() const override;
   ncast_status fail_of_dead(int peer) const override;
-  std::string name_of(int peer) const override { return names_[static_cast<size_t>(peer)]; }
+  std::string name_of(int peer) const override { return introductions_.names[static_cast<size_t>(peer)]; }
 
  private:
   struct Free {
@@ -39,10 +40,10 @@ class NetworkWorld final : public SharedWorld {
   ncast_status meet(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret, const WorldOptions& options,
                     ncast_status own);
   ncast_status introduce(bootstrap::Rendezvous& rendezvous, const WorldOptions& options);
-  ncast_status make_links(Connections connections, const WorldOptions& options);
+  ncast_status make_links(Streams streams, const WorldOptions& options);
   const Link* link_to(int peer) const;
 
-  std::vector<std::string> names_;
+  Introductions introductions_;
   const std::unique_ptr<ControlBlock> remote_ = std::make_unique<ControlBlock>();  // the state of ranks of other hosts
   std::unique_ptr<void, Free> rings_;
   std::vector<std::unique_ptr<Link>> links_;  // by peer; NULL for ranks of this host

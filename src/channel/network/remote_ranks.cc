@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "bootstrap/host.h"
-#include "channel/network/stream.h"
+#include "channel/network/connect_streams.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -36,10 +36,10 @@ ncast_status RemoteRanks::connect(bootstrap::Rendezvous& rendezvous, const boots
   uint32_t flows = 0;
   if (ncast_status status = agree_on_flows(rendezvous, &flows)) return status;
   for (uint32_t flow = 0; flow < flows; ++flow) {
-    Connections connections;
-    if (ncast_status status = connect_ranks(rendezvous, secret, limit, mask_, ranks_.names, &connections))
+    Streams streams;
+    if (ncast_status status = connect_streams(rendezvous, secret, limit, call_limit, mask_, ranks_.names, &streams))
       return status;
-    add_flow(rendezvous, {flow, flows}, &connections, call_limit, memory_of, failed);
+    add_flow(rendezvous, {flow, flows}, std::move(streams), memory_of, failed);
   }
   for (const std::unique_ptr<Forwarder>& forwarder : forwarders_)
     if (ncast_status status = forwarder->start()) return status;
@@ -57,21 +57,19 @@ ncast_status RemoteRanks::agree_on_flows(bootstrap::Rendezvous& rendezvous, uint
   return NCAST_OK;
 }
 
-void RemoteRanks::add_flow(bootstrap::Rendezvous& rendezvous, FlowShare share, Connections* connections,
-                           bootstrap::Limit call_limit, const MemoryOf& memory_of, const Failed& failed) {
+void RemoteRanks::add_flow(bootstrap::Rendezvous& rendezvous, FlowShare share, Streams streams,
+                           const MemoryOf& memory_of, const Failed& failed) {
   for (int peer = 0; peer < rendezvous.ranks(); ++peer) {
     if ((mask_ >> peer & 1) == 0) continue;
-    std::unique_ptr<bootstrap::Connection>& connection = (*connections)[static_cast<size_t>(peer)];
-    find_loss_within(connection->socket.get(), call_limit);
-    const auto report = [failed, name = name_of(peer)](int error) {
-      const ncast_status status = fail_of_connection(name, error);
+    const auto report = [failed, name = name_of(peer)](int error, const std::string& text) {
+      const ncast_status status = fail_of_connection(name, error, text);
       const std::string message = ncast_last_error();
       failed(status, message.c_str());
     };
     Forwarder::Memory memory = memory_of(peer);
     memory.share = share;
     forwarders_.push_back(std::make_unique<Forwarder>(rendezvous.rank(), peer, rendezvous.ranks(),
-                                                      std::move(connection), memory, report));
+                                                      std::move(streams[static_cast<size_t>(peer)]), memory, report));
   }
 }
 

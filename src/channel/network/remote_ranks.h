@@ -10,7 +10,7 @@
 #include "bootstrap/world_id.h"
 #include "channel/network/forwarder.h"
 #include "channel/network/introduction.h"
-#include "channel/network/meeting.h"
+#include "channel/network/stream.h"
 
 namespace narrowcast::channel {
 
@@ -31,7 +31,7 @@ class RemoteRanks {
   using MemoryOf = std::function<Forwarder::Memory(int peer)>;
   using Failed = std::function<void(ncast_status status, const char* message)>;
   // Every rank calls this if they span hosts. call_limit: the time limit of calls, within which a lost host is found.
-  // Errors: those of connect_ranks(), SYSTEM_ERROR.
+  // Errors: those of connect_streams().
   ncast_status connect(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
                        bootstrap::Limit call_limit, const MemoryOf& memory_of, const Failed& failed);
   bool is_connected() const { return !forwarders_.empty(); }
@@ -44,8 +44,8 @@ class RemoteRanks {
 
  private:
   ncast_status agree_on_flows(bootstrap::Rendezvous& rendezvous, uint32_t* flows) const;
-  void add_flow(bootstrap::Rendezvous& rendezvous, FlowShare share, Connections* connections,
-                bootstrap::Limit call_limit, const MemoryOf& memory_of, const Failed& failed);
+  void add_flow(bootstrap::Rendezvous& rendezvous, FlowShare share, Streams streams, const MemoryOf& memory_of,
+                const Failed& failed);
 
   Introductions ranks_;
   bool spans_hosts_ = false;

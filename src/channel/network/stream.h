@@ -1,32 +1,47 @@
-// The socket of a connection that threads read and write, each in one direction.
+// The connection to a rank on another host: bytes in order, in each direction.
 #pragma once
 
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "bootstrap/deadline.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::channel {
 
-// Error: SYSTEM_ERROR.
-ncast_status make_blocking(int socket);
+// One thread sends, one receives. Functions return 0, or why the stream has ended: an errno, EBADMSG if what came is
+// not valid.
+class Stream {
+ public:
+  static constexpr int closed = -1;  // what receiving functions return if the peer has ended the stream
 
-// Makes the connection end if the peer's host is lost: before a call that waits for it ends at the time limit of calls,
-// if that is not too short for probes.
-void find_loss_within(int socket, bootstrap::Limit call_limit);
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  virtual ~Stream() = default;
+
+  // Sends all parts, and changes them.
+  virtual int send(std::span<iovec> parts) = 0;
+  // Receives at least one byte. For a thread that must not be late: it does not sleep at first.
+  virtual int receive(std::span<iovec> parts, size_t* bytes) = 0;
+  virtual int receive_all(void* to, size_t bytes) = 0;
+  // Ends both directions at both ends: what was sent still arrives. Any thread.
+  virtual void shut_down() = 0;
+  // What an errno that these functions returned means.
+  virtual std::string describe(int error) const = 0;
+};
+
+using Streams = std::vector<std::unique_ptr<Stream>>;  // by rank
 
 // Removes the first `bytes` bytes, at most all, from the parts of a message.
 void skip(std::span<iovec>* parts, size_t bytes);
 
-// Sends all parts, and changes them. Returns 0, or the errno with which the connection has ended.
-int send_all(int socket, std::span<iovec> parts);
-
-// Fails with the reason for which the connection to the rank `name` has ended. error: an errno, EBADMSG if what came
-// was not valid, 0 if the peer closed it. Returns REMOTE_ERROR, or CORRUPT.
-ncast_status fail_of_connection(const std::string& name, int error);
+// Fails with the reason for which the stream to the rank `name` has ended. error: 0 if the peer closed it. text: what
+// Stream::describe() says. Returns REMOTE_ERROR, or CORRUPT.
+ncast_status fail_of_connection(const std::string& name, int error, const std::string& text);
 
 }  // namespace narrowcast::channel

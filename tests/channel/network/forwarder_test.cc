@@ -1,7 +1,6 @@
 // Forwarders between ranks of this process, whose kernels are threads, and against peers that misbehave.
 #include "channel/network/forwarder.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "channel/network/stream.h"
 #include "doctest/doctest.h"
 #include "kernel_ends.h"
+#include "stream_pair.h"
 #include "support/last_error.h"
 #include "support/ranks.h"
 #include "support/sanitized.h"
@@ -27,32 +26,8 @@ namespace narrowcast::testing {
 namespace {
 
 using namespace channel;
-using bootstrap::Connection;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-// Two ends of a connection over loopback.
-struct Pair {
-  std::unique_ptr<Connection> first = std::make_unique<Connection>(), second = std::make_unique<Connection>();
-
-  Pair() {
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in place = {};
-    place.sin_family = AF_INET;
-    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* const address = reinterpret_cast<sockaddr*>(&place);
-    socklen_t bytes = sizeof place;
-    EXPECT(bind(listener, address, bytes) == 0);
-    EXPECT(listen(listener, 1) == 0);
-    EXPECT(getsockname(listener, address, &bytes) == 0);
-    EXPECT(first->socket.open([] { return socket(AF_INET, SOCK_STREAM, 0); }));
-    EXPECT(connect(first->socket.get(), address, bytes) == 0);
-    EXPECT(second->socket.open([&] { return accept(listener, nullptr, nullptr); }));
-    close(listener);
-    bootstrap::set_up_socket(first->socket.get());
-    bootstrap::set_up_socket(second->socket.get());
-  }
-};
 
 // Ranks that are connected to each other.
 struct Ranks {
@@ -68,9 +43,9 @@ struct Ranks {
     for (int rank = 0; rank < ranks; ++rank)
       for (int peer = 0; peer < rank; ++peer) {
         for (uint32_t flow = 0; flow < flows; ++flow) {
-          Pair pair;
-          add(rank, peer, std::move(pair.first), {flow, flows});
-          add(peer, rank, std::move(pair.second), {flow, flows});
+          ConnectionPair pair;
+          add(rank, peer, tcp_stream(std::move(pair.first)), {flow, flows});
+          add(peer, rank, tcp_stream(std::move(pair.second)), {flow, flows});
         }
       }
     for (const auto& forwarder : forwarders) EXPECT_OK(forwarder->start());
@@ -81,10 +56,10 @@ struct Ranks {
   }
 
  private:
-  void add(int rank, int peer, std::unique_ptr<Connection> connection, FlowShare share) {
+  void add(int rank, int peer, std::unique_ptr<Stream> stream, FlowShare share) {
     RankMemory& own = memory[static_cast<size_t>(rank)];
-    forwarders.push_back(std::make_unique<Forwarder>(rank, peer, own.ranks, std::move(connection), own.of(peer, share),
-                                                     [this](int) { ++failures; }));
+    forwarders.push_back(std::make_unique<Forwarder>(rank, peer, own.ranks, std::move(stream), own.of(peer, share),
+                                                     [this](int, const std::string&) { ++failures; }));
   }
 };
 
@@ -207,6 +182,7 @@ TEST_CASE("payloads and credits that were written before a rank leaves reach the
     SendingEnd sending(all.memory[0].place(1, 0, 4096));
     const std::vector<char> values(4096, 'x');
     sending.put(values.data(), 4096, 3, true, false);
+    for (const auto& forwarder : all.forwarders) forwarder->leave();
     all.forwarders.clear();
     SlotFlag flag{};
     const char* payload = nullptr;
@@ -229,13 +205,13 @@ TEST_CASE("idle forwarders use little processor time") {
 // Rank 0, whose peer is the other end of a socket.
 struct Victim {
   RankMemory memory{0, 2, 4};
-  Pair pair;
+  ConnectionPair pair;
   std::atomic<int> failures{0}, error{0};
-  std::unique_ptr<Forwarder> forwarder =
-      std::make_unique<Forwarder>(0, 1, 2, std::move(pair.first), memory.of(1), [this](int why) {
-        error = why;
-        ++failures;
-      });
+  std::unique_ptr<Forwarder> forwarder = std::make_unique<Forwarder>(0, 1, 2, tcp_stream(std::move(pair.first)),
+                                                                     memory.of(1), [this](int why, const std::string&) {
+                                                                       error = why;
+                                                                       ++failures;
+                                                                     });
 
   Victim() { EXPECT_OK(forwarder->start()); }
   int socket() const { return pair.second->socket.get(); }
@@ -364,11 +340,11 @@ TEST_CASE("a peer that does not read delays the end by a second at most") {
 }
 
 TEST_CASE("the reason for the end of a connection is reported with the rank") {
-  CHECK(fail_of_connection("rank 1 (pid 7 on b)", 0) == NCAST_REMOTE_ERROR);
+  CHECK(fail_of_connection("rank 1 (pid 7 on b)", 0, "") == NCAST_REMOTE_ERROR);
   CHECK(error_contains("rank 1 (pid 7 on b) died"));
-  CHECK(fail_of_connection("rank 1", ETIMEDOUT) == NCAST_REMOTE_ERROR);
+  CHECK(fail_of_connection("rank 1", ETIMEDOUT, "") == NCAST_REMOTE_ERROR);
   CHECK(error_contains("its host does not answer"));
-  CHECK(fail_of_connection("rank 1", EBADMSG) == NCAST_CORRUPT);
+  CHECK(fail_of_connection("rank 1", EBADMSG, "") == NCAST_CORRUPT);
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+// Both ends of a connection and of a stream, in this process.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "bootstrap/tcp_connection.h"
+#include "channel/network/tcp_stream.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+
+// Over loopback.
+struct ConnectionPair {
+  std::unique_ptr<bootstrap::Connection> first = std::make_unique<bootstrap::Connection>(),
+                                         second = std::make_unique<bootstrap::Connection>();
+
+  ConnectionPair() {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in place = {};
+    place.sin_family = AF_INET;
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const address = reinterpret_cast<sockaddr*>(&place);
+    socklen_t bytes = sizeof place;
+    EXPECT(bind(listener, address, bytes) == 0);
+    EXPECT(listen(listener, 1) == 0);
+    EXPECT(getsockname(listener, address, &bytes) == 0);
+    EXPECT(first->socket.open([] { return socket(AF_INET, SOCK_STREAM, 0); }));
+    EXPECT(connect(first->socket.get(), address, bytes) == 0);
+    EXPECT(second->socket.open([&] { return accept(listener, nullptr, nullptr); }));
+    close(listener);
+    bootstrap::set_up_socket(first->socket.get());
+    bootstrap::set_up_socket(second->socket.get());
+  }
+};
+
+inline std::unique_ptr<channel::Stream> tcp_stream(std::unique_ptr<bootstrap::Connection> connection) {
+  std::unique_ptr<channel::Stream> stream;
+  EXPECT_OK(channel::TcpStream::make(std::move(connection), &stream));
+  return stream;
+}
+
+}  // namespace narrowcast::testing
