@@ -27,6 +27,18 @@ target_include_directories(test_support PRIVATE ${tests})
 reuse_precompiled_headers(test_support)
 compile_together(test_support)
 
+# A network plugin of NCCL, in every version of its interface that is supported.
+foreach(version RANGE 6 12)
+  set(plugin net_plugin_v${version})
+  add_library(${plugin} MODULE ${tests}/support/net_plugin/net_plugin.cc)
+  target_link_libraries(${plugin} PRIVATE narrowcast_flags)
+  target_compile_definitions(${plugin} PRIVATE VERSION=${version})
+  target_compile_options(${plugin} PRIVATE -O1)
+  set_target_properties(${plugin} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests
+    OUTPUT_NAME nccl-net-test_v${version})
+  list(APPEND net_plugins ${plugin})
+endforeach()
+
 # The code of the tests themselves does little, except for the kernels that simt_test executes.
 set(test_options)
 if(NARROWCAST_SANITIZE)
@@ -42,7 +54,9 @@ function(add_area_test name)
   target_compile_options(${name} PRIVATE ${test_options})
   target_link_libraries(${name} PRIVATE narrowcast_host)
   target_include_directories(${name} PRIVATE ${tests})
-  target_compile_definitions(${name} PRIVATE NARROWCAST_TEST_DATA="${tests}")
+  # The same for all, because they share a precompiled header.
+  target_compile_definitions(${name} PRIVATE NARROWCAST_TEST_DATA="${tests}"
+    NARROWCAST_TEST_LIBRARIES="${PROJECT_BINARY_DIR}/tests")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${test_seconds} SKIP_RETURN_CODE 77)
@@ -86,6 +100,16 @@ foreach(folder IN LISTS areas)
     endif()
     set_tests_properties(${area}_gpu_test PROPERTIES LABELS gpu)
   endif()
+endforeach()
+
+add_dependencies(channel_test ${net_plugins})
+# Over network plugins, except for a test whose strangers they would accept.
+foreach(plugin net_plugin_v6 net_plugin_v9 net_plugin_v12)
+  add_test(NAME channel_${plugin}
+    COMMAND channel_test -sf=*/channel/network/* -sfe=*/net_plugin_test.cc -tce=strangers*
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(channel_${plugin} PROPERTIES TIMEOUT ${test_seconds}
+    ENVIRONMENT "NARROWCAST_NET=plugin;NCCL_NET_PLUGIN=$<TARGET_FILE:${plugin}>")
 endforeach()
 
 if(NOT NARROWCAST_SANITIZE)

@@ -151,6 +151,21 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def net_plugin(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Compiles the network plugin of the tests with the table of a version."""
+    folder = tmp_path_factory.mktemp("net_plugins")
+    source = HERE.parent / "support" / "net_plugin" / "net_plugin.cc"
+
+    def compile_one(version: int) -> Path:
+        library = folder / f"libnccl-net-test_v{version}.so"
+        if not library.exists():
+            build("c++", str(source), library, f"-DVERSION={version}")
+        return library
+
+    return compile_one
+
+
+@pytest.fixture(scope="session")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library and a fake of the drop-in."""
     folder = tmp_path_factory.mktemp("drop_in")

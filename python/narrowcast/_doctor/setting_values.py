@@ -8,7 +8,7 @@ from typing import Any
 
 from .._native.codecs import comm_codec_number, split_codecs, split_operation
 from .._native.operations import operations
-from .._native.settings import ATTACHES, DEBUG_LEVELS, TAKES
+from .._native.settings import ATTACHES, DEBUG_LEVELS, NETWORKS, TAKES
 from ..errors import LibraryNotFoundError
 
 _PATHS = ("packets", "packets:one_shot", "packets:two_shot", "blocks")
@@ -83,6 +83,7 @@ _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     "CODEC": (_is_codecs, "auto or a codec, or a list of OPERATION=CODEC"),
     "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _alternatives(DEBUG_LEVELS)),
     "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MAX_CTAS, f"a number from 1 to {_MAX_CTAS}"),
+    "NET": (_one_of(NETWORKS), _alternatives(NETWORKS)),
     "NVTX": (_one_of(_FLAGS), "1 or 0"),
     "OFF": (
         lambda value: value in _FLAGS or all(_is_operation(one) for one in _listed(value)),

@@ -40,6 +40,7 @@ _ENVIRONMENT_ONLY = (
     "CONFIG",
     "HOSTID",
     "LIBRARY",
+    "NET",
     "NVRTC",
     "PATH",
     "PLAN_CACHE",
@@ -57,6 +58,7 @@ _MAX_TOML_BYTES = 1 << 20
 # The values of settings that are options of `narrowcast run`.
 TAKES = ("auto", "always", "never")
 ATTACHES = ("first", "init")
+NETWORKS = ("tcp", "plugin", "auto")
 DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 
 

@@ -1,24 +1,128 @@
 #include "channel/network/connect_streams.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "bootstrap/interrupt.h"
+#include "bootstrap/outcome.h"
+#include "bootstrap/shared_settings.h"
+#include "channel/network/idle_pause.h"
 #include "channel/network/meeting.h"
+#include "channel/network/plugin_stream.h"
 #include "channel/network/tcp_stream.h"
+#include "status/error.h"
 
 namespace narrowcast::channel {
+namespace {
+
+ncast_status check_same(bootstrap::Rendezvous& rendezvous, std::string_view name, std::string_view value) {
+  bootstrap::SharedSettings own;
+  if (ncast_status status = own.add(name, value.substr(0, 100))) return status;
+  std::vector<bootstrap::SharedSettings> all(static_cast<size_t>(rendezvous.ranks()));
+  if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
+  return bootstrap::check_same_settings(all);
+}
+
+// Where hosts have as many devices, those of the same number are connected: they may be on a network of their own.
+uint32_t device_between(const Introductions& ranks, int a, int b, uint32_t flow) {
+  const auto index_on_host = [&](int rank) {
+    const auto own = ranks.hosts.begin() + rank;
+    return static_cast<uint32_t>(std::count(ranks.hosts.begin(), own, *own));
+  };
+  return index_on_host(a) + index_on_host(b) + flow;
+}
+
+struct PluginPeer {
+  int rank;
+  std::unique_ptr<PluginStream> stream;
+};
+
+ncast_status failed_with(const char* name) {
+  const std::string message = ncast_last_error();
+  return fail(NCAST_SYSTEM_ERROR, "the connection to %s failed: %s", name, message.c_str());
+}
+
+ncast_status connect_plugin_streams(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
+                                    const StreamOptions& options, const Introductions& ranks,
+                                    std::vector<PluginPeer>& peers) {
+  const auto name_of = [&](const PluginPeer& peer) { return ranks.names[static_cast<size_t>(peer.rank)].c_str(); };
+  const int own = rendezvous.rank();
+  const auto count = static_cast<size_t>(rendezvous.ranks());
+  std::vector<PluginStream::Place> places(count), all(count * count);
+  for (const PluginPeer& peer : peers)
+    if (peer.stream->listen(&places[static_cast<size_t>(peer.rank)]) != NCAST_OK) return failed_with(name_of(peer));
+  if (ncast_status status = rendezvous.all_gather(places.data(), count * sizeof places[0], all.data())) return status;
+  for (const PluginPeer& peer : peers)
+    peer.stream->meet(all[static_cast<size_t>(peer.rank) * count + static_cast<size_t>(own)], secret, own, peer.rank);
+  const bootstrap::Clock::time_point start = bootstrap::Clock::now();
+  for (IdlePause pause;; pause.wait()) {
+    const PluginPeer* missing = nullptr;
+    for (const PluginPeer& peer : peers) {
+      bool connected = false;
+      if (peer.stream->connect(&connected) != NCAST_OK) return failed_with(name_of(peer));
+      if (!connected) missing = &peer;
+    }
+    if (missing == nullptr) return NCAST_OK;
+    if (bootstrap::is_interrupted()) return bootstrap::interrupted();
+    if (ncast_status status = rendezvous.check_failure()) return status;
+    if (options.limit.passed(start))
+      return fail(NCAST_TIMEOUT, "no connection to %s by %s within %g s", name_of(*missing),
+                  options.plugin->name().c_str(), options.limit.seconds);
+  }
+}
+
+}  // namespace
+
+ncast_status agree_on_plugin(bootstrap::Rendezvous& rendezvous, const NetPlugin** plugin) {
+  *plugin = nullptr;
+  const std::string wanted = wanted_network();
+  if (ncast_status status = check_same(rendezvous, network_variable, wanted)) return status;
+  if (wanted == "tcp") return NCAST_OK;
+  const bool can_use_tcp = wanted == "auto";
+  if (!can_use_tcp && wanted != "plugin")
+    return fail(NCAST_INVALID_ARGUMENT, "%s is '%s', not tcp, plugin or auto", network_variable, wanted.c_str());
+  const NetPlugin* own = nullptr;
+  ncast_status status = NetPlugin::load(&own);
+  if (!can_use_tcp)
+    if (status = bootstrap::agree_on_outcome(rendezvous, status); status != NCAST_OK) return status;
+  status = check_same(rendezvous, "the network plugin", own == nullptr ? "none" : own->name());
+  if (status == NCAST_MISMATCH && can_use_tcp) return NCAST_OK;
+  if (status == NCAST_OK) *plugin = own;
+  return status;
+}
 
 ncast_status connect_streams(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
-                             bootstrap::Limit limit, bootstrap::Limit call_limit, RankSet others,
-                             std::span<const std::string> names, Streams* streams) {
+                             const StreamOptions& options, RankSet others, const Introductions& ranks,
+                             Streams* streams) {
   Connections connections;
-  if (ncast_status status = connect_ranks(rendezvous, secret, limit, others, names, &connections)) return status;
+  if (ncast_status status = connect_ranks(rendezvous, secret, options.limit, others, ranks.names, &connections))
+    return status;
+  streams->clear();
   streams->resize(connections.size());
-  for (size_t rank = 0; rank < connections.size(); ++rank) {
-    if (connections[rank] == nullptr) continue;
-    find_loss_within(connections[rank]->socket.get(), call_limit);
-    if (ncast_status status = TcpStream::make(std::move(connections[rank]), &(*streams)[rank])) return status;
+  std::vector<PluginPeer> peers;
+  for (int rank = 0; rank < rendezvous.ranks(); ++rank) {
+    std::unique_ptr<bootstrap::Connection>& connection = connections[static_cast<size_t>(rank)];
+    if (connection == nullptr) continue;
+    find_loss_within(connection->socket.get(), options.call_limit);
+    if (options.plugin == nullptr) {
+      if (ncast_status status = TcpStream::make(std::move(connection), &(*streams)[static_cast<size_t>(rank)]))
+        return status;
+    } else {
+      const uint32_t device = device_between(ranks, rendezvous.rank(), rank, options.flow);
+      peers.push_back({rank, std::make_unique<PluginStream>(*options.plugin, device, std::move(connection))});
+    }
   }
+  if (options.plugin == nullptr) return NCAST_OK;
+  if (ncast_status status = connect_plugin_streams(rendezvous, secret, options, ranks, peers)) {
+    const std::string message = ncast_last_error();
+    rendezvous.publish_failure(status, message.c_str());  // others may wait for this rank
+    return fail(status, "%s", message.c_str());
+  }
+  for (PluginPeer& peer : peers) (*streams)[static_cast<size_t>(peer.rank)] = std::move(peer.stream);
   return NCAST_OK;
 }
 

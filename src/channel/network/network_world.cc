@@ -51,9 +51,12 @@ ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstra
   bootstrap::sweep_stale_segments();
   if (ncast_status status = join_segment(id_of_host(secret, host_of(rank_)), local, rendezvous.get(), options))
     return status;
+  StreamOptions stream_options{nullptr, options.limit, options.call_limit};
+  if (hosts() > 1)
+    if (ncast_status status = agree_on_plugin(*rendezvous, &stream_options.plugin)) return status;
   Streams streams;
-  if (ncast_status status = connect_streams(*rendezvous, secret, options.limit, options.call_limit,
-                                            all_ranks() & ~local, introductions_.names, &streams))
+  if (ncast_status status =
+          connect_streams(*rendezvous, secret, stream_options, all_ranks() & ~local, introductions_, &streams))
     return status;
   // Without this a rank could end while others still wait for the rendezvous, whose hub may be in its process.
   return bootstrap::agree_on_outcome(*rendezvous, make_links(std::move(streams), options));

@@ -35,10 +35,12 @@ ncast_status RemoteRanks::connect(bootstrap::Rendezvous& rendezvous, const boots
                                   const Failed& failed) {
   uint32_t flows = 0;
   if (ncast_status status = agree_on_flows(rendezvous, &flows)) return status;
+  StreamOptions options{nullptr, limit, call_limit};
+  if (ncast_status status = agree_on_plugin(rendezvous, &options.plugin)) return status;
   for (uint32_t flow = 0; flow < flows; ++flow) {
+    options.flow = flow;
     Streams streams;
-    if (ncast_status status = connect_streams(rendezvous, secret, limit, call_limit, mask_, ranks_.names, &streams))
-      return status;
+    if (ncast_status status = connect_streams(rendezvous, secret, options, mask_, ranks_, &streams)) return status;
     add_flow(rendezvous, {flow, flows}, std::move(streams), memory_of, failed);
   }
   for (const std::unique_ptr<Forwarder>& forwarder : forwarders_)

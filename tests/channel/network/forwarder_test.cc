@@ -43,9 +43,9 @@ struct Ranks {
     for (int rank = 0; rank < ranks; ++rank)
       for (int peer = 0; peer < rank; ++peer) {
         for (uint32_t flow = 0; flow < flows; ++flow) {
-          ConnectionPair pair;
-          add(rank, peer, tcp_stream(std::move(pair.first)), {flow, flows});
-          add(peer, rank, tcp_stream(std::move(pair.second)), {flow, flows});
+          StreamPair pair;
+          add(rank, peer, std::move(pair.first), {flow, flows});
+          add(peer, rank, std::move(pair.second), {flow, flows});
         }
       }
     for (const auto& forwarder : forwarders) EXPECT_OK(forwarder->start());

@@ -10,27 +10,16 @@
 #include <thread>
 #include <vector>
 
-#include "bootstrap/shared_memory.h"
-#include "bootstrap/tcp_hub_server.h"
 #include "bootstrap/tcp_rendezvous.h"
 #include "doctest/doctest.h"
 #include "kernel_ends.h"
+#include "network_hub.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
 namespace {
 
 using namespace channel;
-
-struct RemoteHub {
-  bootstrap::WorldId secret;
-  bootstrap::TcpAddress address;
-
-  RemoteHub() {
-    REQUIRE(bootstrap::random_bytes(&secret, sizeof secret) == NCAST_OK);
-    REQUIRE(bootstrap::open_rendezvous(secret, {0}, bootstrap::Reach::anywhere, &address) == NCAST_OK);
-  }
-};
 
 // A rank in a process of its own.
 struct RemoteRank {
@@ -41,7 +30,7 @@ struct RemoteRank {
   ncast_status status = NCAST_OK;  // of the first failure
   std::string message;
 
-  RemoteRank(const RemoteHub& hub, int rank, const std::vector<const char*>& hosts, double call_seconds = 20)
+  RemoteRank(const NetworkHub& hub, int rank, const std::vector<const char*>& hosts, double call_seconds = 20)
       : memory(rank, static_cast<int>(hosts.size()), 2) {
     setenv("NARROWCAST_HOSTID", hosts[static_cast<size_t>(rank)], 1);
     setenv("NARROWCAST_SOCKET_IFNAME", "lo", 1);
@@ -66,7 +55,7 @@ struct RemoteRank {
 TEST_CASE("every rank sends to those of other hosts") {
   const std::vector<const char*> hosts = {"a", "b", "a", "c"};
   const uint32_t masks[] = {0b1010, 0b1101, 0b1010, 0b0111};
-  const RemoteHub hub;
+  const NetworkHub hub;
   run_processes(4, [&](int rank) {
     RemoteRank own(hub, rank, hosts);
     EXPECT(own.remote.span_hosts());
@@ -97,7 +86,7 @@ TEST_CASE("every rank sends to those of other hosts") {
 }
 
 TEST_CASE("ranks of one host need no connections") {
-  const RemoteHub hub;
+  const NetworkHub hub;
   run_processes(2, [&](int rank) {
     const RemoteRank own(hub, rank, {"a", "a"});
     EXPECT(!own.remote.span_hosts());
@@ -107,7 +96,7 @@ TEST_CASE("ranks of one host need no connections") {
 }
 
 TEST_CASE("a rank that dies is named, with its host") {
-  const RemoteHub hub;
+  const NetworkHub hub;
   run_processes(3, [&](int rank) {
     RemoteRank own(hub, rank, {"a", "a", "b"});
     if (rank == 2) _exit(0);

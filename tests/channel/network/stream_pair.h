@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include <memory>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "bootstrap/tcp_connection.h"
+#include "channel/network/net_plugin.h"
+#include "channel/network/plugin_stream.h"
 #include "channel/network/tcp_stream.h"
 #include "support/ranks.h"
 
@@ -43,5 +47,36 @@ inline std::unique_ptr<channel::Stream> tcp_stream(std::unique_ptr<bootstrap::Co
   EXPECT_OK(channel::TcpStream::make(std::move(connection), &stream));
   return stream;
 }
+
+// Over what NARROWCAST_NET names.
+struct StreamPair {
+  std::unique_ptr<channel::Stream> first, second;
+
+  // secret: that of the first end is {}.
+  explicit StreamPair(const bootstrap::WorldId& secret = {}) {
+    ConnectionPair pair;
+    if (channel::wanted_network() == "tcp") {
+      first = tcp_stream(std::move(pair.first));
+      second = tcp_stream(std::move(pair.second));
+      return;
+    }
+    using channel::PluginStream;
+    const channel::NetPlugin* plugin = nullptr;
+    EXPECT_OK(channel::NetPlugin::load(&plugin));
+    auto one = std::make_unique<PluginStream>(*plugin, 0, std::move(pair.first));
+    auto other = std::make_unique<PluginStream>(*plugin, 1, std::move(pair.second));
+    PluginStream::Place places[2];
+    EXPECT_OK(one->listen(&places[0]));
+    EXPECT_OK(other->listen(&places[1]));
+    one->meet(places[1], {}, 0, 1);
+    other->meet(places[0], secret, 1, 0);
+    for (bool connected = false, also = false; !connected || !also; std::this_thread::yield()) {
+      EXPECT_OK(one->connect(&connected));
+      EXPECT_OK(other->connect(&also));
+    }
+    first = std::move(one);
+    second = std::move(other);
+  }
+};
 
 }  // namespace narrowcast::testing

@@ -25,6 +25,9 @@ class FakeHosts:
     def _name(self, host: int) -> str:
         return f"{self.bridge}-{host}"
 
+    def _address(self, host: int) -> str:
+        return f"{self._network}.{host + 1}"
+
     def start(self) -> None:
         _ip("link", "add", self.bridge, "type", "bridge")
         _ip("addr", "add", f"{self._network}.254/24", "dev", self.bridge)
@@ -34,7 +37,7 @@ class FakeHosts:
             _ip("netns", "add", name)
             _ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
             _ip("link", "set", name, "master", self.bridge, "up")
-            _ip("-n", name, "addr", "add", f"{self._network}.{host + 1}/24", "dev", "eth0")
+            _ip("-n", name, "addr", "add", f"{self._address(host)}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")
             _ip("-n", name, "link", "set", "lo", "up")
 
@@ -50,6 +53,7 @@ class FakeHosts:
             raise OSError(ctypes.get_errno(), "setns")
         os.close(namespace)
         os.environ["NARROWCAST_SOCKET_IFNAME"] = "eth0"
+        os.environ["NARROWCAST_TEST_NET_ADDRESS"] = self._address(host)
 
     def plug(self, host: int) -> None:
         _ip("link", "set", self._name(host), "master", self.bridge)

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import narrowcast
 import pytest
@@ -18,12 +19,14 @@ MANY = 1_000_000  # calls
 HOSTS = (0, 1, 1, 2)  # of each rank
 
 
-def start_ranks(hosts: FakeHosts, calls: int | None) -> list[ForkedRank]:
+def start_ranks(hosts: FakeHosts, calls: int | None, plugin: Path | None = None) -> list[ForkedRank]:
     unique_id = narrowcast.unique_id()
 
     def start(rank: int) -> ForkedRank:
         def body(report) -> None:
             hosts.enter(HOSTS[rank])
+            if plugin is not None:
+                os.environ.update(NARROWCAST_NET="plugin", NCCL_NET_PLUGIN=str(plugin))
             # Hosts that are faked on one machine would share memory otherwise.
             os.environ["NARROWCAST_HOSTID"] = f"host{HOSTS[rank]}"
             take_part(report, unique_id, rank, len(HOSTS), TIMEOUT_SECONDS, 0, calls)
@@ -35,10 +38,10 @@ def start_ranks(hosts: FakeHosts, calls: int | None) -> list[ForkedRank]:
     return ranks
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize(("lost", "version"), [(0, None), (1, None), (2, None), (1, 12)])
 @pytest.mark.parametrize("calls", [MANY, None], ids=["busy", "idle"])
-def test_a_lost_host_is_named_within_the_time_limit_and_a_second(fake_hosts, lost, calls) -> None:
-    ranks = start_ranks(fake_hosts, calls)
+def test_a_lost_host_is_named_within_the_time_limit_and_a_second(fake_hosts, net_plugin, lost, version, calls) -> None:
+    ranks = start_ranks(fake_hosts, calls, net_plugin(version) if version else None)
     try:
         if calls is None:
             time.sleep(0.5)  # all of them wait
@@ -60,8 +63,9 @@ def test_a_lost_host_is_named_within_the_time_limit_and_a_second(fake_hosts, los
             assert any(f"rank {other} (pid" in message for other in range(4) if HOSTS[other] == lost), message
 
 
-def test_a_host_whose_processes_are_killed_is_named_at_once(fake_hosts) -> None:
-    ranks = start_ranks(fake_hosts, None)
+@pytest.mark.parametrize("version", [None, 12])
+def test_a_host_whose_processes_are_killed_is_named_at_once(fake_hosts, net_plugin, version) -> None:
+    ranks = start_ranks(fake_hosts, None, net_plugin(version) if version else None)
     begin = time.monotonic()
     for rank in (1, 2):
         os.kill(ranks[rank].pid, signal.SIGKILL)
