@@ -16,6 +16,10 @@ extern "C" {
 //   wanted_interfaces: the value of NARROWCAST_SOCKET_IFNAME or NCCL_SOCKET_IFNAME; "" if neither is set
 //   addresses: in the order of preference, objects with `interface`, `ip`, and `listens`: true for the first that works
 //   error: why there is none; "" if there is one
+//   network: the value of NARROWCAST_NET: tcp, plugin or auto
+//   plugin: the network plugin of NCCL that is used if all ranks have it: it is loaded and initialized. "" if it is not
+//     wanted, or there is none
+//   plugin_error: why there is none; "" if it is not wanted
 // Error: INVALID_ARGUMENT if report is NULL.
 NCAST_API ncast_status ncast_network_report(ncast_text** report);
 

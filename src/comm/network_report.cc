@@ -5,6 +5,7 @@
 #include "bootstrap/descriptor.h"
 #include "bootstrap/host.h"
 #include "bootstrap/tcp_address.h"
+#include "channel/network/net_plugin.h"
 #include "narrowcast/network.h"
 #include "nlohmann/json.hpp"
 #include "status/text.h"
@@ -19,6 +20,12 @@ Json report_of_network() {
   const std::string why = bootstrap::why_several_hosts(), wanted = bootstrap::wanted_interfaces(anywhere);
   Json report = {{"host", bootstrap::host_name()}, {"host_id", bootstrap::own_host()}, {"several_hosts", why},
                  {"wanted_interfaces", wanted},    {"addresses", Json::array()},       {"error", ""}};
+  const std::string network = channel::wanted_network();
+  const channel::NetPlugin* plugin = nullptr;
+  const bool is_missing = network != "tcp" && channel::NetPlugin::load(&plugin) != NCAST_OK;
+  report["network"] = network;
+  report["plugin"] = plugin == nullptr ? "" : plugin->name();
+  report["plugin_error"] = is_missing ? ncast_last_error() : "";
   std::vector<bootstrap::InterfaceAddress> addresses;
   bootstrap::Descriptor listener;
   bootstrap::TcpAddress used = {};

@@ -11,6 +11,7 @@ from ..errors import NarrowcastError
 from .report import Section
 
 _INTERFACES = ("NARROWCAST_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+_NETWORK = "NARROWCAST_NET"
 _HOSTS = ("NARROWCAST_HOSTID", "NCCL_HOSTID")
 
 
@@ -31,6 +32,12 @@ def examine(environment: Mapping[str, str]) -> Section:
     for place in report["addresses"]:
         what = "listens at" if place["listens"] else "does not listen at"
         _add(section, what, f"{place['ip']} ({place['interface']})", why)
+    network, missing = report["network"], report["plugin_error"]
+    if missing and network == "plugin":
+        section.problem(missing, f"Correct NCCL_NET_PLUGIN, or set {_NETWORK} to tcp.")
+    else:
+        why = f"{_NETWORK} is {network}" if environment.get(_NETWORK) else f"{_NETWORK} is not set"
+        _add(section, "sends to other hosts by", report["plugin"] or "TCP", f"{why}: {missing}" if missing else why)
     if report["error"]:
         section.problem(
             report["error"],

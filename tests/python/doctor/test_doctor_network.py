@@ -19,6 +19,9 @@ _UNSET = dict.fromkeys(
         "OMPI_COMM_WORLD_LOCAL_SIZE",
         "MPI_LOCALNRANKS",
         "SLURM_STEP_NUM_NODES",
+        "NARROWCAST_NET",
+        "NCCL_NET",
+        "NCCL_NET_PLUGIN",
     ),
     "",
 )
@@ -65,6 +68,18 @@ def test_an_interface_that_does_not_exist_is_a_problem(report):
     found = report(NCCL_SOCKET_IFNAME="nosuch")
     assert values(found, "listens at") == []
     assert "NCCL_SOCKET_IFNAME" in problem(found, "no interface is up that 'nosuch' names")["remedy"]
+
+
+def test_what_carries_bytes_is_shown(report, net_plugin):
+    what = "sends to other hosts by"
+    assert values(report(), what) == [("TCP", "NARROWCAST_NET is not set")]
+    found = report(NARROWCAST_NET="plugin", NCCL_NET_PLUGIN=str(net_plugin(9)))
+    assert values(found, what) == [("Test (version 9)", "NARROWCAST_NET is plugin")]
+    why = "NARROWCAST_NET is auto: no network plugin of NCCL can be used; NCCL_NET_PLUGIN is none"
+    assert values(report(NARROWCAST_NET="auto", NCCL_NET_PLUGIN="none"), what) == [("TCP", why)]
+    found = report(NARROWCAST_NET="plugin", NCCL_NET_PLUGIN="nosuch")
+    assert values(found, what) == []
+    assert "NCCL_NET_PLUGIN" in problem(found, "libnccl-net-nosuch.so")["remedy"]
 
 
 def test_without_the_library_there_is_no_section(monkeypatch, tmp_path):
