@@ -43,6 +43,8 @@ class FakeHosts:
 
     def stop(self) -> None:
         for host in range(self.hosts):
+            # Otherwise the interface is there until the kernel has cleared the namespace up.
+            subprocess.run(["ip", "link", "del", self._name(host)], check=False, capture_output=True)
             subprocess.run(["ip", "netns", "del", self._name(host)], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", self.bridge], check=False, capture_output=True)
 
