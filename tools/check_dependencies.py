@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "threads": {"status"},
     "codec": {"device", "status", "threads"},
     "codec/user": {"codec", "device", "digest", "files", "status"},
-    "bootstrap": {"digest", "files", "status"},
+    "bootstrap": {"digest", "environment", "files", "status"},
     "plan": {"codec", "operation", "status"},
     "channel": {"bootstrap", "device", "digest", "status"},
     "store/rows": {"codec", "status", "threads"},

@@ -9,10 +9,13 @@
 #include <utility>
 
 #include "bootstrap/process.h"
+#include "environment/host_name.h"
 #include "status/fnv1a.h"
 
 namespace narrowcast::bootstrap {
 namespace {
+
+using environment::given_host_name;
 
 // Empty if it is not set.
 std::string value_of(const char* variable) {
@@ -21,12 +24,6 @@ std::string value_of(const char* variable) {
 }
 
 long number_of(const char* variable) { return std::strtol(value_of(variable).c_str(), nullptr, 10); }
-
-// Empty if no variable names the host.
-std::string given_name() {
-  const std::string name = value_of("NARROWCAST_HOSTID");
-  return name.empty() ? value_of("NCCL_HOSTID") : name;
-}
 
 std::string machine_name() {
   char name[HOST_NAME_MAX + 1] = "?";
@@ -56,7 +53,7 @@ std::string boot_id() {
 }
 
 uint64_t own_host() {
-  if (const std::string name = given_name(); !name.empty()) return fnv1a(name);
+  if (const std::string name = given_host_name(); !name.empty()) return fnv1a(name);
   struct stat shared = {};
   static_cast<void>(stat("/dev/shm", &shared));
   return fnv1a(boot_id() + '\n' + machine_name() + '\n' + std::to_string(current_process().pid_namespace) + '\n' +
@@ -64,13 +61,13 @@ uint64_t own_host() {
 }
 
 uint64_t own_machine() {
-  std::string name = given_name();
+  std::string name = given_host_name();
   if (name.empty()) name = boot_id();
   return fnv1a(name.empty() ? machine_name() : name);
 }
 
 std::string host_name() {
-  const std::string name = given_name();
+  const std::string name = given_host_name();
   return name.empty() ? machine_name() : name;
 }
 
