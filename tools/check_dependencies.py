@@ -64,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "nccl/ranks": {
         "nccl/calibration",
         "digest",
+        "environment",
         "files",
         "nccl/abi",
         "nccl/libraries",

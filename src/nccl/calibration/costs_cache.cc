@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <map>
+#include <mutex>
 
 #include "files/cache_folder.h"
 #include "files/owned_file.h"
@@ -42,21 +44,42 @@ std::string read_all(int folder, const std::string& name) {
   return content;
 }
 
-}  // namespace
-
-std::string CostsCache::default_folder() { return files::cache_folder("costs"); }
-
-std::string CostsCache::name_of(const CostsKey& key) {
+// The name of the file of a key.
+std::string file_name_of(const CostsKey& key) {
   std::string name = key.line();
   for (char& letter : name)
     if (std::isalnum(static_cast<unsigned char>(letter)) == 0 && letter != '.') letter = '_';
   return name.substr(0, 200) + ".costs";  // a name has at most 255 characters
 }
 
+struct InProcess {
+  std::mutex mutex;
+  std::map<std::string, std::string> texts;  // by the line of the key
+};
+
+InProcess& in_process() {
+  static InProcess& the = *new InProcess;  // never freed: calls may come until the process ends
+  return the;
+}
+
+}  // namespace
+
+std::string CostsCache::default_folder() { return files::cache_folder("costs"); }
+
+std::string CostsCache::place_of(const CostsKey& key) const {
+  return folder_.empty() ? "this process" : folder_ + "/" + file_name_of(key);
+}
+
 std::string CostsCache::find(const CostsKey& key) const {
+  if (folder_.empty()) {
+    InProcess& kept = in_process();
+    const std::lock_guard lock(kept.mutex);
+    const auto found = kept.texts.find(key.line());
+    return found == kept.texts.end() ? "" : found->second;
+  }
   const Folder folder(folder_);
   if (folder.get() < 0) return "";
-  std::string text = read_all(folder.get(), name_of(key));
+  std::string text = read_all(folder.get(), file_name_of(key));
   // Names are shortened, and a file may have been copied.
   return text.find("\n# " + key.line() + "\n") != text.npos ? text : "";
 }
@@ -69,7 +92,8 @@ CostsCache::Lock::Lock(const CostsCache& cache, const CostsKey& key) {
   const Folder folder(cache.folder_);
   if (folder.get() < 0) return;
   std::string ignored;
-  file_ = files::open_owned(folder.get(), name_of(key) + ".lock", O_RDWR | O_CREAT, files::Trust::readable, &ignored);
+  file_ =
+      files::open_owned(folder.get(), file_name_of(key) + ".lock", O_RDWR | O_CREAT, files::Trust::readable, &ignored);
   if (file_ >= 0) is_held_ = flock(file_, LOCK_EX | LOCK_NB) == 0;
 }
 
@@ -77,11 +101,16 @@ CostsCache::Lock::~Lock() {
   if (file_ >= 0) close(file_);
 }
 
-std::string CostsCache::store(const CostsKey& key, const std::string& text) const {
+bool CostsCache::store(const CostsKey& key, const std::string& text) const {
+  if (folder_.empty()) {
+    InProcess& kept = in_process();
+    const std::lock_guard lock(kept.mutex);
+    kept.texts[key.line()] = text;
+    return true;
+  }
   const Folder folder(folder_);
   const iovec content[] = {{const_cast<char*>(text.data()), text.size()}};
-  const std::string name = name_of(key);
-  return folder.get() >= 0 && files::replace_file(folder.get(), name, content) ? folder_ + "/" + name : "";
+  return folder.get() >= 0 && files::replace_file(folder.get(), file_name_of(key), content);
 }
 
 }  // namespace narrowcast::nccl

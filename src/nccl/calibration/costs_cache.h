@@ -1,4 +1,5 @@
-// Measured cost models on disk: one file for each kind of communicator, in a folder that processes of a user share.
+// Measured cost models: one for each kind of communicator, as files in a folder that processes of a user share, or in
+// this process.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@ namespace narrowcast::nccl {
 
 class CostsCache {
  public:
-  // folder: created with mode 0700 when it is needed. Nothing is found or stored if it is empty, or if other users can
-  // write to it.
+  // folder: created with mode 0700 when it is needed. Nothing is found or stored if other users can write to it. Empty:
+  // models are kept in this process.
   explicit CostsCache(std::string folder) : folder_(std::move(folder)) {}
   // narrowcast/costs in XDG_CACHE_HOME or ~/.cache.
   static std::string default_folder();
@@ -34,11 +35,11 @@ class CostsCache {
     bool is_held_;
   };
 
-  // Returns the path of the file; empty if it could not be written.
-  std::string store(const CostsKey& key, const std::string& text) const;
+  // False if the file could not be written.
+  bool store(const CostsKey& key, const std::string& text) const;
 
-  // The name of the file of a key.
-  static std::string name_of(const CostsKey& key);
+  // Where the model of a key is, for messages: a path, or "this process".
+  std::string place_of(const CostsKey& key) const;
 
  private:
   std::string folder_;

@@ -15,13 +15,15 @@ std::string one_line(std::string_view text) {
 }  // namespace
 
 std::string CostsKey::line() const {
+  char between[40] = "";
+  if (hosts != 0) std::snprintf(between, sizeof between, "; hosts %016llx", static_cast<unsigned long long>(hosts));
   return one_line(gpu) + "; " + one_line(processor) + "; " + one_line(link) + "; " + std::to_string(ranks) +
          " ranks; CTAs " + std::to_string(max_ctas) + "; driver " + std::to_string(driver) + "; NCCL " +
-         one_line(nccl) + "; kernels " + one_line(kernels);
+         one_line(nccl) + "; kernels " + one_line(kernels) + between;
 }
 
 void CostsText::add(Operation operation, std::string_view series, uint64_t bytes, double microseconds) {
-  if (microseconds >= 0.001) curves_[{operation, std::string(series)}].push_back({bytes, microseconds});
+  if (microseconds >= 0.001) curves_[{operation, std::string(series)}][bytes] = microseconds;
 }
 
 std::string CostsText::text(const CostsKey& key) const {
@@ -29,9 +31,9 @@ std::string CostsText::text(const CostsKey& key) const {
                      one_line(key.kernels) + "\n# " + key.line() + "\n";
   for (const auto& [curve, points] : curves_) {
     text += std::string(name_of(curve.first)) + " " + std::to_string(key.ranks) + " " + key.link + " " + curve.second;
-    for (const Point& point : points) {
+    for (const auto& [bytes, microseconds] : points) {
       char word[64];
-      std::snprintf(word, sizeof word, " %llu:%.3f", static_cast<unsigned long long>(point.bytes), point.microseconds);
+      std::snprintf(word, sizeof word, " %llu:%.3f", static_cast<unsigned long long>(bytes), microseconds);
       text += word;
     }
     text += '\n';

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "nccl/abi/operations.h"
 
@@ -15,6 +15,7 @@ struct CostsKey {
   std::string gpu, processor, link, kernels, nccl;
   int ranks = 0, driver = 0;
   uint32_t max_ctas = 0;
+  uint64_t hosts = 0;  // which they are, if there are several
 
   // One line, without line breaks, whatever the names contain.
   std::string line() const;
@@ -27,11 +28,8 @@ class CostsText {
   std::string text(const CostsKey& key) const;
 
  private:
-  struct Point {
-    uint64_t bytes;
-    double microseconds;
-  };
-  std::map<std::pair<Operation, std::string>, std::vector<Point>> curves_;  // bytes ascend
+  using Points = std::map<uint64_t, double>;  // microseconds by bytes
+  std::map<std::pair<Operation, std::string>, Points> curves_;
 };
 
 }  // namespace narrowcast::nccl

@@ -11,6 +11,9 @@
 namespace narrowcast::nccl {
 namespace {
 
+// Of calls between hosts. Shorter ones are bound by latency, in which NCCL is better.
+constexpr uint64_t least_measured_bytes = 64 << 10;
+
 // Logs the warning once per process. It is a warning only if the user chose the cost model.
 void log_costs_warning(const ncast_predictor* predictor) {
   const char* const warning = engine()->ncast_predictor_costs_warning(predictor);
@@ -40,11 +43,11 @@ EnginePredictor::EnginePredictor(ncast_comm* comm) {
   log_costs_warning(created);
 }
 
-EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas, std::string_view name) {
+EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas, std::string_view name, bool between_hosts)
+    // Times for ranks without a communicator are those of GPUs of one host.
+    : knows_times_(backend.id == NCAST_BACKEND_CUDA && !between_hosts), measures_long_calls_(between_hosts) {
   const Engine* const narrowcast = engine();
   if (narrowcast == nullptr) return;
-  // Times for ranks without a communicator are those of GPUs and not of the host backend.
-  knows_times_ = backend.id == NCAST_BACKEND_CUDA;
   if (!knows_times_ && plans_for(ranks, name).empty()) return;
   ncast_predictor* created = nullptr;
   if (create_predictor(*narrowcast, ranks, max_ctas, name, &created) != NCAST_OK) {
@@ -72,8 +75,20 @@ bool compare(const ncast_predictor& predictor, const CallShape& shape, ncast_cod
 }
 
 bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const {
-  return predictor_ != nullptr && nccl::compare(*predictor_, shape, codec, comparison) &&
-         (knows_times_ || comparison->always != 0);
+  if (predictor_ != nullptr && nccl::compare(*predictor_, shape, codec, comparison) &&
+      (knows_times_ || comparison->always != 0))
+    return true;
+  if (!measures_long_calls_) return false;
+  const bool is_long = shape.count * value_bytes(shape.dtype) >= least_measured_bytes;
+  *comparison = {.struct_bytes = sizeof *comparison,
+                 .faster = is_long ? 1 : 0,
+                 .microseconds = 0,
+                 .nccl_microseconds = 0,
+                 .reason = is_long ? nullptr : "the call is short, and no long call has made the hosts attach yet",
+                 .plan = nullptr,
+                 .always = 0,
+                 .codec = NCAST_CODEC_RAW};
+  return true;
 }
 
 void EnginePredictor::Destroy::operator()(ncast_predictor* predictor) const {

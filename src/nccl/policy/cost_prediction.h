@@ -42,8 +42,9 @@ class EnginePredictor final : public Predictor {
  public:
   // For a communicator of the engine, which runs its calls by the same decisions. May outlive the communicator.
   explicit EnginePredictor(ncast_comm* comm);
-  // Before the engine's communicator exists: uses the settings, which the ranks compare. name: commName.
-  EnginePredictor(int ranks, uint32_t max_ctas, std::string_view name);
+  // Before the engine's communicator exists: uses the settings, which the ranks compare. name: commName. between_hosts:
+  // the times are unknown until the ranks attach and measure them, which is worth it for long calls.
+  EnginePredictor(int ranks, uint32_t max_ctas, std::string_view name, bool between_hosts);
 
   bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const override;
 
@@ -53,6 +54,7 @@ class EnginePredictor final : public Predictor {
   };
   std::unique_ptr<ncast_predictor, Destroy> predictor_;  // NULL: all times are unknown
   bool knows_times_ = true;                              // otherwise only which plans are used for all calls
+  bool measures_long_calls_ = false;                     // calls of these sizes are a reason to attach
 };
 
 // The reason why a call is not faster on the engine, as a string constant; NULL if it is faster, or if a plan is used

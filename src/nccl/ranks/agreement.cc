@@ -14,11 +14,14 @@
 #include <type_traits>
 #include <vector>
 
+#include "digest/sha256.h"
+#include "environment/host_name.h"
 #include "files/read_file.h"
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/ranks/exchange.h"
+#include "nccl/ranks/left_hosts.h"
 #include "nccl/report/log.h"
 
 namespace narrowcast::nccl {
@@ -26,12 +29,14 @@ namespace {
 
 constexpr uint64_t most_cost_model_bytes = uint64_t{1} << 20;
 constexpr const char* zero_cta_policy = "the communicator's CTA policy is NCCL_CTA_POLICY_ZERO";
+constexpr const char* left_hosts = "an earlier communicator between hosts was left to NCCL";
 
 // The properties of a rank that the ranks compare.
 struct Offer {
   char magic[8];     // with the version of this structure
   char version[16];  // of libnarrowcast.so; empty: not loaded
-  char place[160];   // boot id and namespaces; if these are equal, ranks can connect and share memory
+  uint64_t host;     // as the library tells hosts apart
+  char place[152];   // boot id and namespaces; if these are equal, ranks can share memory
   SettingsDigest settings;
   uint64_t id;       // rank 0's becomes the id of the communicator
   uint64_t process;  // process id, unique within `place`
@@ -45,9 +50,27 @@ struct Offer {
 static_assert(sizeof(Offer) == 304 && sizeof(Offer) <= max_exchange_bytes);
 static_assert(std::is_trivially_copyable_v<Offer>);
 
+uint64_t first_word_of(const digest::Sha256& digest) {
+  uint64_t number = 0;
+  std::memcpy(&number, digest.data(), sizeof number);
+  return number;
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+// Must tell the same ranks apart as bootstrap::own_machine().
+uint64_t own_host() {
+  const std::string name = environment::given_host_name();
+  return first_word_of(name.empty() ? digest::sha256("narrowcast machine", boot_id())
+                                    : digest::sha256("narrowcast host name", name));
+}
+
 std::string own_place() {
-  std::string place;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> place;
+  std::string place = boot_id();
   for (const char* const name : {"/proc/self/ns/ipc", "/proc/self/ns/net", "/proc/self/ns/pid"}) {
     char target[40];
     const ssize_t length = readlink(name, target, sizeof target);
@@ -58,12 +81,13 @@ std::string own_place() {
 
 Offer own_offer(const Communicator& comm) {
   Offer offer = {};
-  std::memcpy(offer.magic, "NcNccl3", sizeof offer.magic);
+  std::memcpy(offer.magic, "NcNccl4", sizeof offer.magic);
   if (const Engine* const found = engine()) {
     std::snprintf(offer.version, sizeof offer.version, "%s", found->ncast_version());
     offer.backend = static_cast<uint8_t>(backend.id);
     offer.can_attach = true;
   }
+  offer.host = own_host();
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.process = static_cast<uint64_t>(getpid());
   offer.settings = digest(settings());
@@ -86,6 +110,18 @@ Offer own_offer(const Communicator& comm) {
   offer.zero_ctas = comm.config.zero_ctas;
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
   return offer;
+}
+
+bool is_same_place(const Offer& a, const Offer& b) { return std::strncmp(a.place, b.place, sizeof a.place) == 0; }
+
+bool is_in_same_process(const Offer& a, const Offer& b) { return a.process == b.process && is_same_place(a, b); }
+
+// Of Communicator.
+uint64_t hosts_of(const std::vector<Offer>& offers) {
+  std::string hosts;
+  for (const Offer& offer : offers) hosts.append(reinterpret_cast<const char*>(&offer.host), sizeof offer.host);
+  const bool is_one = std::ranges::all_of(offers, [&](const Offer& offer) { return offer.host == offers[0].host; });
+  return is_one ? 0 : first_word_of(digest::sha256("narrowcast hosts", hosts)) | 1;
 }
 
 // A string constant.
@@ -121,8 +157,9 @@ const char* why_forward_all(const std::vector<Offer>& offers, std::string* ranks
     *ranks += (ranks->empty() ? "" : ", ") + std::to_string(rank);
   }
   if (setting != nullptr) return different_settings(setting);
-  if (!all([](const Offer& a, const Offer& b) { return std::strncmp(a.place, b.place, sizeof a.place) == 0; }))
-    return "the communicator spans several hosts or containers";
+  for (const Offer& one : offers)
+    if (!is_same_place(one, *std::ranges::find(offers, one.host, &Offer::host)))
+      return "ranks on one host are in several containers";
   if (offers.size() > static_cast<size_t>(backend.max_ranks)) return "the communicator has too many ranks";
   return nullptr;
 }
@@ -145,7 +182,9 @@ void agree(Communicator& comm) {
     return;
   }
   comm.id = offers[0].id;
-  comm.local_ranks = static_cast<int>(std::ranges::count(offers, own.process, &Offer::process));
+  comm.hosts = hosts_of(offers);
+  comm.local_ranks = static_cast<int>(
+      std::ranges::count_if(offers, [&](const Offer& offer) { return is_in_same_process(offer, own); }));
   comm.statistics->set_id(comm.id);
   comm.record.set_id(comm.id);
   std::string differing;
@@ -157,9 +196,10 @@ void agree(Communicator& comm) {
   // The exchange has shown whether the communicator blocks. A nonblocking call returns before its stream may be used,
   // so the engine's calls would have to wait.
   if (!all_ranks(comm, comm.blocking) && why == nullptr) why = "the communicator does not block";
+  if (why == nullptr && comm.hosts != 0 && !all_ranks(comm, !are_left(comm.hosts))) why = left_hosts;
   if (why == nullptr) return;
   comm.forward_all(why);
-  const bool is_notable = comm.rank == 0 && why != zero_cta_policy;
+  const bool is_notable = comm.rank == 0 && why != zero_cta_policy && why != left_hosts;
   if (!differing.empty()) differing = " (other than rank 0: " + differing + ")";
   log(is_notable ? Level::warn : Level::info, "a communicator of %d ranks is left to NCCL: %s%s", comm.ranks, why,
       differing.c_str());

@@ -5,11 +5,13 @@
 
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/engine.h"
+#include "nccl/policy/decision.h"
 #include "nccl/policy/plans.h"
 #include "nccl/ranks/agreement.h"
 #include "nccl/ranks/calibrate.h"
 #include "nccl/ranks/deferred_destroy.h"
 #include "nccl/ranks/exchange.h"
+#include "nccl/ranks/left_hosts.h"
 #include "nccl/report/log.h"
 
 namespace narrowcast::nccl {
@@ -17,6 +19,9 @@ namespace {
 
 // A rank may fail before it joins. The others then give up and leave the communicator to NCCL.
 constexpr double create_timeout_seconds = 60;
+
+constexpr size_t least_tried_bytes = 4 << 10, most_tried_bytes = size_t{1} << 30;
+constexpr const char* slower_than_nccl = "no call is predicted to be faster than in NCCL between its hosts";
 
 ncast_comm_config engine_config(const Communicator& comm) {
   ncast_comm_config config = config_from_settings(*engine());
@@ -51,6 +56,22 @@ void load_plans(Communicator& comm, ncast_comm* created) {
   }
 }
 
+// Whether the engine runs any calls, by settings or predictions. The same on every rank.
+bool takes_any_call(Communicator& comm) {
+  const CommunicatorTraits traits{
+      .ranks = comm.ranks, .name = comm.config.name, .has_windows = comm.has_windows.load()};
+  for (int operation = 0; operation < operation_count; ++operation)
+    for (int dtype = 0; dtype < value_types; ++dtype)
+      for (size_t bytes = least_tried_bytes; bytes <= most_tried_bytes; bytes *= 4) {
+        const Call call{.function = Function::AllReduce,  // decisions do not depend on it
+                        .operation = static_cast<Operation>(operation),
+                        .count = bytes / value_bytes(dtype),
+                        .dtype = dtype};
+        if (decide(settings(), call, traits, predictor_of(comm)).use_engine) return true;
+      }
+  return false;
+}
+
 // The calls of the communicator are complete, unless it was aborted.
 void destroy_engine_comm(Communicator& comm) {
   ncast_comm* const engine_comm = comm.engine_comm.load();
@@ -80,6 +101,7 @@ void attach(Communicator& comm) {
         narrowcast.ncast_last_error());
   if (!all_ranks(comm, status == NCAST_OK)) {
     comm.forward_all("a rank could not attach to the communicator");
+    if (comm.hosts != 0 && !comm.aborted.load()) leave_all_hosts();
     if (created != nullptr) narrowcast.ncast_comm_destroy(created);
     return;
   }
@@ -101,6 +123,14 @@ void attach(Communicator& comm) {
   comm.predictor.reset();
   // abort() may have run before engine_comm was set.
   if (comm.aborted.load()) narrowcast.ncast_comm_abort(created);
+  if (comm.hosts != 0 && !takes_any_call(comm)) {
+    comm.forward_all(slower_than_nccl);
+    leave_hosts(comm.hosts);
+    destroy_engine_comm(comm);
+    comm.statistics->set_scratch(0);
+    log(Level::info, "a communicator of %d ranks is left to NCCL: %s", comm.ranks, slower_than_nccl);
+    return;
+  }
   // Registers the exit handler again: handlers registered before the engine was loaded run after it is torn down.
   schedule_statistics();
   log(Level::info, "rank %d of %d on GPU %d is attached, with %llu MiB of GPU memory", comm.rank, comm.ranks,

@@ -29,7 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::duration;
 
-constexpr double most_seconds = 2;
 constexpr ncast_dtype dtype = NCAST_BFLOAT16;
 constexpr size_t dtype_bytes = 2;
 constexpr size_t sample_bytes = size_t{1} << 20;
@@ -39,9 +38,15 @@ struct Size {
   size_t bytes;
   int calls, batches;
 };
-constexpr Size sizes[] = {{4 << 10, 20, 3}, {64 << 10, 20, 3}, {512 << 10, 10, 3}, {4 << 20, 4, 3}, {32 << 20, 2, 2}};
-constexpr size_t largest_call_bytes = std::end(sizes)[-1].bytes;
 constexpr double longest_step = 8;  // from one size to the next
+constexpr size_t largest_call_bytes = 32 << 20;
+constexpr Size sizes[] = {
+    {4 << 10, 20, 3}, {64 << 10, 20, 3}, {512 << 10, 10, 3}, {4 << 20, 4, 3}, {largest_call_bytes, 2, 2}};
+// Begins with the size that shows whether there is anything to gain. A network of 10 Gbit/s takes 30 ms for the longest
+// calls.
+constexpr Size sizes_between_hosts[] = {
+    {4 << 20, 1, 2}, {4 << 10, 10, 3}, {64 << 10, 10, 3}, {512 << 10, 4, 3}, {largest_call_bytes, 1, 2}};
+constexpr double most_seconds = 2, most_seconds_between_hosts = 4;
 
 // Times of other operations are derived from these.
 struct Measured {
@@ -100,7 +105,8 @@ CostsKey key_of(const Communicator& comm, const std::string& link) {
           .nccl = version_text(real_nccl().version),
           .ranks = comm.ranks,
           .driver = version,
-          .max_ctas = comm.max_ctas.load()};
+          .max_ctas = comm.max_ctas.load(),
+          .hosts = comm.hosts};
 }
 
 // Multipliers as in Knuth's MMIX.
@@ -175,8 +181,13 @@ class Calibration {
   // The same text on all ranks. False: a rank failed.
   bool run(CostsText* text) {
     const Clock::time_point begin = Clock::now();
-    double last = 0;
-    for (const Size& size : sizes) {
+    const bool one_host = comm_.hosts == 0;
+    const double most = one_host ? most_seconds : most_seconds_between_hosts;
+    double now = 0, longest = 0;  // seconds: since the beginning, for one size
+    size_t most_bytes = 0;
+    for (const Size& size : one_host ? sizes : sizes_between_hosts) {
+      // All ranks stop before the same size.
+      if (size.bytes > most_bytes && now + longest_step * longest > most) break;
       // The first item is the time since the beginning, or negative if this rank failed.
       std::vector<float> times{0};
       for (const Measured& one : measured)
@@ -187,10 +198,10 @@ class Calibration {
       const float* time = &times[1];
       for (const Measured& one : measured)
         for (const Series& series : series_) add(one, size, series, *time++, text);
-      // All ranks stop after the same size.
-      const double now = times[0];
-      if (now + longest_step * (now - last) > most_seconds) break;
-      last = now;
+      longest = std::max(longest, times[0] - now);
+      now = times[0];
+      most_bytes = std::max(most_bytes, size.bytes);
+      if (!one_host && size.bytes == sizes_between_hosts[0].bytes && !gains(times)) break;
     }
     return true;
   }
@@ -205,6 +216,14 @@ class Calibration {
 
   size_t count_of(const Measured& one, const Size& size) const {
     return size.bytes / dtype_bytes / static_cast<size_t>(one.has_pieces ? comm_.ranks : 1);
+  }
+
+  // Whether a call was faster than NCCL's, whose time is the first of each operation.
+  bool gains(const std::vector<float>& times) const {
+    const auto count = static_cast<std::ptrdiff_t>(series_.size());
+    for (auto nccl = times.begin() + 1; nccl != times.end(); nccl += count)
+      if (*std::min_element(nccl + 1, nccl + count) < *nccl) return true;
+    return false;
   }
 
   // Ends the calls of the engine if the communicator is aborted meanwhile.
@@ -288,7 +307,7 @@ class Calibration {
     const size_t count = count_of(one, size);
     if (series.by_nccl) {
       if (backend.id == NCAST_BACKEND_HOST) return;  // its models have no times of NCCL
-      // Without peer access NCCL has no other way than its default.
+      // Without peer access, and between hosts, NCCL is not measured in any other way than its default.
       for (const char* const name : {"nccl", "nccl:default"})
         text->add(one.operation, name, count * dtype_bytes, microseconds);
       return;
@@ -312,12 +331,12 @@ Order order_of_rank_0(const Communicator& comm, ncast_comm* created, const Costs
   if (comm.rank != 0) return {Way::keep, 0};
   *text = cache.find(key);
   if (!text->empty()) {
-    const std::string path = CostsCache::default_folder() + "/" + CostsCache::name_of(key);
+    const std::string place = cache.place_of(key);
     if (engine()->ncast_comm_set_costs(created, text->c_str()) == NCAST_OK) {
-      log(Level::info, "uses the costs in %s", path.c_str());
+      log(Level::info, "uses the costs in %s", place.c_str());
       return {Way::use_found, static_cast<uint32_t>(text->size())};
     }
-    log(Level::warn, "measures costs again: %s: %s", path.c_str(), engine()->ncast_last_error());
+    log(Level::warn, "measures costs again: %s: %s", place.c_str(), engine()->ncast_last_error());
   }
   return {lock.is_held() ? Way::measure : Way::keep, 0};
 }
@@ -359,9 +378,9 @@ bool measure(Communicator& comm, ncast_comm* created, const CostsCache& cache, c
     return true;
   }
   if (comm.rank != 0) return true;
-  const std::string path = cache.store(key, text);
+  const std::string place = cache.store(key, text) ? "kept in " + cache.place_of(key) : "they could not be stored";
   log(Level::info, "measured the costs of %d ranks over %s in %.2f s: %s", comm.ranks, key.link.c_str(),
-      duration<double>(Clock::now() - begin).count(), path.empty() ? "they could not be stored" : path.c_str());
+      duration<double>(Clock::now() - begin).count(), place.c_str());
   return true;
 }
 
@@ -372,7 +391,9 @@ bool calibrate(Communicator& comm, ncast_comm* created) {
   const bool wants = settings().calibrate.value_or(backend.calibrates) && settings().cost_model.empty() &&
                      !explained.link.empty() && explained.link != "nvlink";
   const CostsKey key = key_of(comm, explained.link);
-  const CostsCache cache(wants && comm.rank == 0 ? CostsCache::default_folder() : "");
+  // How fast NCCL is between hosts depends on more than a key can tell: its variables, its plugins, the network.
+  const bool is_kept = wants && comm.rank == 0 && comm.hosts == 0;
+  const CostsCache cache(is_kept ? CostsCache::default_folder() : "");
   const CostsCache::Lock lock(cache, key);
   std::string text;
   Order order{Way::keep, 0};

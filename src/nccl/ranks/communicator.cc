@@ -108,9 +108,9 @@ void Communicator::refresh_traffic() {
 
 const EnginePredictor& predictor_of(Communicator& comm) {
   if (comm.predictor == nullptr)
-    comm.predictor = comm.attached()
-                         ? std::make_unique<EnginePredictor>(comm.engine_comm.load())
-                         : std::make_unique<EnginePredictor>(comm.ranks, comm.max_ctas.load(), comm.config.name);
+    comm.predictor = comm.attached() ? std::make_unique<EnginePredictor>(comm.engine_comm.load())
+                                     : std::make_unique<EnginePredictor>(comm.ranks, comm.max_ctas.load(),
+                                                                         comm.config.name, comm.hosts != 0);
   return *comm.predictor;
 }
 

@@ -49,9 +49,12 @@ struct Communicator {
   bool attaches_at_creation = false;     // NARROWCAST_ATTACH=init applies to it
   std::atomic<bool> has_windows{false};  // symmetric windows are registered; the same on all ranks
 
-  std::mutex preparing;                                    // held by the thread on whose call the ranks agree or attach
-  bool agreed = false;                                     // the ranks have compared their settings
-  uint64_t id = 0;                                         // after agreeing: the same on all ranks
+  std::mutex preparing;  // held by the thread on whose call the ranks agree or attach
+  bool agreed = false;   // the ranks have compared their settings
+  uint64_t id = 0;       // after agreeing: the same on all ranks
+  // After agreeing: 0 if all ranks are on one host; otherwise the same number for communicators whose ranks are on the
+  // same hosts, in the same order.
+  uint64_t hosts = 0;
   int local_ranks = 1;                                     // after agreeing: ranks in this process
   std::atomic<uint32_t> max_ctas{environment::most_ctas};  // after agreeing: the minimum over all ranks
   std::unique_ptr<PairHandshake> handshake;    // for two ranks, until their first common call; under `preparing`

@@ -34,6 +34,41 @@ def test_every_operation_is_executed(on_ranks, monkeypatch, codec, count):
             assert all(shrunk)
 
 
+@pytest.fixture
+def between_hosts(on_ranks, monkeypatch):
+    """The environment of the ranks says that they are on several hosts, which reach each other by loopback."""
+    for name, value in {"NARROWCAST_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket"}.items():
+        monkeypatch.setenv(name, value)
+    on_ranks.module = "nccl_host_jobs"
+    return on_ranks
+
+
+@pytest.mark.parametrize("count", [1, 5000, 3_000_000])
+@pytest.mark.parametrize("codec", ["auto", "window!"])
+def test_every_operation_is_executed_between_hosts(between_hosts, monkeypatch, codec, count):
+    monkeypatch.setenv("NARROWCAST_CODEC", codec)
+    hosts = [f"host {rank % 2}" for rank in range(RANKS)]
+    for correct in between_hosts("every_operation", RANKS, hosts=hosts, count=count):
+        assert set(correct) == OPERATIONS
+    assert {forwarded for _, forwarded in between_hosts.taken().values()} == {0}
+    if codec == "window!" and count == 3_000_000:
+        assert all(0 < wire_bytes < raw_bytes for raw_bytes, wire_bytes in between_hosts.links("all_gather").values())
+
+
+def test_ranks_measure_between_hosts_and_execute_long_calls(between_hosts, monkeypatch, tmp_path):
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    arguments = {"counts": [16, 8 << 20], "split": True, "cut_off": False}
+    assert between_hosts("sums", 2, **arguments) == [[[True] * 2] * 2] * 2
+    said = (tmp_path / "log").read_text()
+    assert said.count("measured the costs of 2 ranks over gpu_network in ") == 1
+    assert said.count("uses the costs in this process\n") == 1
+    # Each communicator makes two calls of either size. NCCL's sockets are slower for the long ones.
+    taken = {place: one["all_reduce"]["taken"] for place, one in between_hosts.statistics().items()}
+    assert len(taken) == 4
+    assert min(taken.values()) >= 2
+
+
 def test_a_rejected_setting_on_one_rank_makes_all_ranks_forward(on_ranks):
     arguments = {"differing": 1, "name": "NARROWCAST_PATH", "value": "zip"}
     for correct in on_ranks("differing_settings", RANKS, **arguments):

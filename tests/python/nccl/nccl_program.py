@@ -88,8 +88,9 @@ class Program:
     def __init__(self, rank: int, ranks: int) -> None:
         self.rank, self.ranks = rank, ranks
         if RANKS_PER_GPU > 1:
-            # NCCL rejects ranks of one host that share a GPU. It reads the host id once.
+            # NCCL rejects ranks of one host that share a GPU. It reads the host id once. Narrowcast prefers its own.
             os.environ["NCCL_HOSTID"] = f"rank {rank}"
+            os.environ.setdefault("NARROWCAST_HOSTID", "the host of all ranks")
         self.nccl = ctypes.CDLL("libnccl.so.2")
         self.nccl.ncclGetLastError.restype = c_char_p
         for name, arguments in _SIGNATURES.items():

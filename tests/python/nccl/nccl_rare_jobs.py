@@ -97,13 +97,6 @@ def in_separate_folders(*, rank: int, **arguments: Any) -> None:
     nccl_jobs.every_operation(rank=rank, count=100, **arguments)
 
 
-def in_different_places(*, rank: int, ranks: int, place: str, emit: Any) -> None:
-    """The last rank pretends to run elsewhere: TEST_PLACE names what differs."""
-    if rank == ranks - 1:
-        os.environ["TEST_PLACE"] = place
-    nccl_jobs.every_operation(rank=rank, ranks=ranks, count=100, emit=emit)
-
-
 def settings_in_a_group(*, rank: int, ranks: int, emit: Any) -> None:
     """A call with a configuration between two without, which is overwritten before the group ends."""
     count, found = 1000, []

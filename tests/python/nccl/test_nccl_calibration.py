@@ -83,4 +83,11 @@ def test_an_abort_ends_the_measurement(cache, preloaded, after_seconds):
 def test_without_a_cache_costs_are_measured_and_used(cache, run, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
-    assert "they could not be stored" in run()
+    assert ": kept in this process\n" in run()
+
+
+def test_costs_are_used_that_cannot_be_stored(cache, run):
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)  # others could write to it
+    assert ": they could not be stored\n" in run()
+    assert not list(cache.iterdir())

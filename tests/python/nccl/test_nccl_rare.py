@@ -15,15 +15,6 @@ def on_ranks(preloaded):
     return Ranks(preloaded, "nccl_rare_jobs")
 
 
-@pytest.mark.usefixtures("may_be_elsewhere")
-@pytest.mark.parametrize("place", ["boot_id", "ipc", "net", "pid", "uts"])
-def test_communicators_across_hosts_or_containers_are_forwarded(on_ranks, place):
-    for correct in on_ranks("in_different_places", place=place):
-        assert set(correct) == OPERATIONS
-    # The host name does not matter.
-    assert on_ranks.reasons() == (set() if place == "uts" else {"the communicator spans several hosts or containers"})
-
-
 @pytest.mark.parametrize("given", [True, False])
 def test_calls_with_a_configuration_are_forwarded_immediately(on_ranks, given):
     for correct in on_ranks("every_variant", given=given, count=5000):
