@@ -19,7 +19,7 @@ from .operations import call_of
 _MIN_PACKET_RATIO = 1.05
 # The benchmark data that no codec can shrink.
 INCOMPRESSIBLE = "random"
-LINKS = ("nvlink", "pcie", "host")
+LINKS = ("nvlink", "pcie", "host", "gpu_network")
 UNKNOWN_KERNELS = "unknown"
 _INCOMPRESSIBLE_SUFFIX = "/incompressible"
 

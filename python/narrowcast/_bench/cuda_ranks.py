@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from .._native import cuda_driver
@@ -12,7 +11,7 @@ from ..comm import Communicator
 from ..types import value_type
 from . import samples
 from .contenders import Contender, Opponents, run_ours, set_bytes
-from .harness import Harness, Schedule, set_environment, source_of
+from .harness import Harness, Schedule, enter_host, set_environment, source_of
 from .launch import Emit
 from .operations import Call, barrier
 
@@ -58,8 +57,7 @@ def bench(
     blocking: the host waits for each launch before the next.
     """
     set_environment(ctas)
-    if hosts > 1:
-        os.environ["NARROWCAST_HOSTID"] = os.environ["NCCL_HOSTID"] = f"host {rank * hosts // ranks}"
+    enter_host(rank, ranks, hosts)
     calls = [
         [Call(operation, value_type(dtype), count, rank, ranks, op=op, root=root, pattern=pattern) for count in counts]
         for dtype, op, counts in blocks

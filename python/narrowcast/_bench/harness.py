@@ -44,6 +44,12 @@ def set_environment(ctas: int) -> None:
         os.environ["NARROWCAST_MAX_CTAS"] = os.environ["NCCL_MAX_CTAS"] = str(ctas)
 
 
+def enter_host(rank: int, ranks: int, hosts: int) -> None:
+    """Makes Narrowcast and NCCL take the ranks to be on this number of hosts, in order."""
+    if hosts > 1:
+        os.environ["NARROWCAST_HOSTID"] = os.environ["NCCL_HOSTID"] = f"host {rank * hosts // ranks}"
+
+
 def source_of(sample: npt.NDArray[Any], max_elems: int) -> DeviceBuffer:
     """The sample, repeated: long enough for an input of max_elems values that starts anywhere in the first copy."""
     count_bytes = (max_elems + sample.size) * sample.itemsize

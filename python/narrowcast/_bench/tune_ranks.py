@@ -17,7 +17,7 @@ from ..types import value_type
 from . import nccl_library, samples
 from .contenders import Contender, Opponents, run_ours, run_plan, set_bytes
 from .cost_model import INCOMPRESSIBLE, coded
-from .harness import Harness, Schedule, set_environment, source_of
+from .harness import Harness, Schedule, enter_host, set_environment, source_of
 from .launch import Emit
 from .operations import Call, barrier, call_of, count_of, describe, size_of
 from .tuned_plans import TunedPlan, loaded
@@ -43,6 +43,7 @@ def tune(
     warmup: int,
     batches: int,
     graph_calls: int,
+    hosts: int,
     nccl: str | None,
     codecs: list[str],
     plans: list[dict[str, Any]],
@@ -52,9 +53,11 @@ def tune(
     """Measures operations for several sizes. Emits the machine, then one result for each size, and for each size of a
     plan that only works in place.
 
+    hosts: as for `narrowcast bench`.
     codecs: lossy ones, besides all exact ones. plans: those of the user, members of TunedPlan.
     """
     set_environment(0)
+    enter_host(rank, ranks, hosts)
     kind = value_type(DTYPE)
 
     def communicator(unique_id: str, **options: Any) -> Communicator:

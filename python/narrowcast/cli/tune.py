@@ -36,15 +36,19 @@ from ._common import output_file as check_output
 from ._sizes import sizes
 from ._tables import Column, Table
 from .bench import report as bench_report
+from .bench.options import Hosts
+from .tune_between_hosts import BETWEEN_HOSTS, between_hosts_plan_table, between_hosts_table
 from .tune_host import LINK, host_plan_table, host_table, measure_host
 from .tune_plans import plan_table, plans_of
 
-_FIRST_BYTES, _LAST_BYTES = 1 << 10, 256 << 20
+_FIRST_BYTES, _LAST_BYTES, _LAST_BYTES_BETWEEN_HOSTS = 1 << 10, 256 << 20, 64 << 20
 _MAX_RANKS, _MAX_HOST_RANKS = 8, 64
 _HOST_RANKS = 4
 _MOST_SHARED_KIB = 227  # that kernels use
 _CALL_TIMEOUT_SECONDS = 60.0
-_RUN_TIMEOUT_SECONDS = 600.0
+_RUN_TIMEOUT_SECONDS, _RUN_TIMEOUT_SECONDS_BETWEEN_HOSTS = 600.0, 3600.0
+# The tables of links between processes, and between hosts.
+_TABLES = {LINK: (host_table, host_plan_table), BETWEEN_HOSTS: (between_hosts_table, between_hosts_plan_table)}
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def tune(
     output_file: Annotated[
         Path, typer.Option("-o", "--output-file", metavar="FILE", help="The file for the model.")
     ] = Path("narrowcast.costs"),
+    hosts: Hosts = 1,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes and repetitions: within a minute.")] = False,
     reports: Annotated[
         list[Path] | None,
@@ -108,24 +113,28 @@ def tune(
     check_writable(output_file)
     times = Times()
     if reports:
-        if ranks or quick or nccl or codecs or plans or backend != "cuda":
+        if ranks or quick or nccl or codecs or plans or backend != "cuda" or hosts > 1:
             raise BadUse(
-                "--from uses existing measurements: it excludes --ranks, --quick, --nccl, --codec, --plan and --backend"
+                "--from uses existing measurements: it excludes --ranks, --hosts, --quick, --nccl, --codec, --plan and "
+                "--backend"
             )
         machine, remarks = _add_reports(times, reports)
         kernels, own, shared_kib = UNKNOWN_KERNELS, {}, None
     else:
-        if backend == "host" and (nccl or codecs):
-            raise BadUse(f"{'--nccl' if nccl else '--codec'} is for --backend cuda")
+        if backend == "host" and (nccl or codecs or hosts > 1):
+            raise BadUse(f"{'--nccl' if nccl else '--codec' if codecs else '--hosts'} is for --backend cuda")
         lossy = _lossy(codecs or [])
         numbers = list(dict.fromkeys(ranks or [_HOST_RANKS])) if backend == "host" else _numbers_of_ranks(ranks)
+        if hosts > min(numbers):
+            raise BadUse(f"--hosts {hosts} is more than the number of ranks, {min(numbers)}")
         own = plans_of(plans or [], numbers)
         if backend == "host":
             remarks = [measure_host(times, number, quick=quick, plans=own[number]) for number in numbers]
         else:
             schedule = QUICK if quick else THOROUGH
             remarks = [
-                measure(times, number, schedule, nccl=nccl, codecs=lossy, plans=own[number])[1] for number in numbers
+                measure(times, number, schedule, hosts=hosts, nccl=nccl, codecs=lossy, plans=own[number])[1]
+                for number in numbers
             ]
         kernels = library().ncast_kernels_hash().decode()
         machine = _provenance.processor() if backend == "host" else _provenance.machine()
@@ -139,11 +148,13 @@ def tune(
             message = str(error).replace(path_of(file), str(output_file))
             raise BadUse(f"these times make an invalid model, so {output_file} was not written: {message}") from None
     for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
-        is_host = link == LINK
-        (host_table(times, number, output_file) if is_host else _table(times, number, output_file, link)).print()
+        show, show_plans = _TABLES.get(link) or (
+            functools.partial(_table, link=link),
+            functools.partial(_plan_table, link=link),
+        )
+        show(times, number, output_file).print()
         if own.get(number):
-            table = host_plan_table if is_host else functools.partial(_plan_table, link=link)
-            table(times, number, output_file, own[number]).print()
+            show_plans(times, number, output_file, own[number]).print()
     print(printable(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}"))
 
 
@@ -202,11 +213,12 @@ def measure(
     ranks: int,
     schedule: Schedule,
     *,
+    hosts: int = 1,
     nccl: Path | None = None,
     codecs: Sequence[str] = (),
     plans: Sequence[TunedPlan] = (),
     operations: tuple[str, ...] | None = None,
-    last_bytes: int = _LAST_BYTES,
+    last_bytes: int | None = None,
     job: str = "narrowcast._bench.tune_ranks:tune",
 ) -> tuple[str, str]:
     """Runs the ranks and adds the times that they measure. Returns their link, and a remark that describes the run.
@@ -214,14 +226,20 @@ def measure(
     codecs: lossy ones, measured besides every exact one. plans: those of the user, for these ranks.
     operations, last_bytes, job: for tests, which run without GPUs.
     """
+    most_bytes, timeout_seconds = (
+        (_LAST_BYTES, _RUN_TIMEOUT_SECONDS)
+        if hosts == 1
+        else (_LAST_BYTES_BETWEEN_HOSTS, _RUN_TIMEOUT_SECONDS_BETWEEN_HOSTS)
+    )
     arguments = {
         # Created here, because this process lives as long as the ranks.
         **{f"{name}_id": unique_id(local=True).hex() for name in ("host", "packets", "blocks")},
         "ranks": ranks,
         "operations": operations or names(),
-        "sizes": list(sizes(_FIRST_BYTES, last_bytes, schedule.size_factor)),
+        "sizes": list(sizes(_FIRST_BYTES, last_bytes or most_bytes, schedule.size_factor)),
         "iterations": schedule.calls,
         "graph_calls": schedule.calls,
+        "hosts": hosts,
         "warmup": schedule.warmup,
         "batches": schedule.batches,
         "nccl": None if nccl is None else str(nccl),
@@ -250,11 +268,12 @@ def measure(
                 curve = Curve(call_of(operation), ranks, setup["link"], series)
                 times.add(curve, first["count"] * value_bytes, microseconds)
 
-    run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=_RUN_TIMEOUT_SECONDS)
+    run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=timeout_seconds)
     versions = setup["versions"]
+    where = f" on {hosts} hosts" if hosts > 1 else ""
     nccl_version = f"NCCL {versions['nccl']}" if versions["nccl"] else "without NCCL"
     return setup["link"], (
-        f"{ranks} ranks: Narrowcast {versions['narrowcast']}, commit {_provenance.commit()}, {nccl_version}; "
+        f"{ranks} ranks{where}: Narrowcast {versions['narrowcast']}, commit {_provenance.commit()}, {nccl_version}; "
         f"graphs of {schedule.calls} calls, fewer if they are long, {schedule.batches} times, slowest rank, median"
     )
 

@@ -54,11 +54,11 @@ def plan_table(
         for count_bytes, microseconds in measured.items():
             without = other(plan, count_bytes)
             faster[count_bytes] = without is not None and microseconds < without
-        table.add_row(plan.series.removeprefix("plan:"), plan.operation, ", ".join(_ranges(faster)) or "never")
+        table.add_row(plan.series.removeprefix("plan:"), plan.operation, ", ".join(ranges(faster)) or "never")
     return table
 
 
-def _ranges(faster: dict[int, bool]) -> Iterator[str]:
+def ranges(faster: dict[int, bool]) -> Iterator[str]:
     """ "1.00 KiB to 4.00 KiB", "16.00 MiB" """
     for is_faster, group in groupby(faster, lambda count_bytes: faster[count_bytes]):
         sizes = list(group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 from pathlib import Path
 
 import narrowcast
@@ -13,7 +14,7 @@ from cli_output import assert_one_line
 from narrowcast import errors
 from narrowcast._bench import cost_model
 from narrowcast._bench.cost_model import Curve, Times
-from narrowcast._bench.harness import Schedule
+from narrowcast._bench.harness import Schedule, enter_host
 from narrowcast._bench.operations import Call, bus_factor, call_of, names
 from narrowcast._bench.tune_ranks import suited_schedule
 from narrowcast._comm import explain
@@ -174,6 +175,7 @@ def test_missing_gpus_are_reported_in_one_line(cli_here, tmp_path, monkeypatch):
         (["--from", "none.json", "--backend", "host"], "--from"),
         (["--backend", "gpu"], "'gpu'"),
         (["--backend", "host", "--nccl", "libnccl.so"], "--nccl"),
+        (["--backend", "host", "--hosts", 2], "--hosts"),
         (["--from", "none.json", "--plan", "a.json"], "--plan"),
         (["--backend", "host", "--plan", "none.json"], "none.json"),
         (["--backend", "host", "--plan", "."], "has no plans"),
@@ -188,8 +190,8 @@ def test_invalid_arguments_are_rejected(cli_here, tmp_path, arguments, word):
 
 
 def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatch):
-    def measured(times, ranks, schedule, *, nccl, codecs, plans):
-        assert (schedule, codecs) == (command.QUICK, ["int8", "int4"])
+    def measured(times, ranks, schedule, *, hosts, nccl, codecs, plans):
+        assert (schedule, hosts, codecs) == (command.QUICK, 1, ["int8", "int4"])
         for series, microseconds in (("packets", 2), ("blocks:raw", 9), ("blocks:window", 5), ("nccl", 8)):
             for count_bytes in (1 << 10, 1 << 20):
                 slow = 1 if series in ("blocks:window", "nccl") else 50
@@ -362,6 +364,47 @@ def test_both_links_are_shown(cli_here, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 ranks, bfloat16" in done.stdout
     assert "2 ranks through host memory, bfloat16" in done.stdout
+
+
+def test_times_between_hosts_are_shown_as_they_were_measured(cli_here, tmp_path, monkeypatch):
+    def measured(times, ranks, schedule, *, hosts, nccl, codecs, plans):
+        for series, microseconds in {
+            "blocks:raw": (60, 500, 9000),
+            "blocks:window": (61, 450, 7000),
+            "blocks:dense": (62, 460, 6000),
+            "nccl:default": (50, 480, 20000),
+            **{plan.series: (70, 400, 9000) for plan in plans},
+        }.items():
+            for count_bytes, one in zip((1 << 10, 1 << 20, 1 << 26), microseconds, strict=True):
+                times.add(Curve("all_gather", ranks, "gpu_network", series), count_bytes, one)
+        return "gpu_network", f"{ranks} ranks on {hosts} hosts"
+
+    monkeypatch.setattr(command, "device_count", lambda: 2)
+    monkeypatch.setattr(command, "measure", measured)
+    monkeypatch.setattr(command.cuda_driver, "device_attribute", lambda *_: 227 << 10)
+    monkeypatch.setattr(_provenance, "machine", lambda: "Some GPU")
+    build("ring", "all_gather", 2).save(tmp_path / "ring.json")
+    done = cli_here("tune", "--hosts", 2, "--plan", "ring.json", "-o", "own.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    row = next(line for line in done.stdout.splitlines() if "raw" in line)
+    assert "raw, window from 1.00 MiB, dense from 64.00 MiB" in row
+    assert "1.00 MiB to 64.00 MiB" in row.split("dense", 1)[1]
+    of_plan = next(line for line in done.stdout.splitlines() if "ring@" in line)
+    assert of_plan.count("MiB") == 1
+    assert "all_gather 2 gpu_network nccl:default 1024:50.00" in (tmp_path / "own.costs").read_text()
+
+
+def test_ranks_take_themselves_to_be_on_several_hosts(monkeypatch):
+    monkeypatch.setattr(os, "environ", {})
+    hosts = []
+    for rank in range(5):
+        enter_host(rank, 5, 2)
+        hosts.append(os.environ["NARROWCAST_HOSTID"])
+        assert os.environ["NCCL_HOSTID"] == hosts[-1]
+    assert hosts == ["host 0"] * 3 + ["host 1"] * 2
+    os.environ.clear()
+    enter_host(1, 2, 1)
+    assert not os.environ
 
 
 def test_a_report_with_another_link_is_rejected(cli_here, tmp_path):
