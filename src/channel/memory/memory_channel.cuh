@@ -32,24 +32,34 @@ struct SenderEnd {
   char* slot_data;
   uint64_t* flags;
   const uint32_t* credit;
-  uint32_t* stored_sent;
+  SentState* stored;
   uint32_t sent, granted;
-  bool used;  // whether this call has used the end
+  // Whether a payload may be written as soon as a slot is free. Otherwise, before the first payload of a call that
+  // divides the ring into other slots than the last call, the ring must be empty.
+  bool open;
 
   // Loads the state at the beginning of a call. That includes the credit, so that the first payload need not wait for
-  // it if the peer has released all earlier ones, as it usually has. A relaxed load is enough, as in
+  // it if the peer has released the earlier ones, as it usually has. A relaxed load is enough, as in
   // SlotReceiver::grant(): the sender's stores to the slots depend on it.
-  __device__ static SenderEnd of(const Peers& peers, const ChannelLayout& layout, End end) {
+  // slot_bytes: of a slot in this call. is_collective: sends wait for an empty ring, because their receivers may be
+  // behind by any number of calls, and only some announcements are kept (CallWords).
+  __device__ static SenderEnd of(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes,
+                                 bool is_collective) {
     if (end.peer < 0) return {};
-    auto* const sent = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.ring, peers.ranks));
+    auto* const stored = in_scratch<SentState>(peers, peers.rank, layout.sent(end.peer, end.ring, peers.ranks));
+    const SentState state = *stored;
     auto* const credit = in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.ring, peers.ranks));
     return {in_scratch<char>(peers, end.peer, layout.slot_data(peers.rank, end.ring)),
             in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.ring, peers.ranks)),
             credit,
-            sent,
-            *sent,
+            stored,
+            state.sent,
             device::load_relaxed(credit),
-            false};
+            is_collective && state.division == division_of(end.slots, slot_bytes)};
+  }
+  // The next call waits for an empty ring. Then close() need not save the division.
+  __device__ void forget_division() const {
+    if (stored != nullptr) stored->division = 0;
   }
 };
 // The same for a receiving end.
@@ -91,12 +101,12 @@ class SlotSender {
         signals_(signals) {}
   __device__ uint32_t signals() const { return signals_; }
 
-  // Waits until each of these ends has a free slot; before an end's first payload of a call, until the peer has
-  // released all earlier payloads. Returns false if the communicator is stopped.
+  // Waits until each of these ends has a free slot; if an end is not open, until the peer has released all earlier
+  // payloads. Returns false if the communicator is stopped.
   __device__ bool reserve(EndMask mask) {
     bool ready = true;
     const bool reserves = (mask >> thread_ & 1) != 0;
-    const uint32_t need = own_.used ? own_.sent + 1 - slots_ : own_.sent;
+    const uint32_t need = own_.open ? own_.sent + 1 - slots_ : own_.sent;
     const bool must_poll = reserves && static_cast<int32_t>(own_.granted - need) < 0;
     if (deferred_ && __any_sync(device::all_lanes, must_poll))
       publish();  // else the peer might wait for these flags and release no slot
@@ -106,7 +116,7 @@ class SlotSender {
         return static_cast<int32_t>(own_.granted - need) >= 0;
       });
     }
-    if (reserves) own_.used = true;
+    if (reserves) own_.open = true;
     return __all_sync(device::all_lanes, ready);
   }
 
@@ -149,8 +159,12 @@ class SlotSender {
   }
 
   // Saves the state at the end of the call.
-  __device__ void close() {
-    if (own_.used) *own_.stored_sent = own_.sent;
+  __device__ void close(bool saves_division = true) {
+    if (!own_.open) return;
+    if (saves_division)
+      *own_.stored = {own_.sent, division_of(slots_, slot_bytes_)};
+    else
+      own_.stored->sent = own_.sent;
   }
 
  private:

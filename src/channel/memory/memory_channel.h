@@ -3,8 +3,8 @@
 // A channel connects one rank to another and has many rings. A ring is a queue of slots in the receiver's scratch, with
 // one warp at each end. The sender writes a payload into a slot and then raises the slot's flag. The receiver reads the
 // payload and releases the slot through its credit: a count of released slots in the sender's scratch. The counts are
-// kept in device memory from call to call, so that CUDA graphs can be replayed. Every call starts with empty rings and
-// may divide them into larger slots.
+// kept in device memory from call to call, so that CUDA graphs can be replayed. A call may divide a ring into other
+// slots than the one before, and then begins with an empty ring.
 #pragma once
 
 #include <cstddef>
@@ -50,6 +50,15 @@ struct SlotFlag {
   constexpr PayloadSize payload() const { return {static_cast<uint32_t>(word % (1u << PayloadSize::bits))}; }
 };
 
+// What the sender of a ring keeps between calls.
+struct alignas(8) SentState {
+  uint32_t sent;      // payloads
+  uint32_t division;  // division_of() the last call that used the ring; 0: none has
+};
+// Into how many slots a call divides a ring, and their size. If the last call did the same, payloads may be written
+// before the receiver has released those of that call: the slots are used in turn.
+constexpr uint32_t division_of(uint32_t slots, uint32_t slot_bytes) { return slot_bytes + slots; }
+
 // The number of slots for which the receiver returns credit at a time, before the end of a call.
 constexpr uint32_t slots_of_grant(uint32_t slots) { return (slots + 1) / 2; }
 
@@ -73,7 +82,7 @@ class ChannelLayout {
   constexpr uint32_t slots() const { return slots_; }
   // Number of slots per ring if a slot has `bytes` bytes: slot_bytes or large_slot_bytes.
   constexpr uint32_t slots_of(uint32_t bytes) const { return slots_ * slot_bytes / bytes; }
-  constexpr size_t bytes(int ranks) const { return count(3, 0, 0, ranks) - begin_; }
+  constexpr size_t bytes(int ranks) const { return count(4, 0, 0, ranks) - begin_; }
 
   // In the scratch of the receiver. `source` is the sender.
   constexpr size_t slot_data(int source, uint32_t ring) const {
@@ -82,10 +91,12 @@ class ChannelLayout {
   constexpr size_t flags(int source, uint32_t ring, int ranks) const {
     return slot_data(ranks, 0) + number(source, ring) * slots_ * sizeof(SlotFlag);
   }
-  constexpr size_t received(int source, uint32_t ring, int ranks) const { return count(0, source, ring, ranks); }
-  // In the scratch of the sender.
-  constexpr size_t sent(int peer, uint32_t ring, int ranks) const { return count(1, peer, ring, ranks); }
-  constexpr size_t credit(int peer, uint32_t ring, int ranks) const { return count(2, peer, ring, ranks); }
+  constexpr size_t received(int source, uint32_t ring, int ranks) const { return count(2, source, ring, ranks); }
+  // In the scratch of the sender. sent: a SentState, which takes the place of two counts.
+  constexpr size_t sent(int peer, uint32_t ring, int ranks) const {
+    return count(0, 0, 0, ranks) + number(peer, ring) * sizeof(SentState);
+  }
+  constexpr size_t credit(int peer, uint32_t ring, int ranks) const { return count(3, peer, ring, ranks); }
   // An Invitation of `peer` (direct_write.h).
   constexpr size_t invitation(int peer, int ranks) const {
     return flags(ranks, 0, ranks) + static_cast<size_t>(peer) * sizeof(uint64_t);

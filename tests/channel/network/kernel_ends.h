@@ -31,13 +31,13 @@ struct RingPlace {
 class SendingEnd {
  public:
   explicit SendingEnd(const RingPlace& place)
-      : place_(place), sent_(*reinterpret_cast<uint32_t*>(place.own + sent_offset())) {}
+      : place_(place), sent_(stored().sent), open_(stored().division == division()) {}
 
   // Whether the next slot is free.
   bool can_put() const {
     const size_t credit = place_.layout.credit(place_.peer, place_.ring, place_.ranks);
     const uint32_t granted = RingPlace::word<uint32_t>(place_.own, credit).load(std::memory_order_acquire);
-    const uint32_t need = used_ ? sent_ + 1 - place_.slots() : sent_;
+    const uint32_t need = open_ ? sent_ + 1 - place_.slots() : sent_;
     return static_cast<int32_t>(granted - need) >= 0;
   }
   // Fills the next slot. Its flag is raised with that of the next one if it is deferred.
@@ -45,9 +45,9 @@ class SendingEnd {
     char* const data = place_.other + place_.layout.slot_data(place_.rank, place_.ring);
     std::memcpy(data + size_t{sent_ & (place_.slots() - 1)} * place_.slot_bytes, values, bytes);
     ++sent_;
-    used_ = true;
-    pending_.push_back(channel::SlotFlag::of(sent_, place_.slot_bytes > channel::ChannelLayout::slot_bytes, block, last,
-                                             channel::PayloadSize::of(bytes, block % 2 != 0)));
+    open_ = true;
+    pending_.push_back(
+        channel::SlotFlag::of(sent_, has_large_slots(), block, last, channel::PayloadSize::of(bytes, block % 2 != 0)));
     if (!deferred) publish();
   }
   void publish() {
@@ -61,15 +61,20 @@ class SendingEnd {
   }
   void close() {
     publish();
-    if (used_) *reinterpret_cast<uint32_t*>(place_.own + sent_offset()) = sent_;
+    if (open_) stored() = {sent_, division()};
   }
 
  private:
-  size_t sent_offset() const { return place_.layout.sent(place_.peer, place_.ring, place_.ranks); }
+  bool has_large_slots() const { return place_.slot_bytes > channel::ChannelLayout::slot_bytes; }
+  uint32_t division() const { return channel::division_of(place_.slots(), place_.slot_bytes); }
+  channel::SentState& stored() const {
+    const size_t offset = place_.layout.sent(place_.peer, place_.ring, place_.ranks);
+    return *reinterpret_cast<channel::SentState*>(place_.own + offset);
+  }
 
   RingPlace place_;
   uint32_t sent_;
-  bool used_ = false;
+  bool open_;
   std::vector<channel::SlotFlag> pending_;
 };
 

@@ -43,7 +43,7 @@ class ReducingWarp {
         loader_(&memory.barrier, thread) {
     ReducingState& state = memory.state;
     if (thread <= channel::max_gpu_ranks) {
-      state.senders[thread] = channel::SenderEnd::of(call.peers, call.layout, end());
+      state.senders[thread] = channel::SenderEnd::of(call.peers, call.layout, end(), Codec::values_bytes, true);
       state.receivers[thread] = channel::ReceiverEnd::of(call.peers, call.layout, end());
     }
     if (thread == 0) {

@@ -125,7 +125,7 @@ __device__ void send_blocks(const BlockCall& call, MovingMemory<Codec>& memory, 
   uint32_t wire_vectors = 0;  // of 16 bytes
   Outgoing current = block_to(0);
   loader.start(buffer, current.span.values, current.span.bytes);
-  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
+  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end, Codec::values_bytes, !call.is_point_to_point);
   channel::SlotSender sender(call.peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread);
   // Short calls take as long as the latencies of these loads together, so none waits for another:
   // - The values take longest and come first; the addresses of the others need many instructions.
@@ -327,7 +327,8 @@ __device__ void relay_blocks(const BlockCall& call, MovingMemory<Codec>& memory,
   const bool relays = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].rings;
   const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
   const End to = relays ? End{thread, call.first_forward_ring + number, slots} : End{-1, 0, 0};
-  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to);
+  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to, Codec::values_bytes, false);
+  sender_end.forget_division();  // a relay has no register in which to keep the number of slots until the end
   channel::SlotSender sender(call.peers, call.layout, to, sender_end, Codec::values_bytes, signals, thread);
   unsigned long long wire_bytes = 0;
   receive_payloads<Codec>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
@@ -337,7 +338,7 @@ __device__ void relay_blocks(const BlockCall& call, MovingMemory<Codec>& memory,
     sender.put(call.forward, payload, arrived.size, arrived.number, arrived.last);
     return true;
   });
-  sender.close();
+  sender.close(false);
   if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
 }
 

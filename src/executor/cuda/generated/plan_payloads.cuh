@@ -46,7 +46,7 @@ class PlanPayloads : public PlanPlaces<Settings> {
     const End to = end_of(0, Ends::senders), from = end_of(Ends::senders, Ends::receivers);
     peers_ = static_cast<uint32_t>(to.peer & 0xffff) | static_cast<uint32_t>(from.peer) << 16;
     if (thread <= static_cast<int>(Ends::senders))
-      ends_.sending[thread] = channel::SenderEnd::of(call.peers, call.rings, to);
+      ends_.sending[thread] = channel::SenderEnd::of(call.peers, call.rings, to, block_bytes, true);
     if (thread <= static_cast<int>(Ends::receivers))
       ends_.receiving[thread] = channel::ReceiverEnd::of(call.peers, call.rings, from);
     if (thread == 0) ends_.wire_vectors = 0;
