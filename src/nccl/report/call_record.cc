@@ -21,7 +21,7 @@ namespace {
 // the disk has no space kills the process.
 constexpr size_t segment_bytes = size_t{1} << 20;
 // 2 million entries.
-constexpr size_t most_bytes = size_t{64} << 20;
+constexpr size_t most_record_bytes = size_t{64} << 20;
 
 class RecordFile {
  public:
@@ -52,7 +52,7 @@ class RecordFile {
   bool grow() {
     if (segment_ != nullptr) munmap(segment_, segment_bytes);
     segment_ = nullptr;
-    if (bytes_ == most_bytes) {
+    if (bytes_ == most_record_bytes) {
       log(Level::warn, "the record %s is full: later calls are not recorded", path_.c_str());
       return false;
     }
