@@ -41,9 +41,7 @@ endforeach()
 
 # The code of the tests themselves does little, except for the kernels that simt_test executes.
 set(test_options)
-if(NARROWCAST_SANITIZE)
-  set(test_options "-O0")  # compiles in half the time
-elseif(NARROWCAST_UNOPTIMIZED_KERNELS)
+if(NARROWCAST_UNOPTIMIZED_KERNELS)
   set(test_options "$<$<COMPILE_LANGUAGE:CXX>:-O1>")
 endif()
 # CTest begins with the tests that take longest (the numbers are seconds on two cores).
