@@ -8,7 +8,7 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 # 1: compiler warnings are errors.
 WERROR ?= 0
-# 1: kernels and tests are compiled quickly and run slowly, for checks on machines without a GPU.
+# 1: kernels are only checked, and tests are compiled quickly and run slowly, on machines without a GPU.
 UNOPTIMIZED_KERNELS ?= 0
 # Processes that run the Python tests. Those that need GPUs cannot share them, so more than 1 is for other machines.
 PYTEST_JOBS ?= 1

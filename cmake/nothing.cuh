@@ -1,0 +1,7 @@
+// The only kernel in builds with NARROWCAST_UNOPTIMIZED_KERNELS for which ptxas generates code. Included before every
+// source; a template, because several sources define it.
+#pragma once
+
+template <int>
+__global__ void nothing() {}
+template __global__ void nothing<0>();
