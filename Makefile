@@ -10,6 +10,10 @@ JOBS ?= $(shell nproc)
 WERROR ?= 0
 # 1: kernels are only checked, and tests are compiled quickly and run slowly, on machines without a GPU.
 UNOPTIMIZED_KERNELS ?= 0
+# 1: test-native omits the tests that test-sanitize runs as they are.
+ALSO_SANITIZED ?= 0
+# C++ tests at a time. Some wait most of the time.
+CTEST_JOBS ?= $(JOBS)
 # Processes that run the Python tests. Those that need GPUs cannot share them, so more than 1 is for other machines.
 PYTEST_JOBS ?= 1
 # Seconds per target of `make fuzz`.
@@ -78,7 +82,7 @@ $(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh $(NVCC_IS_GONE) | $(
 	@echo "nvcc: $$(cat $@)"
 
 # A new file for each value of the options, so that a change reconfigures the builds.
-OPTIONS := $(VENV)/options.$(WERROR)$(UNOPTIMIZED_KERNELS)
+OPTIONS := $(VENV)/options.$(WERROR)$(UNOPTIMIZED_KERNELS)$(ALSO_SANITIZED)
 $(OPTIONS): | $(VENV)/bin/python
 	@rm -f $(VENV)/options.* && touch $@
 
@@ -90,7 +94,7 @@ setup: $(VENV)/build.stamp $(VENV)/nvcc
 build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(OPTIONS)
 	cmake --preset release $(shell grep -sq "=$$(cat $(VENV)/nvcc)$$" build/CMakeCache.txt || echo --fresh) \
 	  -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR) \
-	  -DNARROWCAST_UNOPTIMIZED_KERNELS=$(UNOPTIMIZED_KERNELS)
+	  -DNARROWCAST_UNOPTIMIZED_KERNELS=$(UNOPTIMIZED_KERNELS) -DNARROWCAST_ALSO_SANITIZED=$(ALSO_SANITIZED)
 	@touch $@
 
 build/libnarrowcast.so: build/build.ninja FORCE
@@ -112,7 +116,7 @@ build-sanitize/build.ninja: $(VENV)/build.stamp $(OPTIONS)
 
 # --- test -----------------------------------------------------------------------------------------------------------
 
-CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
+CTEST = ctest --output-on-failure --no-tests=error -j $(CTEST_JOBS)
 
 test: test-native test-sanitize test-python
 
