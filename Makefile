@@ -12,8 +12,6 @@ WERROR ?= 0
 UNOPTIMIZED_KERNELS ?= 0
 # 1: test-native omits the tests that test-sanitize runs as they are.
 ALSO_SANITIZED ?= 0
-# C++ tests at a time. Some wait most of the time.
-CTEST_JOBS ?= $(JOBS)
 # Processes that run the Python tests. Those that need GPUs cannot share them, so more than 1 is for other machines.
 PYTEST_JOBS ?= 1
 # Seconds per target of `make fuzz`.
@@ -116,7 +114,7 @@ build-sanitize/build.ninja: $(VENV)/build.stamp $(OPTIONS)
 
 # --- test -----------------------------------------------------------------------------------------------------------
 
-CTEST = ctest --output-on-failure --no-tests=error -j $(CTEST_JOBS)
+CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
 test: test-native test-sanitize test-python
 
