@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 # 1: compiler warnings are errors.
 WERROR ?= 0
 # 1: kernels are only checked, and tests are compiled quickly and run slowly, on machines without a GPU.
-UNOPTIMIZED_KERNELS ?= 0
+ONLY_CHECK_KERNELS ?= 0
 # 1: test-native omits the tests that test-sanitize runs as they are.
 ALSO_SANITIZED ?= 0
 # Processes that run the Python tests. Those that need GPUs cannot share them, so more than 1 is for other machines.
@@ -80,7 +80,7 @@ $(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh $(NVCC_IS_GONE) | $(
 	@echo "nvcc: $$(cat $@)"
 
 # A new file for each value of the options, so that a change reconfigures the builds.
-OPTIONS := $(VENV)/options.$(WERROR)$(UNOPTIMIZED_KERNELS)$(ALSO_SANITIZED)
+OPTIONS := $(VENV)/options.$(WERROR)$(ONLY_CHECK_KERNELS)$(ALSO_SANITIZED)
 $(OPTIONS): | $(VENV)/bin/python
 	@rm -f $(VENV)/options.* && touch $@
 
@@ -92,7 +92,7 @@ setup: $(VENV)/build.stamp $(VENV)/nvcc
 build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(OPTIONS)
 	cmake --preset release $(shell grep -sq "=$$(cat $(VENV)/nvcc)$$" build/CMakeCache.txt || echo --fresh) \
 	  -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR) \
-	  -DNARROWCAST_UNOPTIMIZED_KERNELS=$(UNOPTIMIZED_KERNELS) -DNARROWCAST_ALSO_SANITIZED=$(ALSO_SANITIZED)
+	  -DNARROWCAST_ONLY_CHECK_KERNELS=$(ONLY_CHECK_KERNELS) -DNARROWCAST_ALSO_SANITIZED=$(ALSO_SANITIZED)
 	@touch $@
 
 build/libnarrowcast.so: build/build.ninja FORCE

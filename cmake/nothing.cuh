@@ -1,4 +1,4 @@
-// The only kernel in builds with NARROWCAST_UNOPTIMIZED_KERNELS for which ptxas generates code. Included before every
+// The only kernel in builds with NARROWCAST_ONLY_CHECK_KERNELS for which ptxas generates code. Included before every
 // source; a template, because several sources define it.
 #pragma once
 

@@ -41,7 +41,7 @@ endforeach()
 
 # The code of the tests themselves does little, except for the kernels that simt_test executes.
 set(test_options)
-if(NARROWCAST_UNOPTIMIZED_KERNELS)
+if(NARROWCAST_ONLY_CHECK_KERNELS)
   set(test_options "$<$<COMPILE_LANGUAGE:CXX>:-O1>")
 endif()
 # CTest begins with the tests that take longest (the numbers are seconds under sanitizers).
