@@ -169,7 +169,7 @@ TEST_CASE("a listener that is not a hub is reported") {
       close(client);
     });
     std::unique_ptr<Rendezvous> rendezvous;
-    CHECK(hub.join(0, 1, &rendezvous) == NCAST_REMOTE_ERROR);
+    CHECK(hub.join(0, 1, &rendezvous, 2) == NCAST_REMOTE_ERROR);
     CHECK((error_contains("is not a rendezvous of this library") || error_contains("does not know the id")));
     server.join();
   }
