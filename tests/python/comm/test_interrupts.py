@@ -26,7 +26,7 @@ def run(rank_jobs):
 def test_an_interrupt_ends_the_creation_on_every_rank(run):
     (first, first_seconds), (second, _), _ = run("creating", 3)
     assert [first, second] == ["KeyboardInterrupt", "AbortedError"]
-    assert DELAY_SECONDS < first_seconds < SOON
+    assert first_seconds < SOON
 
 
 @pytest.mark.parametrize("how", ["call", "group", "second call", "synchronize", "close", "stream close"])
