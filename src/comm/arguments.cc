@@ -257,6 +257,12 @@ ncast_status check_sends_to_self(std::span<const Call> calls) {
   return NCAST_OK;
 }
 
+ncast_status check_one_level(const char* function, const ncast_comm& comm) {
+  if (!comm.has_levels()) return NCAST_OK;
+  return fail(NCAST_UNSUPPORTED, "%s: the communicator has two levels, whose communicators decide about their calls",
+              function);
+}
+
 ncast_status read_config(const ncast_comm_config* given, ncast_comm_config* config) {
   ncast_comm_config_init(config);
   return given == nullptr ? NCAST_OK : read_struct("config", *given, offsetof(ncast_comm_config, max_ctas), config);

@@ -35,6 +35,10 @@ bool is_in_place(const executor::Call& call);
 // INVALID_ARGUMENT, MISMATCH.
 ncast_status check_sends_to_self(std::span<const executor::Call> calls);
 
+// For functions about how calls run: a communicator of two levels runs each as several calls of others. Error:
+// UNSUPPORTED.
+ncast_status check_one_level(const char* function, const ncast_comm& comm);
+
 // Fills *config with the defaults and the caller's settings. `given` may be NULL, and may be of an older or newer
 // version.
 ncast_status read_config(const ncast_comm_config* given, ncast_comm_config* config);

@@ -11,6 +11,7 @@
 #include "bootstrap/shared_memory.h"
 #include "bootstrap/unique_id.h"
 #include "comm/arguments.h"
+#include "comm/levels/create.h"
 #include "comm/plan_selector.h"
 #include "comm/used_ids.h"
 #include "executor/backend.h"
@@ -120,6 +121,15 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   if (comm == nullptr) return null_argument("ncast_comm_create", "comm");
   *comm = nullptr;
   if (id == nullptr) return null_argument("ncast_comm_create", "id");
+  ncast_comm_config config;
+  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
+  bool has_levels = false;
+  if (ncast_status status = wants_levels(ranks, config, &has_levels)) return status;
+  return has_levels ? create_levels(comm, ranks, *id, rank, config) : create_one_level(comm, ranks, id, rank, &config);
+}
+
+ncast_status create_one_level(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
+                              const ncast_comm_config* given_config) {
   ncast_comm_config config;
   if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
   if (!bootstrap::is_unique_id(*id)) {

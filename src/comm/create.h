@@ -16,5 +16,8 @@ ncast_status make_id(bootstrap::Reach reach, bool spans_hosts, uint64_t host, nc
 // Implements ncast_comm_create.
 ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                     const ncast_comm_config* given_config);
+// As create(), but without levels.
+ncast_status create_one_level(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
+                              const ncast_comm_config* given_config);
 
 }  // namespace narrowcast::comm

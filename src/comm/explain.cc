@@ -167,6 +167,7 @@ ncast_status explain(const char* function, ncast_comm* comm, const comm::Questio
   executor::CommUse use;
   if (ncast_status status = use.begin(function, comm)) return status;
   if (ncast_status status = clear(function, explanation)) return status;
+  if (ncast_status status = comm::check_one_level(function, *comm)) return status;
   return explain(function, question, comm->decider(), explanation);
 }
 
@@ -296,6 +297,7 @@ ncast_status ncast_comm_set_costs(ncast_comm* comm, const char* text) {
     executor::CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
     if (text == nullptr) return null_argument(function, "text");
+    if (ncast_status status = comm::check_one_level(function, *comm)) return status;
     select::CostModel costs;
     if (ncast_status status = select::CostModel::parse(text, function, &costs)) return status;
     comm->decider()->set_costs(std::move(costs));

@@ -8,6 +8,7 @@
 
 #include "codec/codec.h"
 #include "comm/arguments.h"
+#include "comm/levels/communicator.h"
 #include "comm/plan_use.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
@@ -38,23 +39,27 @@ ncast_status launch(const char* function, const std::vector<Call>& calls) {
     }
   }
   if (ncast_status status = admit_calls(function, calls)) return status;
+  const auto runs_on = [](ncast_backend backend) {
+    return [backend](const Call& call) { return call.comm->backend() == backend && !call.comm->has_levels(); };
+  };
   const ncast_backend first = calls[0].comm->backend();
-  if (std::ranges::all_of(calls, [first](const Call& call) { return call.comm->backend() == first; }))
-    return find_backend(first)->launch(calls);
-  // The CUDA backend first, because it only enqueues its calls, while those of the host may run here. Launch on both
-  // even if one fails, because other ranks may be waiting for the calls.
+  if (std::ranges::all_of(calls, runs_on(first))) return find_backend(first)->launch(calls);
+  // Launch all even if some fail, because other ranks may be waiting for the calls.
   ncast_status first_error = NCAST_OK;
   std::string message;
-  for (const ncast_backend number : {NCAST_BACKEND_CUDA, NCAST_BACKEND_HOST}) {
-    std::vector<Call> backend_calls;
-    std::ranges::copy_if(calls, std::back_inserter(backend_calls),
-                         [&](const Call& call) { return call.comm->backend() == number; });
-    if (backend_calls.empty()) continue;
-    const ncast_status status = find_backend(number)->launch(backend_calls);
-    if (status == NCAST_OK || first_error != NCAST_OK) continue;
+  const auto launch_those = [&](const auto& belong, const auto& launch_calls) {
+    std::vector<Call> those;
+    std::ranges::copy_if(calls, std::back_inserter(those), belong);
+    if (those.empty()) return;
+    const ncast_status status = launch_calls(those);
+    if (status == NCAST_OK || first_error != NCAST_OK) return;
     first_error = status;
     message = ncast_last_error();
-  }
+  };
+  // The CUDA backend first, because it only enqueues its calls, while those of the host may run here.
+  for (const ncast_backend backend : {NCAST_BACKEND_CUDA, NCAST_BACKEND_HOST})
+    launch_those(runs_on(backend), [&](const auto& those) { return find_backend(backend)->launch(those); });
+  launch_those([](const Call& call) { return call.comm->has_levels(); }, launch_levels);
   return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
 }
 
@@ -63,7 +68,7 @@ ncast_status launch(const char* function, const std::vector<Call>& calls) {
 ncast_status submit(const Call& given) {
   Call call = given;
   call.result_codec = other_codec(call.codec, call.result_codec);
-  decide(&call);
+  if (!call.comm->has_levels()) decide(&call);
   if (open_group.depth > 0) {
     open_group.calls.push_back(call);
     return NCAST_OK;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/arguments.h"
 #include "executor/registry.h"
 #include "narrowcast/plan.h"
 #include "status/error.h"
@@ -72,6 +73,7 @@ ncast_status ncast_comm_set_plan_selector(ncast_comm* comm, ncast_plan_selector 
   return guarded(function, [&] {
     executor::CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
+    if (ncast_status status = comm::check_one_level(function, *comm)) return status;
     comm->decider()->set_selector(comm::wrapped(selector, context));
     return NCAST_OK;
   });

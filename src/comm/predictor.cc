@@ -67,6 +67,7 @@ ncast_status ncast_comm_predictor(ncast_comm* comm, ncast_predictor** predictor)
     *predictor = nullptr;
     executor::CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
+    if (ncast_status status = comm::check_one_level(function, *comm)) return status;
     *predictor = make(comm->decider(), true);
     return NCAST_OK;
   });

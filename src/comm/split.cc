@@ -1,5 +1,7 @@
 // ncast_comm_split: the ranks exchange their colors, and the first rank of each color sends the unique id of the new
 // communicator to the others.
+#include "comm/split.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -113,7 +115,8 @@ class ParentCheck {
   bootstrap::InterruptScope scope_{is_over, this};
 };
 
-ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config* given, ncast_comm** result) {
+ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config* given, decltype(create)* create_part,
+                   ncast_comm** result) {
   ncast_comm_config config;
   Part own = {color, key, comm->backend(), NCAST_OK, bootstrap::own_network(), bootstrap::own_host(), {}, {}};
   own.set_status(check(comm, color, given, &config));
@@ -134,7 +137,7 @@ ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config
     const auto rank = std::ranges::find(ranks, comm->rank()) - ranks.begin();
     const ncast_unique_id id = all[static_cast<size_t>(ranks[0])].id;
     const ParentCheck parent(comm, ranks);
-    status = create(result, static_cast<int>(ranks.size()), &id, static_cast<int>(rank), &config);
+    status = create_part(result, static_cast<int>(ranks.size()), &id, static_cast<int>(rank), &config);
   }
   if (status != NCAST_OK && is_first && bootstrap::is_unique_id(own.id)) {
     const std::string message = ncast_last_error();
@@ -145,6 +148,15 @@ ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config
 }
 
 }  // namespace
+
+namespace narrowcast::comm {
+
+ncast_status split_into_one_level(ncast_comm* comm, int color, int key, const ncast_comm_config* config,
+                                  ncast_comm** result) {
+  return split(comm, color, key, config, create_one_level, result);
+}
+
+}  // namespace narrowcast::comm
 
 extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, const ncast_comm_config* config,
                                          ncast_comm** result) {
@@ -158,6 +170,6 @@ extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, c
       const std::string message = ncast_last_error();
       return fail(status, "%s: %s", function, message.c_str());
     }
-    return split(comm, color, key, config, result);
+    return split(comm, color, key, config, create, result);
   });
 }

@@ -1,11 +1,13 @@
 // The interface of a backend, and the backends of this build.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "bootstrap/unique_id.h"
 #include "executor/call.h"
+#include "executor/local_work.h"
 
 namespace narrowcast::executor {
 
@@ -23,6 +25,9 @@ struct Backend {
   // this backend. The caller has checked their arguments, has matched sends from a rank to itself with receives, and
   // has checked that none of the communicators has failed.
   ncast_status (*launch)(const std::vector<Call>& calls);
+
+  // What a rank of a communicator of two levels does with its own memory (comm/levels/). config.device is set.
+  ncast_status (*make_local_work)(const ncast_comm_config& config, std::unique_ptr<LocalWork>* work);
 
   // Checks the arguments that only this backend knows, such as streams, before the call starts. May be NULL.
   ncast_status (*check)(const Call& call) = nullptr;

@@ -36,6 +36,8 @@ struct ncast_comm {
   ncast_backend backend() const { return backend_; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  // Whether it consists of other communicators (comm/levels/), and the backend is theirs. Its decider is NULL.
+  virtual bool has_levels() const { return false; }
   // No other communicator of this process has or had the same number, even if it has the same address.
   uint64_t number() const { return number_; }
 

@@ -53,6 +53,12 @@ std::optional<ForcedTransport> transport_of(std::string_view text) {
   return std::nullopt;
 }
 
+constexpr const char* levels_values = "auto or 2";
+std::optional<bool> two_levels_of(std::string_view text) {
+  if (text != "auto" && text != "2") return std::nullopt;
+  return text == "2";
+}
+
 }  // namespace
 
 const char* name_of(ForcedTransport transport) {
@@ -80,6 +86,8 @@ ncast_status Options::of(const ncast_comm_config& config, Options* options) {
   options->cost_model = given ? config.cost_model : variable("NARROWCAST_COST_MODEL");
   options->cost_model_from = given ? "cost_model" : "NARROWCAST_COST_MODEL";
   if (ncast_status status = read("NARROWCAST_SHARED_KIB", shared_bytes_of, shared_kib_values, &options->shared_bytes))
+    return status;
+  if (ncast_status status = read("NARROWCAST_LEVELS", two_levels_of, levels_values, &options->two_levels))
     return status;
   return read("NARROWCAST_PATH", transport_of, path_values, &options->transport);
 }

@@ -18,6 +18,7 @@ struct Options {
   uint32_t shared_bytes = most_shared_bytes;  // of a CTA, at most
   bool over_host = false;
   ForcedTransport transport = ForcedTransport::none;
+  bool two_levels = false;      // also if all ranks fit into one communicator
   std::string cost_model;       // the path of a file; empty: the built-in model
   std::string cost_model_from;  // the setting that names it
 

@@ -39,6 +39,7 @@ _FILE_SETTINGS = (
 _ENVIRONMENT_ONLY = (
     "CONFIG",
     "HOSTID",
+    "LEVELS",
     "LIBRARY",
     "NET",
     "NVRTC",

@@ -6,6 +6,7 @@
 #include "bootstrap/unique_id.h"
 #include "executor/backend.h"
 #include "executor/cuda/communicator.h"
+#include "executor/cuda/local_work.h"
 #include "status/cuda_driver.h"
 #include "status/error.h"
 
@@ -13,10 +14,11 @@ namespace narrowcast::executor::cuda {
 namespace {
 
 ncast_status check_config(int ranks, const ncast_comm_config& config) {
-  if (ranks > channel::max_gpu_ranks)
-    return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, channel::max_gpu_ranks);
   Options options;
   if (ncast_status status = Options::of(config, &options)) return status;
+  // Of two levels (comm/levels/).
+  constexpr int most_ranks = channel::max_gpu_ranks * channel::max_gpu_ranks;
+  if (ranks > most_ranks) return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, most_ranks);
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
     return fail(NCAST_UNSUPPORTED, "no usable GPU: %s", cuda_error_text(error).c_str());
@@ -53,7 +55,7 @@ ncast_status launch(const std::vector<Call>& calls) {
   return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
 }
 
-const bool added = (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr,
+const bool added = (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, make_local_work, nullptr,
                                                      [](const bootstrap::UniqueIdContent&) { return true; }}),
                     true);
 

@@ -171,8 +171,7 @@ ncast_status Communicator::set_up() {
     *control_ = {};
     error = channel::allocate_zeroed(&state_, sizeof *state_);
   }
-  for (LastCall* last : {&last_eager_call_, &last_captured_call_})
-    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last->event, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = order_.create();
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&fork_event_, cudaEventDisableTiming);
   if (error == cudaSuccess) error = create_side_streams();
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stop_stream_, cudaStreamNonBlocking);
@@ -257,8 +256,6 @@ Communicator::~Communicator() {
   }
   if (stop_stream_ != nullptr) cudaStreamDestroy(stop_stream_);
   if (fork_event_ != nullptr) cudaEventDestroy(fork_event_);
-  for (const LastCall* last : {&last_eager_call_, &last_captured_call_})
-    if (last->event != nullptr) cudaEventDestroy(last->event);
   if (kernels_may_run_) return;
   cudaFree(state_);
   if (control_ != nullptr) cudaFreeHost(control_);
@@ -285,11 +282,11 @@ void Communicator::stop_kernels() {
 }
 
 bool Communicator::has_calls_in_flight() const {
-  if (last_captured_call_.any) return true;
+  if (order_.any_captured()) return true;
   // Other threads may be capturing graphs.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cudaThreadExchangeStreamCaptureMode(&mode);
-  const bool in_flight = cudaEventQuery(last_eager_call_.event) == cudaErrorNotReady;
+  const bool in_flight = cudaEventQuery(order_.last_eager()) == cudaErrorNotReady;
   if (in_flight) cudaGetLastError();
   cudaThreadExchangeStreamCaptureMode(&mode);
   return in_flight;
@@ -426,11 +423,11 @@ Counters Communicator::counters() const {
 }
 
 ncast_status Communicator::wait_until_idle() {
-  if (!last_eager_call_.any && !last_captured_call_.any) return NCAST_OK;
+  if (!order_.any_eager() && !order_.any_captured()) return NCAST_OK;
   const device::DeviceGuard device_guard(device_);
   // Poll first, because cudaDeviceSynchronize cannot be interrupted. An abort ends the kernels.
-  for (auto asked = bootstrap::Clock::now(); last_eager_call_.any;) {
-    if (cudaEventQuery(last_eager_call_.event) != cudaErrorNotReady) break;
+  for (auto asked = bootstrap::Clock::now(); order_.any_eager();) {
+    if (cudaEventQuery(order_.last_eager()) != cudaErrorNotReady) break;
     cudaGetLastError();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     if (bootstrap::Clock::now() - asked < bootstrap::interrupt_interval) continue;
@@ -446,25 +443,8 @@ ncast_status Communicator::wait_until_idle() {
   return set_last_error(failed("waiting for the communicator's calls", error));
 }
 
-// Calls of one capture are ordered within the graph. The user orders the launches of graphs.
-cudaError_t Communicator::enter(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long capture = 0;
-  const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &capture);
-  if (error != cudaSuccess) return error;
-  const bool captures = status != cudaStreamCaptureStatusNone;
-  current_last_call_ = captures ? &last_captured_call_ : &last_eager_call_;
-  // cudaStreamPerThread is a different stream in each thread, but the same handle.
-  const bool is_last = current_last_call_->stream == stream && stream != cudaStreamPerThread;
-  const bool waits = current_last_call_->any && !is_last && (!captures || current_last_call_->capture == capture);
-  current_last_call_->capture = capture;
-  return waits ? cudaStreamWaitEvent(stream, current_last_call_->event) : cudaSuccess;
-}
-
 cudaError_t Communicator::leave(cudaStream_t stream) {
-  current_last_call_->any = true;
-  current_last_call_->stream = stream;
-  const cudaError_t error = cudaEventRecord(current_last_call_->event, stream);
+  const cudaError_t error = order_.leave(stream);
   if (stopped_) calls_failed_ = true;  // the kernels were stopped while the call was being launched
   return error;
 }

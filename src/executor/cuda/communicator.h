@@ -22,6 +22,7 @@
 #include "executor/communicator.h"
 #include "executor/cuda/packets/launch.h"
 #include "executor/cuda/state.h"
+#include "executor/cuda/stream_order.h"
 #include "narrowcast/channel.h"
 #include "select/decision.h"
 #include "select/options.h"
@@ -60,6 +61,10 @@ class Communicator final : public ncast_comm {
   ncast_status prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
                             ncast_redop op, std::unique_ptr<LoadedPlan>* prepared) override;
 
+  // By which kernels report failures and are stopped.
+  channel::KernelControl* kernel_control() const { return control_; }
+  channel::CtaState* cta_states() const;
+
   // See narrowcast/comm.h.
   ncast_status register_memory(void* memory, size_t bytes, uint32_t* region);
   ncast_status deregister_memory(uint32_t region);
@@ -80,14 +85,6 @@ class Communicator final : public ncast_comm {
   struct SideStream {
     cudaStream_t stream = nullptr;
     cudaEvent_t join_event = nullptr;
-  };
-
-  // The previous call. Calls that are captured into a graph and calls that run immediately have one each.
-  struct LastCall {
-    cudaEvent_t event = nullptr;
-    cudaStream_t stream = nullptr;
-    unsigned long long capture = 0;  // id of the capture
-    std::atomic<bool> any{false};    // whether there was a call; written under launching_
   };
 
   // Memory that the kernels of all ranks can access.
@@ -128,9 +125,7 @@ class Communicator final : public ncast_comm {
   ncast_status connect(const bootstrap::WorldId& secret, bootstrap::Limit limit);
   cudaError_t create_side_streams();
 
-  // enter() makes the stream wait for the communicator's previous call, which may be on a different stream. leave()
-  // records the call for the next enter().
-  cudaError_t enter(cudaStream_t stream);
+  // Ends a call that began with order_.enter().
   cudaError_t leave(cudaStream_t stream);
 
   struct DecidedCall {
@@ -193,7 +188,6 @@ class Communicator final : public ncast_comm {
   bool announced_other_call(int peer) const;
   // Ends the waits of this rank's kernels; later kernels return at once. Any thread may call this. Does not wait.
   void stop_kernels();
-  channel::CtaState* cta_states() const;
   cudaError_t copy_stop();
   ncast_status set_last_error(ncast_status status);
 
@@ -216,8 +210,7 @@ class Communicator final : public ncast_comm {
 
   std::mutex launching_;
   cudaEvent_t fork_event_ = nullptr;
-  LastCall last_eager_call_, last_captured_call_;
-  LastCall* current_last_call_ = nullptr;
+  StreamOrder order_;  // written under launching_
   std::vector<SideStream> side_streams_;
   // By region number, which is the same on all ranks. Writers also hold sharing_.
   std::array<std::unique_ptr<channel::RegisteredMemory>, channel::max_regions + 1> regions_;

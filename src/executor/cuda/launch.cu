@@ -116,7 +116,7 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   }
 
   const auto run = [&]() -> cudaError_t {
-    RETURN_IF_FAILED(enter(stream));
+    RETURN_IF_FAILED(order_.enter(stream));
     for (cudaStream_t other : others) {
       RETURN_IF_FAILED(cudaEventRecord(fork_event_, other));
       RETURN_IF_FAILED(cudaStreamWaitEvent(stream, fork_event_));
@@ -148,7 +148,7 @@ void Communicator::count(const DecidedCall& decided) {
   if (call.chosen != nullptr) return;  // launch_chosen_plan() has counted it
   ncast_operation_counters& counters = counters_[static_cast<size_t>(call.operation)];
   ++counters.calls;
-  const bool captured = current_last_call_ == &last_captured_call_;
+  const bool captured = order_.captures();
   if (captured || ranks() == 1 || !decision.runs_by_packets()) return;
   const PacketShape& shape = *decision.packets;
   const uint64_t bytes = sent_by_packets(call.operation, shape, bytes_of(call), rank(), ranks(), call.peer);

@@ -60,7 +60,7 @@ ncast_status Communicator::deregister_memory(uint32_t region) {
   {
     const std::lock_guard launching(launching_);
     // The calls of a rank run in order, so the last call is enough.
-    if (const cudaError_t error = last_eager_call_.any ? cudaEventSynchronize(last_eager_call_.event) : cudaSuccess;
+    if (const cudaError_t error = order_.any_eager() ? cudaEventSynchronize(order_.last_eager()) : cudaSuccess;
         error != cudaSuccess)
       return set_last_error(channel::cuda_failure("waiting for the calls that use the memory", error));
     registered = std::move(regions_[region]);

@@ -18,6 +18,8 @@ ncast_status with_communicator(const char* function, ncast_comm* comm, Body body
     if (ncast_status status = use.begin(function, comm)) return status;
     if (comm->backend() != NCAST_BACKEND_CUDA)
       return fail(NCAST_UNSUPPORTED, "%s: the communicator does not use the CUDA backend", function);
+    if (comm->has_levels())
+      return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have this", function);
     const ncast_status status = body(static_cast<Communicator&>(*comm));
     if (status == NCAST_OK) return status;
     const std::string message = ncast_last_error();

@@ -14,6 +14,7 @@
 #include "codec/user/registered.h"
 #include "executor/host/communicator.h"
 #include "executor/host/launch.h"
+#include "executor/host/local_work.h"
 #include "executor/host/stream.h"
 #include "select/options.h"
 #include "status/error.h"
@@ -100,7 +101,8 @@ ncast_status check(const Call& call) {
   return no_such_stream(function_of(call), call.stream);
 }
 
-const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check, spans_hosts}), true);
+const bool added =
+    (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, make_local_work, check, spans_hosts}), true);
 
 }  // namespace
 }  // namespace narrowcast::executor::host

@@ -35,6 +35,7 @@ def run(
     rank: int,
     ranks: int,
     hosts: tuple[int, ...],
+    two_levels: bool,
     unique_ids: dict[str, str],
     host_id: str,
     emit: Emit,
@@ -46,7 +47,7 @@ def run(
     place = places.make(backend, device, _CAPACITY_BYTES)
     timeout_seconds = 1.0 if backend == "host" else 3.0
     with place.current(), narrowcast.Communicator(bytes.fromhex(host_id), rank, ranks, timeout_seconds=60) as host:
-        stream = place.stream()
+        stream = None if two_levels and backend == "host" else place.stream()
         for name, unique_id in unique_ids.items():
             deadline.begin(rank, name)
             what, how = name.split()
@@ -181,6 +182,7 @@ def killed(
     rank: int,
     ranks: int,
     hosts: tuple[int, ...],
+    two_levels: bool,
     unique_id: str,
     folder: str,
     emit: Emit,
@@ -191,7 +193,7 @@ def killed(
     deadline.begin(rank, "a rank is killed")
     place = places.make(backend, device, _CAPACITY_BYTES)
     with place.current():
-        stream = place.stream()
+        stream = None if two_levels and backend == "host" else place.stream()
         comm = _join(place, unique_id, rank, ranks, 60)
         values, target = _buffers(place, "large", stream)
 

@@ -96,6 +96,7 @@ def run(
     seed: int,
     emit: Emit,
     hosts: tuple[int, ...] = (),
+    two_levels: bool = False,
 ) -> None:
     """One rank in this process."""
     places.be_on_host(rank, hosts)
@@ -103,13 +104,13 @@ def run(
     deadline.begin(rank, "starting")
     place = places.make(backend, device, _capacity(backend, amount))
     with place.current():
-        streams = [place.stream(), place.stream()]
+        # The host backend has no streams at two levels.
+        streams = [None, None] if two_levels and backend == "host" else [place.stream(), place.stream()]
+        # GPUs reduce in the order of ranks, wherever these are, unless there are two levels.
+        ordered = hosts if backend == "host" or two_levels else ()
         for name, unique_ids in sections:
-            # GPUs reduce in the order of ranks, wherever these are.
-            ordered = hosts if backend == "host" else ()
-            _run_section(
-                Section(name, unique_ids), place, streams, rank, ranks, amount, seed, True, deadline, emit, ordered
-            )
+            section = Section(name, unique_ids)
+            _run_section(section, place, streams, rank, ranks, amount, seed, True, deadline, emit, ordered, two_levels)
 
 
 def threads(*, backend: str, devices: list[int], sections: list[list[Any]], seed: int, emit: Emit) -> None:
@@ -162,13 +163,14 @@ def _run_section(
     deadline: Deadline,
     emit: Emit,
     hosts: tuple[int, ...] = (),
+    two_levels: bool = False,
 ) -> None:
     """Emits a result for every case, so that results of ranks correspond. After an error the rest is skipped."""
     deadline.begin(rank, f"joining the communicators of {section.name}")
     comms = [
         place.communicator(unique_id, rank, ranks, timeout_seconds=CALL_SECONDS) for unique_id in section.unique_ids
     ]
-    world = World(place, rank, ranks, comms, streams, amount, seed, default_stream, tuple(hosts))
+    world = World(place, rank, ranks, comms, streams, amount, seed, default_stream, tuple(hosts), two_levels)
     ended_by = ""
     for case, check in _CASES[section.name](world):
         begin = time.monotonic()

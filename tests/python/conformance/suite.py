@@ -30,6 +30,8 @@ SECTIONS = (
     "arguments",
     "traffic",
 )
+# The others have calls that only one level has.
+_LEVEL_SECTIONS = ("small", "larger", "factors", "graphs")
 THREAD_SECTIONS = ("small", "groups", "streams", "registration")
 _SCENARIOS = (
     ("abort", ("small", "large")),
@@ -49,6 +51,7 @@ class Setting:
     amount: str
     time_limit_seconds: float
     hosts: tuple[int, ...] = ()  # of each rank, numbered in the order of their first ranks
+    two_levels: bool = False  # whether the communicators have two levels
     has_threads: bool = True  # whether the ranks are also threads of one process
     seed: int = field(default_factory=lambda: int(os.environ.get("NARROWCAST_TEST_SEED", "0")))
 
@@ -59,7 +62,7 @@ class Setting:
     def arguments(self) -> list[dict[str, Any]]:
         """The environment of rank processes."""
         ranks = self.ranks
-        shared = {"backend": self.backend, "ranks": ranks, "hosts": self.hosts}
+        shared = {"backend": self.backend, "ranks": ranks, "hosts": self.hosts, "two_levels": self.two_levels}
         return [{**shared, "device": self.devices[r], "rank": r} for r in range(ranks)]
 
 
@@ -135,7 +138,8 @@ def _run(job: str, arguments: list[dict[str, Any]], report: Report) -> Report:
 @pytest.fixture(scope="class")
 def report(setting: Setting) -> Report:
     """The results of all sections."""
-    sections = tuple(name for name in SECTIONS if name != "graphs" or setting.backend == "cuda")
+    sections = _LEVEL_SECTIONS if setting.two_levels else SECTIONS
+    sections = tuple(name for name in sections if name != "graphs" or setting.backend == "cuda")
     shared = {"sections": identities(sections), "amount": setting.amount, "seed": setting.seed}
     made = _run("job:run", [{**own, **shared} for own in setting.arguments()], Report(setting))
     print(f"{setting}: {len(made.rows)} cases, {made.seconds:.1f} s with the start of the processes")
@@ -148,6 +152,8 @@ def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
     names = [f"{what} {how}" for what, hows in _SCENARIOS for how in hows]
     if setting.backend == "host":
         names.remove("mismatch window")
+    if setting.two_levels:
+        names = [name for name in names if name.startswith("abort")]
     ids = {name: narrowcast.unique_id().hex() for name in names}
     shared = {"unique_ids": ids, "host_id": narrowcast.unique_id().hex()}
     report = _run("failures:run", [{**own, **shared} for own in setting.arguments()], Report(setting))
@@ -159,17 +165,57 @@ def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-class Conformance:
-    """The tests. The module of a subclass also imports the fixtures `report` and `failures`."""
+def _assert_correct(report: Report, section: str) -> None:
+    if section == "graphs" and report.setting.backend != "cuda":
+        pytest.skip("the host backend has no graphs")
+    report.assert_correct(section)
 
-    @pytest.mark.parametrize("section", SECTIONS)
+
+class ConformanceOfLevels:
+    """The tests of communicators of two levels. The module of a subclass also imports the fixtures `report` and
+    `failures`."""
+
+    @pytest.mark.parametrize("section", _LEVEL_SECTIONS)
     def test_every_case_is_correct(self, report: Report, section: str) -> None:
-        if section == "graphs" and report.setting.backend != "cuda":
-            pytest.skip("the host backend has no graphs")
-        report.assert_correct(section)
+        _assert_correct(report, section)
 
     def test_results_have_the_same_bits_with_every_exact_codec_on_every_rank(self, report: Report) -> None:
         report.assert_same_bits()
+
+    @staticmethod
+    def _of(failures: dict[str, list[dict[str, Any]]], name: str) -> list[dict[str, Any]]:
+        assert failures[name], f"'{name}' did not complete: {failures.get('failure')}"
+        return failures[name]
+
+    @pytest.mark.parametrize("size", ["small", "large"])
+    def test_an_abort_ends_the_calls_that_wait_for_a_missing_rank(self, failures, size) -> None:
+        for rank in self._of(failures, f"abort {size}"):
+            assert rank["error"] == "AbortedError", rank
+            assert rank["later"] == "AbortedError", rank
+            assert rank["seconds"] < 5, rank
+            assert rank["close_seconds"] < 10, rank
+
+    def test_a_killed_rank_is_named_by_the_others_within_five_seconds(self, setting, tmp_path) -> None:
+        shared = {"unique_id": narrowcast.unique_id().hex(), "folder": str(tmp_path)}
+        report = _run("failures:killed", [{**own, **shared} for own in setting.arguments()], Report(setting))
+        last = setting.ranks - 1
+        assert report.failure == f"rank {last} was killed by signal 9"
+        for rank in range(last):
+            path = tmp_path / str(rank)
+            assert path.exists(), f"rank {rank} wrote no result"
+            result = json.loads(path.read_text())
+            assert result["error"] == "RemoteError", result
+            assert _names(result["message"], last), result
+            assert result["seconds"] < 5.5, result  # the rank dies 0.5 seconds after the others begin to wait
+            assert result["close_seconds"] < 10, result
+
+
+class Conformance(ConformanceOfLevels):
+    """The tests of all others."""
+
+    @pytest.mark.parametrize("section", SECTIONS)
+    def test_every_case_is_correct(self, report: Report, section: str) -> None:
+        _assert_correct(report, section)
 
     def test_ranks_may_be_threads_of_one_process(self, setting: Setting) -> None:
         if setting.backend == "cuda" and len(set(setting.devices)) < setting.ranks:
@@ -189,21 +235,6 @@ class Conformance:
         for section in THREAD_SECTIONS:
             report.assert_correct(section)
         report.assert_same_bits()
-
-    # Failures.
-
-    @staticmethod
-    def _of(failures: dict[str, list[dict[str, Any]]], name: str) -> list[dict[str, Any]]:
-        assert failures[name], f"'{name}' did not complete: {failures.get('failure')}"
-        return failures[name]
-
-    @pytest.mark.parametrize("size", ["small", "large"])
-    def test_an_abort_ends_the_calls_that_wait_for_a_missing_rank(self, failures, size) -> None:
-        for rank in self._of(failures, f"abort {size}"):
-            assert rank["error"] == "AbortedError", rank
-            assert rank["later"] == "AbortedError", rank
-            assert rank["seconds"] < 5, rank
-            assert rank["close_seconds"] < 10, rank
 
     @pytest.mark.parametrize("how", ["recv", "small", "large"])
     def test_a_rank_that_never_calls_is_a_timeout_that_names_it(self, failures, setting, how) -> None:
@@ -227,20 +258,6 @@ class Conformance:
             assert rank["error"] == "MismatchError", rank
             assert rank["seconds"] < rank["timeout_seconds"] + 5, rank
             assert rank["changed"] is None, rank
-
-    def test_a_killed_rank_is_named_by_the_others_within_five_seconds(self, setting, tmp_path) -> None:
-        shared = {"unique_id": narrowcast.unique_id().hex(), "folder": str(tmp_path)}
-        report = _run("failures:killed", [{**own, **shared} for own in setting.arguments()], Report(setting))
-        last = setting.ranks - 1
-        assert report.failure == f"rank {last} was killed by signal 9"
-        for rank in range(last):
-            path = tmp_path / str(rank)
-            assert path.exists(), f"rank {rank} wrote no result"
-            result = json.loads(path.read_text())
-            assert result["error"] == "RemoteError", result
-            assert _names(result["message"], last), result
-            assert result["seconds"] < 5.5, result  # the rank dies 0.5 seconds after the others begin to wait
-            assert result["close_seconds"] < 10, result
 
 
 def _names(message: str, rank: int) -> bool:

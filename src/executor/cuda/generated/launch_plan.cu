@@ -60,7 +60,7 @@ ncast_status GeneratedPlan::run(const Call& call) {
   if (call.count == 0) return NCAST_OK;
 
   const auto stream = static_cast<cudaStream_t>(call.stream);
-  cudaError_t error = comm_.enter(stream);
+  cudaError_t error = comm_.order_.enter(stream);
   if (error == cudaSuccess) error = launch(call);
   if (error == cudaSuccess) error = comm_.leave(stream);
   if (error == cudaSuccess) return NCAST_OK;
@@ -77,7 +77,7 @@ cudaError_t GeneratedPlan::launch(const Call& call) {
   const cudaError_t error = packets.ctas != 0         ? launch_packets(call, packets, form, piece_bytes, chunk_bytes)
                             : compiled_.blocks.pieces ? launch_pieces(call, piece_bytes, chunk_bytes)
                                                       : launch_blocks(call, piece_bytes, chunk_bytes);
-  const bool captured = comm_.current_last_call_ == &comm_.last_captured_call_;
+  const bool captured = comm_.order_.captures();
   const std::lock_guard counting(comm_.mutex_);
   ncast_operation_counters& counters = comm_.counters_[static_cast<size_t>(call.operation)];
   ++counters.calls;

@@ -1,0 +1,233 @@
+#include "comm/levels/communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/background_thread.h"
+#include "comm/launch.h"
+#include "comm/levels/steps.h"
+#include "executor/backend.h"
+#include "executor/host/communicator.h"
+#include "executor/registry.h"
+#include "status/error.h"
+
+namespace narrowcast::comm {
+
+using namespace executor;
+
+namespace {
+
+constexpr auto watch_interval = std::chrono::milliseconds(50);
+
+void add(const Counters& from, Counters* to) {
+  to->scratch_bytes += from.scratch_bytes;
+  to->network_bytes += from.network_bytes;
+  for (size_t i = 0; i < from.operations.size(); ++i) {
+    to->operations[i].raw_bytes += from.operations[i].raw_bytes;
+    to->operations[i].wire_bytes += from.operations[i].wire_bytes;
+  }
+}
+
+}  // namespace
+
+void DestroyComm::operator()(ncast_comm* comm) const {
+  static_cast<void>(destroy_communicator("ncast_comm_destroy", comm));
+}
+
+Levels::Levels(ncast_backend backend, LevelShape shape, LevelComms comms)
+    : ncast_comm(backend, comms.all->rank(), comms.all->ranks()), shape_(shape), comms_(std::move(comms)) {}
+
+Levels::~Levels() { leave_ranks(); }
+
+ncast_status Levels::start() {
+  if (ncast_status status = find_backend(backend())->make_local_work(within()->config(), &work_)) return status;
+  if (ncast_status status = work_->allocate(area_bytes, &areas_)) return status;
+  return bootstrap::start_background_thread("ncast levels", [this] { watch(); }, &watcher_);
+}
+
+void Levels::watch() {
+  std::unique_lock lock(mutex_);
+  while (!leaving_.wait_for(lock, watch_interval, [this] { return is_leaving_; })) {
+    lock.unlock();
+    const ncast_status status = check_error();
+    lock.lock();
+    if (status != NCAST_OK) return;
+  }
+}
+
+void Levels::set_error(ncast_status status, std::string message) {
+  status = cause_of(status, &message);
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_ != NCAST_OK) return;
+    error_ = status;
+    message_ = message;
+  }
+  static_cast<host::Communicator&>(*comms_.all).set_error(status, message.c_str());
+  static_cast<void>(within()->abort());
+  static_cast<void>(between()->abort());
+}
+
+// If another rank has failed, the communicator of all ranks says which, and why.
+ncast_status Levels::cause_of(ncast_status status, std::string* message) const {
+  std::vector<int> everyone(static_cast<size_t>(ranks()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const bool is_remote = status == NCAST_REMOTE_ERROR || status == NCAST_ABORTED;
+  for (int attempt = 0; attempt < (is_remote ? 10 : 1); ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (const ncast_status found = comms_.all->check_alive(everyone)) {
+      *message = ncast_last_error();
+      return found;
+    }
+  }
+  return status;
+}
+
+ncast_status Levels::check_own_error() const {
+  const std::lock_guard lock(mutex_);
+  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", message_.c_str());
+}
+
+ncast_status Levels::check_error() {
+  if (ncast_status status = check_own_error()) return status;
+  const std::pair<ncast_comm*, const char*> levels[] = {
+      {comms_.all.get(), ""},
+      {between(), "between hosts, where ranks are numbered by host: "},
+      {within(), "within a host, where ranks are numbered from 0: "}};
+  for (const auto& [comm, where] : levels) {
+    const ncast_status status = comm->check_error();
+    if (status != NCAST_OK) set_error(status, where + std::string(ncast_last_error()));
+  }
+  return check_own_error();
+}
+
+ncast_status Levels::call_error() {
+  const bool failed = within()->call_error() != NCAST_OK || between()->call_error() != NCAST_OK;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failed && !call_failed_) return NCAST_OK;
+  }
+  return check_error();
+}
+
+ncast_status Levels::check_alive(std::span<const int> ranks) {
+  if (ncast_status status = check_error()) return status;
+  return comms_.all->check_alive(ranks);
+}
+
+ncast_status Levels::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    call_failed_ = true;
+  }
+  set_error(NCAST_ABORTED, "aborted");
+  return NCAST_OK;
+}
+
+Counters Levels::counters() const {
+  Counters counters;
+  add(within()->counters(), &counters);
+  add(between()->counters(), &counters);
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < calls_.size(); ++i) counters.operations[i].calls = calls_[i];
+  return counters;
+}
+
+ncast_status Levels::exchange(const void* mine, size_t bytes, void* all) {
+  return comms_.all->exchange(mine, bytes, all);
+}
+
+ncast_status Levels::wait_until_idle() {
+  const ncast_status first = between()->wait_until_idle(), second = within()->wait_until_idle();
+  return first != NCAST_OK ? first : second;
+}
+
+void Levels::leave_ranks() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_leaving_ = true;
+  }
+  leaving_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+ncast_status Levels::check(const Call& call) const {
+  if (call.operation == Operation::all_to_all_v)
+    return fail(NCAST_UNSUPPORTED, "communicators of two levels do not have all_to_all_v");
+  if (backend() == NCAST_BACKEND_HOST && call.stream != nullptr)
+    return fail(NCAST_UNSUPPORTED, "communicators of two levels on the backend host do not have streams");
+  const bool reaches_all = !operation::is_point_to_point(call.operation);
+  if (reaches_all || host_of(call.peer) == shape_.host || index_of(call.peer) == shape_.index) return NCAST_OK;
+  return fail(
+      NCAST_UNSUPPORTED,
+      "rank %d cannot exchange messages with rank %d: with two levels, only ranks of one host and ranks with the "
+      "same index on their hosts can",
+      rank(), call.peer);
+}
+
+ncast_status Levels::launch(std::span<const Call> calls) {
+  for (const Call& call : calls)
+    if (ncast_status status = check(call)) return status;
+  const std::lock_guard launching(launching_);
+  const ncast_status status = run(calls);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Call& call : calls) ++calls_[static_cast<size_t>(call.operation)];
+    if (status != NCAST_OK) call_failed_ = true;
+  }
+  if (status == NCAST_OK) return NCAST_OK;
+  set_error(status, ncast_last_error());  // other ranks may be waiting for a step that was not launched
+  return check_own_error();
+}
+
+ncast_status Levels::run(std::span<const Call> calls) {
+  std::vector<Call> transfers;
+  for (const Call& call : calls) {
+    if (operation::is_point_to_point(call.operation)) {
+      transfers.push_back(call);
+      continue;
+    }
+    if (ncast_status status = work_->enter(call.stream)) return status;
+    if (ncast_status status = run_steps(*this, call)) return status;
+    if (ncast_status status = work_->leave(call.stream)) return status;
+  }
+  return transfers.empty() ? NCAST_OK : send_and_receive(transfers);
+}
+
+// Those of a host first, on all ranks: kernels of the two levels run one after the other, and ranks that began with
+// different levels could wait for each other in a circle.
+ncast_status Levels::send_and_receive(std::span<const Call> calls) {
+  if (ncast_status status = start_group()) return status;
+  for (const bool is_local : {true, false}) {
+    for (Call call : calls) {
+      if ((host_of(call.peer) == shape_.host) != is_local) continue;
+      call.comm = is_local ? within() : between();
+      call.peer = is_local ? index_of(call.peer) : host_of(call.peer);
+      static_cast<void>(submit(call));  // an error is that of the group
+    }
+  }
+  return end_group("ncast_group_end", true);
+}
+
+ncast_status launch_levels(const std::vector<Call>& calls) {
+  std::vector<ncast_comm*> comms;
+  for (const Call& call : calls)
+    if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
+  ncast_status first_error = NCAST_OK;
+  std::string message;
+  for (ncast_comm* comm : comms) {
+    std::vector<Call> those;
+    std::ranges::copy_if(calls, std::back_inserter(those), [&](const Call& call) { return call.comm == comm; });
+    const ncast_status status = static_cast<Levels&>(*comm).launch(those);
+    if (status == NCAST_OK || first_error != NCAST_OK) continue;
+    first_error = status;
+    message = ncast_last_error();
+  }
+  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
+}
+
+}  // namespace narrowcast::comm

@@ -1,0 +1,100 @@
+// A communicator of two levels: see create.h.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "executor/call.h"
+#include "executor/communicator.h"
+#include "executor/local_work.h"
+
+namespace narrowcast::comm {
+
+// Where a rank is: rank() == host * of_host + index.
+struct LevelShape {
+  int hosts, of_host;  // of_host: the number of ranks on each host
+  int host, index;
+};
+
+struct DestroyComm {
+  void operator()(ncast_comm* comm) const;
+};
+using OwnedComm = std::unique_ptr<ncast_comm, DestroyComm>;
+
+// The communicators that it consists of.
+struct LevelComms {
+  OwnedComm all;      // of all ranks, on the backend `host`: finds ranks that end
+  OwnedComm within;   // of the ranks of this host
+  OwnedComm between;  // of the ranks with this index on every host
+};
+
+class Levels final : public ncast_comm {
+ public:
+  Levels(ncast_backend backend, LevelShape shape, LevelComms comms);
+  ~Levels() override;
+
+  // Called once, before the communicator is used.
+  ncast_status start();
+
+  bool has_levels() const override { return true; }
+  ncast_status check_error() override;
+  ncast_status call_error() override;
+  ncast_status check_alive(std::span<const int> ranks) override;
+  ncast_status abort() override;
+  executor::Counters counters() const override;
+  ncast_status exchange(const void* mine, size_t bytes, void* all) override;
+  ncast_status wait_until_idle() override;
+  void leave_ranks() override;
+
+  // Runs or enqueues calls of this communicator in order: collectives first, then sends and receives together.
+  ncast_status launch(std::span<const executor::Call> calls);
+
+  const LevelShape& shape() const { return shape_; }
+  ncast_comm* within() const { return comms_.within.get(); }
+  ncast_comm* between() const { return comms_.between.get(); }
+  executor::LocalWork& work() const { return *work_; }
+  // Of intermediate values, area_bytes each.
+  void* area(int number) const { return areas_[number]; }
+  static constexpr size_t area_bytes = size_t{64} << 20;
+
+ private:
+  int host_of(int rank) const { return rank / shape_.of_host; }
+  int index_of(int rank) const { return rank % shape_.of_host; }
+  int device() const override { return comms_.within->config().device; }
+  // Whether two levels have the call.
+  ncast_status check(const executor::Call& call) const;
+  ncast_status run(std::span<const executor::Call> calls);
+  ncast_status send_and_receive(std::span<const executor::Call> calls);
+  // Records the first error, and makes the calls of the other ranks fail.
+  void set_error(ncast_status status, std::string message);
+  ncast_status cause_of(ncast_status status, std::string* message) const;
+  ncast_status check_own_error() const;
+  // The kernels of one level do not notice that those of the other have failed, so a thread looks for errors.
+  void watch();
+
+  const LevelShape shape_;
+  const LevelComms comms_;
+  std::unique_ptr<executor::LocalWork> work_;
+  void* areas_[2] = {};
+  std::mutex launching_;
+
+  mutable std::mutex mutex_;  // protects the members below
+  std::condition_variable leaving_;
+  bool is_leaving_ = false;
+  bool call_failed_ = false;
+  ncast_status error_ = NCAST_OK;
+  std::string message_;
+  std::array<uint64_t, NCAST_OPERATIONS> calls_ = {};
+  std::thread watcher_;
+};
+
+// Launches calls of such communicators, one communicator after the other.
+ncast_status launch_levels(const std::vector<executor::Call>& calls);
+
+}  // namespace narrowcast::comm

@@ -1,0 +1,268 @@
+#include "comm/levels/steps.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "codec/codec.h"
+#include "comm/launch.h"
+#include "executor/host/reduction.h"
+#include "status/error.h"
+
+namespace narrowcast::comm {
+namespace {
+
+using namespace executor;
+
+// Up to this size a call takes the fewest steps; longer ones send the fewest bytes.
+constexpr uint64_t short_bytes = 64 << 10;
+
+// Intermediate values are boxes in the two areas. [a][b][c] means a planes of b rows of c values. After a failure the
+// steps that follow do nothing.
+class Steps {
+ public:
+  Steps(Levels& comm, const Call& call)
+      : comm_(comm),
+        work_(comm.work()),
+        call_(call),
+        shape_(comm.shape()),
+        hosts_(static_cast<uint64_t>(shape_.hosts)),
+        locals_(static_cast<uint64_t>(shape_.of_host)),
+        bytes_(ncast_dtype_bytes(call.dtype)),
+        sum_dtype_(host::accumulator_type(call.dtype)),
+        sum_bytes_(ncast_dtype_bytes(sum_dtype_)),
+        root_host_(call.peer / shape_.of_host),
+        root_index_(call.peer % shape_.of_host),
+        exact_codec_(codec::canonical(call.codec) == NCAST_CODEC_RAW ? NCAST_CODEC_RAW : NCAST_CODEC_AUTO) {}
+
+  ncast_status run() {
+    switch (call_.operation) {
+      case Operation::broadcast: broadcast(); break;
+      case Operation::reduce: reduce(); break;
+      case Operation::gather: gather(); break;
+      case Operation::scatter: scatter(); break;
+      case Operation::all_gather: all_gather(); break;
+      case Operation::all_to_all: all_to_all(); break;
+      case Operation::reduce_scatter: reduce_scatter(); break;
+      case Operation::all_reduce: all_reduce(); break;
+      case Operation::send:
+      case Operation::recv:
+      case Operation::all_to_all_v: return fail(NCAST_INTERNAL, "a call without steps");
+    }
+    return status_;
+  }
+
+ private:
+  uint64_t ranks() const { return hosts_ * locals_; }
+  bool is_root() const { return call_.peer == comm_.rank(); }
+  bool is_on_root_host() const { return shape_.host == root_host_; }
+  void* area(int number) const { return comm_.area(number); }
+  // The values of the user's buffers from number `elem` on.
+  const void* sent(uint64_t elem) const { return static_cast<const std::byte*>(call_.send) + elem * bytes_; }
+  void* received(uint64_t elem) const { return static_cast<std::byte*>(call_.recv) + elem * bytes_; }
+
+  // The user's buffers and the intermediate values between levels are ordered differently: by host and index, and by
+  // index and host.
+  Strides by_host(uint64_t elems) const { return {locals_ * elems, elems}; }
+  Strides by_index(uint64_t elems) const { return {elems, locals_ * elems}; }  // visits [index][host]
+  Strides packed(uint64_t rows, uint64_t elems) const { return {rows * elems, elems}; }
+
+  template <typename Step>
+  void step(Step&& run) {
+    if (status_ == NCAST_OK) status_ = std::forward<Step>(run)();
+  }
+
+  void copy(const void* from, Strides from_strides, void* to, Strides to_strides, Box box) {
+    step([&] { return work_.copy(from, from_strides, to, to_strides, box, call_.dtype, call_.stream); });
+  }
+
+  // Makes a call of one level. sub: what differs from the whole call.
+  void within(Call sub) {
+    sub.codec = exact_codec_;
+    launch(sub, comm_.within(), comm_.between());
+  }
+  void between(Call sub, std::optional<ncast_codec> codec = std::nullopt) {
+    sub.codec = codec.value_or(call_.codec);
+    launch(sub, comm_.between(), comm_.within());
+  }
+  void launch(Call& sub, ncast_comm* comm, ncast_comm* other) {
+    sub.comm = comm;
+    sub.stream = call_.stream;
+    step([&] { return submit(sub); });
+    step([&] { return work_.stop_after_failure(comm, other, call_.stream); });
+  }
+  Call moving(Operation operation, const void* send, void* recv, uint64_t count, int root = 0) const {
+    return {.operation = operation, .send = send, .recv = recv, .count = count, .dtype = call_.dtype, .peer = root};
+  }
+  // As in a call of one level, types that the codec does not support are not encoded by it.
+  ncast_codec codec_of_sums() const {
+    const codec::Row* const row = codec::find_row(call_.codec);
+    return row == nullptr || row->type(call_.dtype) != nullptr ? call_.codec : ncast_codec{NCAST_CODEC_AUTO};
+  }
+  Call summing(Operation operation, const void* send, void* recv, uint64_t count) const {
+    return {.operation = operation,
+            .send = send,
+            .recv = recv,
+            .count = count,
+            .dtype = sum_dtype_,
+            .redop = call_.redop == NCAST_AVG ? NCAST_SUM : call_.redop};
+  }
+
+  // Calls body(first, elems) for parts of call_.count values, of at most `most`.
+  template <typename Body>
+  void for_each_part(uint64_t most, Body body) {
+    for (uint64_t first = 0; first < call_.count && status_ == NCAST_OK; first += most)
+      body(first, std::min(most, call_.count - first));
+  }
+  // The number of values of each rank that fit into an area.
+  uint64_t piece_in_area(uint64_t value_bytes) const { return Levels::area_bytes / value_bytes / ranks(); }
+
+  // Accumulators of this rank's values, packed in area 0. Overwrites area 1.
+  void load(const void* from, Strides strides, Box box) {
+    const uint64_t count = box.planes * box.rows * box.elems;
+    const bool widens = sum_dtype_ != call_.dtype;
+    if (box.planes > 1 || !widens || call_.factor) {
+      void* const to = area(widens ? 1 : 0);
+      copy(from, strides, to, packed(box.rows, box.elems), box);
+      if (call_.factor) step([&] { return work_.scale(to, to, count, call_.dtype, *call_.factor, call_.stream); });
+      from = to;
+    }
+    if (widens) step([&] { return work_.widen(from, area(0), count, call_.dtype, call_.stream); });
+  }
+
+  // Of area 0, [index][host][piece], every rank gets the sums of its piece, there. They are added in the order of the
+  // ranks of a host, then of the hosts.
+  void sum_pieces(uint64_t piece) {
+    within(summing(Operation::reduce_scatter, area(0), area(1), hosts_ * piece));
+    between(summing(Operation::reduce_scatter, area(1), area(0), piece), codec_of_sums());
+  }
+
+  void finish(void* to, uint64_t count) {
+    step([&] { return work_.finish(area(0), to, count, call_.dtype, call_.redop, comm_.ranks(), call_.stream); });
+  }
+
+  // Cuts `count` values into a piece per rank, adds them and leaves the results of this rank's piece in area 1.
+  // Returns the size of a piece. The last pieces may be filled up with zeros.
+  uint64_t reduce_part(uint64_t first, uint64_t count) {
+    const uint64_t piece = (count + ranks() - 1) / ranks();
+    load(sent(first), {}, {1, 1, count});
+    if (const uint64_t rest = piece * ranks() - count; rest != 0)
+      step([&] {
+        return work_.clear(static_cast<std::byte*>(area(0)) + count * sum_bytes_, rest * sum_bytes_, call_.stream);
+      });
+    sum_pieces(piece);
+    finish(area(1), piece);
+    return piece;
+  }
+
+  void all_reduce() {
+    if (call_.count * sum_bytes_ <= short_bytes) {
+      load(call_.send, {}, {1, 1, call_.count});
+      within(summing(Operation::all_reduce, area(0), area(1), call_.count));
+      between(summing(Operation::all_reduce, area(1), area(0), call_.count), codec_of_sums());
+      return finish(call_.recv, call_.count);
+    }
+    for_each_part(piece_in_area(sum_bytes_) * ranks(), [&](uint64_t first, uint64_t count) {
+      const uint64_t piece = reduce_part(first, count);
+      between(moving(Operation::all_gather, area(1), area(0), piece), call_.result_codec);
+      const bool fits = piece * ranks() == count;
+      within(moving(Operation::all_gather, area(0), fits ? received(first) : area(1), hosts_ * piece));
+      if (!fits) copy(area(1), {}, received(first), {}, {1, 1, count});
+    });
+  }
+
+  void reduce() {
+    for_each_part(piece_in_area(sum_bytes_) * ranks(), [&](uint64_t first, uint64_t count) {
+      const uint64_t piece = reduce_part(first, count);
+      between(moving(Operation::gather, area(1), area(0), piece, root_host_), exact_codec_);
+      if (!is_on_root_host()) return;
+      within(moving(Operation::gather, area(0), area(1), hosts_ * piece, root_index_));
+      if (is_root()) copy(area(1), {}, received(first), {}, {1, 1, count});
+    });
+  }
+
+  void reduce_scatter() {
+    for_each_part(piece_in_area(sum_bytes_), [&](uint64_t first, uint64_t elems) {
+      load(sent(first), by_index(call_.count), {locals_, hosts_, elems});
+      sum_pieces(elems);
+      finish(received(first), elems);
+    });
+  }
+
+  void all_gather() {
+    const uint64_t count = call_.count;
+    if (count * locals_ * bytes_ <= short_bytes && codec::is_exact(call_.codec)) {
+      void* const of_host = received(static_cast<uint64_t>(shape_.host) * locals_ * count);
+      within(moving(Operation::all_gather, call_.send, of_host, count));
+      return between(moving(Operation::all_gather, of_host, call_.recv, locals_ * count));
+    }
+    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
+      between(moving(Operation::all_gather, sent(first), area(0), elems));
+      within(moving(Operation::all_gather, area(0), area(1), hosts_ * elems));
+      copy(area(1), packed(hosts_, elems), received(first), by_index(count), {locals_, hosts_, elems});
+    });
+  }
+
+  void broadcast() {
+    const uint64_t piece = call_.count * bytes_ <= short_bytes ? 0 : call_.count / locals_;
+    const uint64_t in_pieces = piece * locals_;
+    if (piece != 0) {
+      void* const own = received(static_cast<uint64_t>(shape_.index) * piece);
+      if (is_on_root_host()) within(moving(Operation::scatter, call_.send, own, piece, root_index_));
+      between(moving(Operation::broadcast, own, own, piece, root_host_));
+      within(moving(Operation::all_gather, own, call_.recv, piece));
+    }
+    if (in_pieces == call_.count) return;
+    void* const rest = received(in_pieces);
+    const uint64_t count = call_.count - in_pieces;
+    if (shape_.index == root_index_)
+      between(moving(Operation::broadcast, is_root() ? sent(in_pieces) : nullptr, rest, count, root_host_));
+    within(moving(Operation::broadcast, rest, rest, count, root_index_));
+  }
+
+  void all_to_all() {
+    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
+      const Box by_ranks{locals_, hosts_, elems};
+      copy(sent(first), by_index(call_.count), area(0), packed(hosts_, elems), by_ranks);
+      within(moving(Operation::all_to_all, area(0), area(1), hosts_ * elems));
+      copy(area(1), packed(hosts_, elems), area(0), by_index(elems), by_ranks);
+      between(moving(Operation::all_to_all, area(0), area(1), locals_ * elems));
+      copy(area(1), by_host(elems), received(first), by_host(call_.count), {hosts_, locals_, elems});
+    });
+  }
+
+  void gather() {
+    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
+      between(moving(Operation::gather, sent(first), area(0), elems, root_host_));
+      if (!is_on_root_host()) return;
+      within(moving(Operation::gather, area(0), area(1), hosts_ * elems, root_index_));
+      if (is_root())
+        copy(area(1), packed(hosts_, elems), received(first), by_index(call_.count), {locals_, hosts_, elems});
+    });
+  }
+
+  void scatter() {
+    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
+      if (is_root()) copy(sent(first), by_index(call_.count), area(0), packed(hosts_, elems), {locals_, hosts_, elems});
+      if (is_on_root_host()) within(moving(Operation::scatter, area(0), area(1), hosts_ * elems, root_index_));
+      between(moving(Operation::scatter, area(1), received(first), elems, root_host_));
+    });
+  }
+
+  Levels& comm_;
+  LocalWork& work_;
+  const Call& call_;
+  const LevelShape shape_;
+  const uint64_t hosts_, locals_, bytes_;
+  const ncast_dtype sum_dtype_;
+  const uint64_t sum_bytes_;
+  const int root_host_, root_index_;
+  const ncast_codec exact_codec_;
+  ncast_status status_ = NCAST_OK;
+};
+
+}  // namespace
+
+ncast_status run_steps(Levels& comm, const Call& call) { return Steps(comm, call).run(); }
+
+}  // namespace narrowcast::comm

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <memory>
+
+#include "executor/local_work.h"
+
+namespace narrowcast::executor::host {
+
+ncast_status make_local_work(const ncast_comm_config& config, std::unique_ptr<LocalWork>* work);
+
+}  // namespace narrowcast::executor::host

@@ -1,0 +1,90 @@
+"""Communicators of two levels on the host backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import narrowcast
+import numpy as np
+import pytest
+from conformance.suite import ConformanceOfLevels, Setting, failures, report  # noqa: F401
+from hosts.forked_ranks import Report as TellParent
+from hosts.test_detection import run
+from narrowcast import Communicator
+from narrowcast.errors import UnsupportedError
+
+_HOSTS = {"2x2": (0, 0, 1, 1), "3x2": (0, 0, 1, 1, 2, 2), "2x3": (0, 0, 0, 1, 1, 1)}
+
+
+@pytest.fixture(scope="class", params=_HOSTS)
+def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
+    hosts = _HOSTS[request.param]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NARROWCAST_SOCKET_IFNAME", "lo")
+        patch.setenv("NARROWCAST_LEVELS", "2")
+        amount = "some" if request.param == "2x2" else "few"
+        yield Setting("host", len(hosts), tuple(range(len(hosts))), amount, 120, hosts, two_levels=True)
+
+
+class TestTheHostBackend(ConformanceOfLevels):
+    pass
+
+
+def _start(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("NARROWCAST_LEVELS", "2")
+    return {"NARROWCAST_SOCKET_IFNAME": "lo"}
+
+
+def test_ranks_of_a_host_and_of_an_index_send_to_each_other(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        received = np.zeros((3, 1000), np.float32)
+        # To itself, to the other rank of the host, and to the one with this index on the other host.
+        peers = [comm.rank, comm.rank ^ 1, comm.rank ^ 2]
+        with narrowcast.group():
+            for peer, row in zip(peers, received, strict=True):
+                comm.send(np.full(1000, 10 * comm.rank + peer, np.float32), peer)
+                comm.recv(row, peer)
+        tell({"received": received[:, 0].tolist(), "same": bool((received == received[:, :1]).all())})
+        try:
+            comm.send(np.zeros(1, np.float32), comm.rank ^ 3)
+        except UnsupportedError as error:
+            tell({"error": str(error)})
+
+    ranks = run(monkeypatch, _start(monkeypatch), ["one", "one", "two", "two"], body)
+    for number, rank in enumerate(ranks):
+        assert rank.of("received") == [10 * peer + number for peer in (number, number ^ 1, number ^ 2)], rank.reports
+        assert rank.of("same")
+        assert f"rank {number} cannot exchange messages with rank {number ^ 3}" in rank.of("error")
+
+
+@pytest.mark.parametrize("hosts", [["one", "one"], ["one", "two"], ["one", "two", "two"], ["one", "two", "one", "two"]])
+def test_ranks_that_do_not_form_two_levels_have_one(monkeypatch, hosts: list[str]) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        explained = comm.explain("all_reduce", 4096, dtype="float32")  # which has no answer at two levels
+        tell({"sum": float(comm.all_reduce(np.ones(10, np.float32))[0]), "explained": str(explained)})
+
+    for rank in run(monkeypatch, _start(monkeypatch), hosts, body):
+        assert rank.of("sum") == len(hosts), rank.reports
+        assert rank.of("explained")
+
+
+def test_what_only_one_level_has_is_refused_without_harm(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        stream, values = narrowcast.Stream(), np.ones(4, np.float32)
+        refused = {
+            "explain": lambda: comm.explain("all_reduce", 4096, dtype="float32"),
+            "all_to_all_v": lambda: comm.all_to_all_v(values, values.copy(), [1] * 4, [1] * 4),
+            "stream": lambda: comm.all_reduce(values, stream=stream),
+        }
+        for name, call in refused.items():
+            try:
+                call()
+            except UnsupportedError as error:
+                tell({name: str(error)})
+        tell({"sum": float(comm.all_reduce(values)[0])})
+
+    for rank in run(monkeypatch, _start(monkeypatch), ["one", "one", "two", "two"], body):
+        assert "two level" in rank.of("explain"), rank.reports
+        assert "two level" in rank.of("all_to_all_v")
+        assert "two level" in rank.of("stream")
+        assert rank.of("sum") == 4.0
