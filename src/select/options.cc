@@ -59,6 +59,12 @@ std::optional<bool> two_levels_of(std::string_view text) {
   return text == "2";
 }
 
+constexpr const char* partial_sums_values = "exact or rounded";
+std::optional<bool> rounds_of(std::string_view text) {
+  if (text != "exact" && text != "rounded") return std::nullopt;
+  return text == "rounded";
+}
+
 }  // namespace
 
 const char* name_of(ForcedTransport transport) {
@@ -88,6 +94,9 @@ ncast_status Options::of(const ncast_comm_config& config, Options* options) {
   if (ncast_status status = read("NARROWCAST_SHARED_KIB", shared_bytes_of, shared_kib_values, &options->shared_bytes))
     return status;
   if (ncast_status status = read("NARROWCAST_LEVELS", two_levels_of, levels_values, &options->two_levels))
+    return status;
+  if (ncast_status status =
+          read("NARROWCAST_PARTIAL_SUMS", rounds_of, partial_sums_values, &options->rounds_partial_sums))
     return status;
   return read("NARROWCAST_PATH", transport_of, path_values, &options->transport);
 }

@@ -18,9 +18,10 @@ struct Options {
   uint32_t shared_bytes = most_shared_bytes;  // of a CTA, at most
   bool over_host = false;
   ForcedTransport transport = ForcedTransport::none;
-  bool two_levels = false;      // also if all ranks fit into one communicator
-  std::string cost_model;       // the path of a file; empty: the built-in model
-  std::string cost_model_from;  // the setting that names it
+  bool two_levels = false;           // also if all ranks fit into one communicator
+  bool rounds_partial_sums = false;  // of a host, to the type of the call, before they are combined
+  std::string cost_model;            // the path of a file; empty: the built-in model
+  std::string cost_model_from;       // the setting that names it
 
   // Errors: INVALID_ARGUMENT, also for an invalid variable; the message says which values are valid.
   static ncast_status of(const ncast_comm_config& config, Options* options);

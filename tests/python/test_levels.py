@@ -13,7 +13,7 @@ from hosts.test_detection import run
 from narrowcast import Communicator
 from narrowcast.errors import UnsupportedError
 
-_HOSTS = {"2x2": (0, 0, 1, 1), "3x2": (0, 0, 1, 1, 2, 2), "2x3": (0, 0, 0, 1, 1, 1)}
+_HOSTS = {"2x3": (0, 0, 0, 1, 1, 1), "3x2-rounded": (0, 0, 1, 1, 2, 2)}
 
 
 @pytest.fixture(scope="class", params=_HOSTS)
@@ -22,8 +22,9 @@ def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NARROWCAST_SOCKET_IFNAME", "lo")
         patch.setenv("NARROWCAST_LEVELS", "2")
-        amount = "some" if request.param == "2x2" else "few"
-        yield Setting("host", len(hosts), tuple(range(len(hosts))), amount, 120, hosts, two_levels=True)
+        if request.param.endswith("rounded"):
+            patch.setenv("NARROWCAST_PARTIAL_SUMS", "rounded")
+        yield Setting("host", len(hosts), tuple(range(len(hosts))), "few", 120, hosts, two_levels=True)
 
 
 class TestTheHostBackend(ConformanceOfLevels):
@@ -88,3 +89,21 @@ def test_what_only_one_level_has_is_refused_without_harm(monkeypatch) -> None:
         assert "two level" in rank.of("all_to_all_v")
         assert "two level" in rank.of("stream")
         assert rank.of("sum") == 4.0
+
+
+@pytest.mark.parametrize("levels", ["auto", "2"])
+@pytest.mark.parametrize(("sums", "total"), [("exact", 1 + 2**-7), ("rounded", 1.0)])
+def test_the_sums_of_a_host_are_rounded_if_the_user_prefers_it(monkeypatch, levels, sums, total) -> None:
+    """1 + 2^-8 is halfway between two numbers of bfloat16, and rounded down."""
+    values = [1.0, 2**-8, 2**-8, 0.0]
+
+    def body(comm: Communicator, tell: TellParent) -> None:
+        bits = (np.full(2000, values[comm.rank], np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        for count in (10, 100_000):
+            found = comm.all_reduce(np.resize(bits, count), dtype="bfloat16")
+            tell({f"of {count}": np.unique(found.astype(np.uint32) << 16).view(np.float32).tolist()})
+
+    monkeypatch.setenv("NARROWCAST_LEVELS", levels)
+    monkeypatch.setenv("NARROWCAST_PARTIAL_SUMS", sums)
+    for rank in run(monkeypatch, {"NARROWCAST_SOCKET_IFNAME": "lo"}, ["one", "one", "two", "two"], body):
+        assert rank.of("of 10") == rank.of("of 100000") == [total], rank.reports

@@ -39,10 +39,13 @@ def narrow(values: Array, kind: ValueType) -> Array:
         return values.astype(kind.numpy)
 
 
-def reduce(ranks: Sequence[Array], op: str, kind: ValueType, hosts: Sequence[int] = ()) -> Array:
+def reduce(
+    ranks: Sequence[Array], op: str, kind: ValueType, hosts: Sequence[int] = (), *, rounds_partial_sums: bool = False
+) -> Array:
     """The reduction of the bits of all ranks (arrays of `kind.numpy`), as bits.
 
-    hosts: that of each rank, numbered in the order of their first ranks. The values of a host are combined first.
+    hosts: that of each rank, numbered in the order of their first ranks. The values of a host are combined first, and
+    rounded if there are several and rounds_partial_sums is set.
     """
     parts = [widen(bits, kind) for bits in ranks]
     with np.errstate(all="ignore"):
@@ -51,6 +54,8 @@ def reduce(ranks: Sequence[Array], op: str, kind: ValueType, hosts: Sequence[int
                 [part for part, host in zip(parts, hosts, strict=True) if host == one] for one in sorted(set(hosts))
             ]
             parts = [_combined(own, op, kind) for own in on_hosts]
+            if rounds_partial_sums:
+                parts = [widen(narrow(part, kind), kind) for part in parts]
         total = _combined(parts, op, kind)
         if op == "avg":
             count = total.dtype.type(len(ranks))

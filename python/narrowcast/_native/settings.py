@@ -43,6 +43,7 @@ _ENVIRONMENT_ONLY = (
     "LIBRARY",
     "NET",
     "NVRTC",
+    "PARTIAL_SUMS",
     "PATH",
     "PLAN_CACHE",
     "SHARED_KIB",

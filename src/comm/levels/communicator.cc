@@ -38,8 +38,11 @@ void DestroyComm::operator()(ncast_comm* comm) const {
   static_cast<void>(destroy_communicator("ncast_comm_destroy", comm));
 }
 
-Levels::Levels(ncast_backend backend, LevelShape shape, LevelComms comms)
-    : ncast_comm(backend, comms.all->rank(), comms.all->ranks()), shape_(shape), comms_(std::move(comms)) {}
+Levels::Levels(ncast_backend backend, LevelShape shape, bool rounds_partial_sums, LevelComms comms)
+    : ncast_comm(backend, comms.all->rank(), comms.all->ranks()),
+      shape_(shape),
+      rounds_partial_sums_(rounds_partial_sums),
+      comms_(std::move(comms)) {}
 
 Levels::~Levels() { leave_ranks(); }
 

@@ -36,7 +36,7 @@ struct LevelComms {
 
 class Levels final : public ncast_comm {
  public:
-  Levels(ncast_backend backend, LevelShape shape, LevelComms comms);
+  Levels(ncast_backend backend, LevelShape shape, bool rounds_partial_sums, LevelComms comms);
   ~Levels() override;
 
   // Called once, before the communicator is used.
@@ -56,6 +56,7 @@ class Levels final : public ncast_comm {
   ncast_status launch(std::span<const executor::Call> calls);
 
   const LevelShape& shape() const { return shape_; }
+  bool rounds_partial_sums() const { return rounds_partial_sums_; }
   ncast_comm* within() const { return comms_.within.get(); }
   ncast_comm* between() const { return comms_.between.get(); }
   executor::LocalWork& work() const { return *work_; }
@@ -79,6 +80,7 @@ class Levels final : public ncast_comm {
   void watch();
 
   const LevelShape shape_;
+  const bool rounds_partial_sums_;
   const LevelComms comms_;
   std::unique_ptr<executor::LocalWork> work_;
   void* areas_[2] = {};

@@ -72,6 +72,8 @@ ncast_status split_all(ncast_comm* all, int color, const ncast_comm_config& conf
 }
 
 ncast_status create_from(LevelComms& comms, const ncast_comm_config& config, ncast_comm** comm) {
+  select::Options options;
+  if (ncast_status status = select::Options::of(config, &options)) return status;
   const bool is_on_gpu = config.backend == NCAST_BACKEND_CUDA;
   const uint64_t own_host = is_on_gpu ? bootstrap::own_machine() : bootstrap::own_host();
   ncast_comm* const all = comms.all.get();
@@ -82,7 +84,7 @@ ncast_status create_from(LevelComms& comms, const ncast_comm_config& config, nca
   if (shape) {
     if (ncast_status status = split_all(all, shape->host, config, &comms.within)) return status;
     if (ncast_status status = split_all(all, shape->index, config, &comms.between)) return status;
-    auto made = std::make_unique<Levels>(config.backend, *shape, std::move(comms));
+    auto made = std::make_unique<Levels>(config.backend, *shape, options.rounds_partial_sums, std::move(comms));
     if (ncast_status status = made->start()) {
       const std::string message = ncast_last_error();
       static_cast<void>(made->abort());  // see create_levels()

@@ -130,10 +130,18 @@ class Steps {
     if (widens) step([&] { return work_.widen(from, area(0), count, call_.dtype, call_.stream); });
   }
 
+  // If the user prefers shorter payloads: in area 1, as accumulators, from which codecs remove the bits that are zero.
+  void round_partial_sums(uint64_t count) {
+    if (!comm_.rounds_partial_sums() || sum_dtype_ == call_.dtype) return;
+    step([&] { return work_.finish(area(1), area(0), count, call_.dtype, NCAST_SUM, 1, call_.stream); });
+    step([&] { return work_.widen(area(0), area(1), count, call_.dtype, call_.stream); });
+  }
+
   // Of area 0, [index][host][piece], every rank gets the sums of its piece, there. They are added in the order of the
   // ranks of a host, then of the hosts.
   void sum_pieces(uint64_t piece) {
     within(summing(Operation::reduce_scatter, area(0), area(1), hosts_ * piece));
+    round_partial_sums(hosts_ * piece);
     between(summing(Operation::reduce_scatter, area(1), area(0), piece), codec_of_sums());
   }
 
@@ -156,9 +164,11 @@ class Steps {
   }
 
   void all_reduce() {
-    if (call_.count * sum_bytes_ <= short_bytes) {
+    // Ranks of different indices get the same bits from codecs that are exact; stochastic rounding depends on more.
+    if (call_.count * sum_bytes_ <= short_bytes && codec::is_exact(call_.codec)) {
       load(call_.send, {}, {1, 1, call_.count});
       within(summing(Operation::all_reduce, area(0), area(1), call_.count));
+      round_partial_sums(call_.count);
       between(summing(Operation::all_reduce, area(1), area(0), call_.count), codec_of_sums());
       return finish(call_.recv, call_.count);
     }

@@ -48,17 +48,17 @@ ncast_status check_host(const bootstrap::UniqueIdContent& content, uint64_t host
 }
 
 // Only what a file says matters: the built-in model has no times of this backend.
-ncast_status load_costs(const ncast_comm_config& config, select::CostModel* costs) {
-  select::Options options;
-  if (ncast_status status = select::Options::of(config, &options)) return status;
+ncast_status load_costs(const select::Options& options, select::CostModel* costs) {
   return options.cost_model.empty() ? NCAST_OK : options.load_costs(costs);
 }
 
 // All that the layouts of rings and plans, and the choice between plans, depend on.
-ncast_status add_settings(const ncast_comm_config& config, const select::CostModel& costs,
-                          bootstrap::SharedSettings* settings) {
+ncast_status add_settings(const ncast_comm_config& config, const select::Options& options,
+                          const select::CostModel& costs, bootstrap::SharedSettings* settings) {
   if (ncast_status status = settings->add("scratch_bytes", scratch_bytes_of(config))) return status;
   if (ncast_status status = settings->add("the set of registered codecs", codec::user::registered_codecs()))
+    return status;
+  if (ncast_status status = settings->add("NARROWCAST_PARTIAL_SUMS", options.rounds_partial_sums ? "rounded" : "exact"))
     return status;
   char hash[20];
   std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(costs.text()));
@@ -75,14 +75,16 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
     const std::string message = ncast_last_error();
     return fail(status, "%s: %s", function, message.c_str());
   };
+  select::Options settings;
   select::CostModel costs;
   const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
   channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
   options.call_limit = {config.timeout_seconds};
   options.host = bootstrap::own_host();
   std::unique_ptr<channel::World> world;
-  ncast_status status = load_costs(config, &costs);
-  if (status == NCAST_OK) status = add_settings(config, costs, &options.settings);
+  ncast_status status = select::Options::of(config, &settings);
+  if (status == NCAST_OK) status = load_costs(settings, &costs);
+  if (status == NCAST_OK) status = add_settings(config, settings, costs, &options.settings);
   if (status == NCAST_OK) status = check_host(content, options.host);
   if (spans_hosts(content)) {
     status = channel::NetworkWorld::join(content.hub, content.world, options, status, &world);
@@ -92,7 +94,8 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
     channel::SharedWorld::decline(content.world, rank, status);
   }
   if (status != NCAST_OK) return named(status);
-  *comm = new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds}, std::move(costs));
+  *comm =
+      new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds}, settings, std::move(costs));
   return NCAST_OK;
 }
 

@@ -21,10 +21,11 @@ std::vector<int> levels_of(const channel::World& world) {
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape,
-                           bootstrap::Limit wait_limit, select::CostModel costs)
+                           bootstrap::Limit wait_limit, const select::Options& options, select::CostModel costs)
     : ncast_comm(NCAST_BACKEND_HOST, joined_world->rank(), joined_world->ranks()),
       world(std::move(joined_world)),
       levels(levels_of(*world)),
+      rounds_partial_sums(options.rounds_partial_sums),
       limit(wait_limit),
       staging(shape),
       sends(static_cast<size_t>(world->ranks())),

@@ -15,6 +15,7 @@
 #include "executor/call.h"
 #include "executor/communicator.h"
 #include "executor/host/staging.h"
+#include "select/options.h"
 
 namespace narrowcast::executor::host {
 
@@ -24,13 +25,14 @@ class Plans;
 class Communicator final : public ncast_comm {
  public:
   Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape, bootstrap::Limit wait_limit,
-               select::CostModel costs);
+               const select::Options& options, select::CostModel costs);
   ~Communicator() override;
 
   const std::unique_ptr<channel::World> world;
   // By rank, if the library's calls distinguish ranks of the same host from others: there are several hosts, and some
   // have several ranks. Otherwise empty.
   const std::vector<int> levels;
+  const bool rounds_partial_sums;  // of a host, before they are combined with those of others
   const bootstrap::Limit limit;
   Staging staging;
   uint64_t collectives = 0;            // collectives started so far

@@ -33,7 +33,7 @@ ncast_status Plans::build(const Key& key, std::unique_ptr<PlanRun>* run) {
                                            .codec = codec,
                                            .hosts = comm_.levels,
                                            .codec_within = NCAST_CODEC_RAW,  // memory is faster than codecs
-                                           .partial_sums = true,
+                                           .partial_sums = !comm_.rounds_partial_sums,
                                            .result_codec = result_codec};
   if (ncast_status status = find_proved(builder, request, &proved)) return status;
   auto prepared = std::make_unique<PlanRun>(comm_, proved);

@@ -14,7 +14,7 @@ from narrowcast._native.operations import describe
 from narrowcast.types import VALUE_TYPES, value_type
 
 from . import tolerance
-from .operations import Choice, make_call
+from .operations import Choice, make_call, reduced
 from .values import difference, pool
 from .world import Cases, Outcome, World, codecs_of_case, suited
 
@@ -88,7 +88,7 @@ def _check(world: World, choice: Choice, in_memory: bool) -> Outcome:
     chosen = [codec for codec in codecs_of_case(rng) if suited(codec, kind) == codec]
     for inputs in call.pieces(sample, 0) if call.has_result else []:
         scaled = [np.resize(_times(bits, _factor(rank, call), kind), call.count) for rank, bits in enumerate(inputs)]
-        right.append(oracle.reduce(scaled, "sum", kind, world.hosts))
+        right.append(reduced(scaled, "sum", kind, world.hosts))
         for codec in chosen:
             margins.setdefault(codec, []).append(tolerance.of_call(choice.operation, codec, kind, "sum", scaled))
     for codec in chosen:
@@ -132,7 +132,7 @@ def _check_two_codecs(world: World, codec: str, result_codec: str) -> Outcome:
         if found is None:
             continue
         margins = tolerance.of_call("all_reduce", sent_as, kind, "sum", whole, result_codec=returned_as)
-        right = oracle.reduce(whole, "sum", kind, world.hosts)
+        right = reduced(whole, "sum", kind, world.hosts)
         outcome.note(where, difference(found, right, kind, nan_is_nan=True, tolerances=margins))
         outcome.same_everywhere(found)
     if "raw" not in (codec, result_codec):  # which packets may carry if both are

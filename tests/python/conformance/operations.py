@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,11 +53,17 @@ class Choice:
         return Call(self.operation, self.kind, self.count, rank, ranks, op=self.op, root=self.root)
 
 
+def reduced(inputs: Sequence[np.ndarray], op: str, kind: ValueType, hosts: Sequence[int]) -> np.ndarray:
+    """The bits of a reduction. hosts: of the ranks, if there are several."""
+    rounds = os.environ.get("NARROWCAST_PARTIAL_SUMS") == "rounded"
+    return oracle.reduce(inputs, op, kind, hosts, rounds_partial_sums=rounds)
+
+
 def expected(call: Call, sample: np.ndarray, variant: int, hosts: Sequence[int] = ()) -> np.ndarray:
     """The bits of the rank's output. hosts: of the ranks, if there are several."""
     parts = []
     for inputs in call.pieces(sample, variant):
-        bits = oracle.reduce(inputs, call.op, call.kind, hosts) if describe(call.operation).reduces else inputs[0]
+        bits = reduced(inputs, call.op, call.kind, hosts) if describe(call.operation).reduces else inputs[0]
         parts.append(bits if bits.size == call.count else np.resize(bits, call.count))
     return np.concatenate(parts)
 
