@@ -12,7 +12,7 @@ from conformance.suite import Conformance, Setting, failures, report  # noqa: F4
 _HOSTS = {"3-hosts": (0, 1, 2), "2+3-ranks": (0, 1, 1, 0, 1), "2-hosts-over-a-plugin": (0, 1)}
 
 
-@pytest.fixture(scope="class", params=["2-ranks", "3-ranks", "4-ranks", *_HOSTS])
+@pytest.fixture(scope="class", params=["2-ranks", "3-ranks", *_HOSTS])
 def setting(request: pytest.FixtureRequest, net_plugin: Callable[[int], Path]) -> Iterator[Setting]:
     hosts = _HOSTS.get(request.param, ())
     ranks = len(hosts) or int(request.param[0])
@@ -24,7 +24,7 @@ def setting(request: pytest.FixtureRequest, net_plugin: Callable[[int], Path]) -
             patch.setenv("NCCL_NET_PLUGIN", str(net_plugin(12)))
         # With fewer than three ranks the order of a reduction does not matter.
         amount = "some" if request.param == "3-ranks" else "few"
-        yield Setting("host", ranks, tuple(range(ranks)), amount, 120, hosts, request.param == "4-ranks")
+        yield Setting("host", ranks, tuple(range(ranks)), amount, 120, hosts, has_threads=request.param == "3-ranks")
 
 
 class TestTheHostBackend(Conformance):
