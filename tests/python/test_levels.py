@@ -83,12 +83,15 @@ def test_what_only_one_level_has_is_refused_without_harm(monkeypatch) -> None:
             except UnsupportedError as error:
                 tell({name: str(error)})
         tell({"sum": float(comm.all_reduce(values)[0])})
+        with comm.split(comm.rank % 2) as part:
+            tell({"ranks": part.ranks, "part": float(part.all_reduce(np.ones(4, np.float32))[0])})
 
     for rank in run(monkeypatch, _start(monkeypatch), ["one", "one", "two", "two"], body):
         assert "two level" in rank.of("explain"), rank.reports
         assert "two level" in rank.of("all_to_all_v")
         assert "two level" in rank.of("stream")
         assert rank.of("sum") == 4.0
+        assert (rank.of("ranks"), rank.of("part")) == (2, 2.0)
 
 
 @pytest.mark.parametrize("levels", ["auto", "2"])
