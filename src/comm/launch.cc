@@ -1,7 +1,6 @@
 #include "comm/launch.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "comm/plan_use.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
+#include "executor/launch_apart.h"
 #include "executor/registry.h"
 #include "status/error.h"
 
@@ -30,6 +30,10 @@ struct Group {
 
 thread_local Group open_group;
 
+// The backend that launches a call, or `levels`.
+constexpr auto levels = static_cast<ncast_backend>(0);
+ncast_backend launcher_of(const Call& call) { return call.comm->has_levels() ? levels : call.comm->backend(); }
+
 ncast_status launch(const char* function, const std::vector<Call>& calls) {
   if (ncast_status status = check_sends_to_self(calls)) return status;
   for (const Call& call : calls) {
@@ -39,28 +43,11 @@ ncast_status launch(const char* function, const std::vector<Call>& calls) {
     }
   }
   if (ncast_status status = admit_calls(function, calls)) return status;
-  const auto runs_on = [](ncast_backend backend) {
-    return [backend](const Call& call) { return call.comm->backend() == backend && !call.comm->has_levels(); };
-  };
-  const ncast_backend first = calls[0].comm->backend();
-  if (std::ranges::all_of(calls, runs_on(first))) return find_backend(first)->launch(calls);
-  // Launch all even if some fail, because other ranks may be waiting for the calls.
-  ncast_status first_error = NCAST_OK;
-  std::string message;
-  const auto launch_those = [&](const auto& belong, const auto& launch_calls) {
-    std::vector<Call> those;
-    std::ranges::copy_if(calls, std::back_inserter(those), belong);
-    if (those.empty()) return;
-    const ncast_status status = launch_calls(those);
-    if (status == NCAST_OK || first_error != NCAST_OK) return;
-    first_error = status;
-    message = ncast_last_error();
-  };
   // The CUDA backend first, because it only enqueues its calls, while those of the host may run here.
-  for (const ncast_backend backend : {NCAST_BACKEND_CUDA, NCAST_BACKEND_HOST})
-    launch_those(runs_on(backend), [&](const auto& those) { return find_backend(backend)->launch(those); });
-  launch_those([](const Call& call) { return call.comm->has_levels(); }, launch_levels);
-  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
+  const std::vector launchers = {NCAST_BACKEND_CUDA, NCAST_BACKEND_HOST, levels};
+  return launch_apart(calls, launchers, launcher_of, [](ncast_backend launcher, const std::vector<Call>& those) {
+    return launcher == levels ? launch_levels(those) : find_backend(launcher)->launch(those);
+  });
 }
 
 }  // namespace

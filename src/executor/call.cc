@@ -7,6 +7,7 @@
 
 #include "codec/codec.h"
 #include "executor/communicator.h"
+#include "executor/launch_apart.h"
 #include "operation/scaled_sum.h"
 #include "plan/builders/builders.h"
 
@@ -50,6 +51,13 @@ constexpr std::array<uint16_t, 256> crc12_table = [] {
 }();
 
 }  // namespace
+
+std::vector<ncast_comm*> communicators_of(const std::vector<Call>& calls) {
+  std::vector<ncast_comm*> comms;
+  for (const Call& call : calls)
+    if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
+  return comms;
+}
 
 const char* function_of(const Call& call) {
   const bool runs_loaded_plan = call.plan != 0 && builder_of(call.plan) == nullptr;

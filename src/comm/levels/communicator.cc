@@ -1,8 +1,6 @@
 #include "comm/levels/communicator.h"
 
-#include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "comm/levels/steps.h"
 #include "executor/backend.h"
 #include "executor/host/communicator.h"
+#include "executor/launch_apart.h"
 #include "executor/registry.h"
 #include "status/error.h"
 
@@ -217,20 +216,8 @@ ncast_status Levels::send_and_receive(std::span<const Call> calls) {
 }
 
 ncast_status launch_levels(const std::vector<Call>& calls) {
-  std::vector<ncast_comm*> comms;
-  for (const Call& call : calls)
-    if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
-  ncast_status first_error = NCAST_OK;
-  std::string message;
-  for (ncast_comm* comm : comms) {
-    std::vector<Call> those;
-    std::ranges::copy_if(calls, std::back_inserter(those), [&](const Call& call) { return call.comm == comm; });
-    const ncast_status status = static_cast<Levels&>(*comm).launch(those);
-    if (status == NCAST_OK || first_error != NCAST_OK) continue;
-    first_error = status;
-    message = ncast_last_error();
-  }
-  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
+  return launch_apart(calls, communicators_of(calls), &Call::comm,
+                      [](ncast_comm* comm, const auto& those) { return static_cast<Levels*>(comm)->launch(those); });
 }
 
 }  // namespace narrowcast::comm

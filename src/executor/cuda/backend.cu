@@ -1,12 +1,11 @@
 // The CUDA backend: ranks are GPUs of one host or several. A process or thread may own one rank or several.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-
 #include "bootstrap/unique_id.h"
 #include "executor/backend.h"
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/local_work.h"
+#include "executor/launch_apart.h"
 #include "status/cuda_driver.h"
 #include "status/error.h"
 
@@ -38,21 +37,9 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
 }
 
 ncast_status launch(const std::vector<Call>& calls) {
-  std::vector<ncast_comm*> comms;
-  for (const Call& call : calls)
-    if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
-  ncast_status first_error = NCAST_OK;
-  std::string message;
-  for (ncast_comm* comm : comms) {
-    std::vector<const Call*> calls_of_comm;
-    for (const Call& call : calls)
-      if (call.comm == comm) calls_of_comm.push_back(&call);
-    const ncast_status status = static_cast<Communicator*>(comm)->launch(calls_of_comm);
-    if (status == NCAST_OK || first_error != NCAST_OK) continue;
-    first_error = status;
-    message = ncast_last_error();
-  }
-  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
+  return launch_apart(calls, communicators_of(calls), &Call::comm, [](ncast_comm* comm, const auto& those) {
+    return static_cast<Communicator*>(comm)->launch(those);
+  });
 }
 
 const bool added = (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, make_local_work, nullptr,

@@ -56,7 +56,7 @@ class Communicator final : public ncast_comm {
   ncast_status exchange(const void* mine, size_t bytes, void* all) override;
 
   // Enqueues the calls of a group in order. Any thread may call this.
-  ncast_status launch(const std::vector<const Call*>& calls);
+  ncast_status launch(const std::vector<Call>& calls);
 
   ncast_status prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
                             ncast_redop op, std::unique_ptr<LoadedPlan>* prepared) override;

@@ -96,22 +96,22 @@ void Communicator::plan_direct_writes(BlockCall* call) const {
   }
 }
 
-ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
+ncast_status Communicator::launch(const std::vector<Call>& calls) {
   const std::lock_guard lock(launching_);
   const device::DeviceGuard device_guard(device_);
   std::vector<DecidedCall> decided;
   decided.reserve(calls.size());
   std::vector<const DecidedCall*> transfers, collectives;
-  for (const Call* call : calls) {
-    decided.push_back({*call, decide(*decider(), *call)});
-    (is_point_to_point(call->operation) ? transfers : collectives).push_back(&decided.back());
+  for (const Call& call : calls) {
+    decided.push_back({call, decide(*decider(), call)});
+    (is_point_to_point(call.operation) ? transfers : collectives).push_back(&decided.back());
   }
   // As in NCCL, the group waits for earlier work on all streams of its calls, and later work on these streams waits for
   // the group.
-  const auto stream = static_cast<cudaStream_t>(calls[0]->stream);
+  const auto stream = static_cast<cudaStream_t>(calls[0].stream);
   std::vector<cudaStream_t> others;
-  for (const Call* call : calls) {
-    const auto other = static_cast<cudaStream_t>(call->stream);
+  for (const Call& call : calls) {
+    const auto other = static_cast<cudaStream_t>(call.stream);
     if (other != stream && std::ranges::find(others, other) == others.end()) others.push_back(other);
   }
 
@@ -135,7 +135,7 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   }
   if (error == cudaSuccess) return NCAST_OK;
   // Other ranks may be waiting for a kernel that was not launched.
-  const ncast_status status = channel::cuda_failure(function_name(calls[0]->operation), error);
+  const ncast_status status = channel::cuda_failure(function_name(calls[0].operation), error);
   const std::string message = ncast_last_error();
   set_error(status, message.c_str());
   return fail(status, "%s", message.c_str());
