@@ -31,6 +31,11 @@ class EncodedRows:
         return found
 
 
+def frame_stride(dtype: ValueType, row_bytes: int, codec: str) -> int:
+    """The distance of the frames of rows."""
+    return aligned(bound(dtype, row_bytes // dtype.bytes, codec=codec))
+
+
 class FrameWriter:
     """Encodes rows, and copies frames on a stream of its own, so that the next rows are encoded meanwhile."""
 
@@ -38,15 +43,19 @@ class FrameWriter:
         self._device = device
         self._stream = torch.cuda.Stream(device)
 
-    def encode(self, rows: torch.Tensor, dtype: ValueType, codec: str) -> EncodedRows:
+    def encode(
+        self, rows: torch.Tensor, dtype: ValueType, codec: str, frames: torch.Tensor | None = None
+    ) -> EncodedRows:
         """Enqueues encoding on the current stream: one call for all rows.
 
         rows: uint8, (count, bytes), contiguous; count is not 0.
+        frames: memory for the frames, uint8, (count, frame_stride()), contiguous; None: new memory.
         """
         count, row_bytes = rows.shape
         elems = row_bytes // dtype.bytes
-        stride = aligned(bound(dtype, elems, codec=codec))
-        frames = torch.empty((count, stride), dtype=torch.uint8, device=self._device)
+        stride = frame_stride(dtype, row_bytes, codec)
+        if frames is None:
+            frames = torch.empty((count, stride), dtype=torch.uint8, device=self._device)
         scratch_bytes = gpu_batches.encode_workspace_bytes(count, rows.numel(), codec)
         scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self._device)
         order = torch.arange(count, device=self._device)

@@ -1,7 +1,7 @@
-"""Arrays of one size in GPU memory, each encoded into a frame: one call for all of them.
+"""Arrays of one size in GPU memory, each of which has a frame: one call encodes or decodes all of them.
 
 Arrays and frames are given by addresses: an int64 tensor on the GPU. A call is enqueued on the current stream and
-returns such a tensor with the sizes of the frames in bytes, which it writes; 0 for those with an error.
+returns such a tensor with the sizes in bytes of what it writes; 0 for those with an error.
 """
 
 from __future__ import annotations
@@ -60,6 +60,38 @@ def encode(
                 statuses.data_ptr(),
                 workspace.data_ptr(),
                 workspace.numel(),
+                None,
+                torch.cuda.current_stream(arrays.device).cuda_stream,
+            )
+        )
+    return sizes
+
+
+def decode(
+    frames: torch.Tensor, frame_bytes: torch.Tensor, arrays: torch.Tensor, capacity_bytes: int, codec: str
+) -> torch.Tensor:
+    """Decodes frames of `codec` or raw ones into arrays, for which there are `capacity_bytes` each."""
+    sizes = torch.zeros_like(arrays)
+    count = len(arrays)
+    if not count:
+        return sizes
+    capacities = torch.full_like(arrays, capacity_bytes)
+    statuses = torch.empty_like(arrays, dtype=torch.int32)
+    workspace_bytes = int(library().ncast_cuda_decode_batch_workspace_bytes(count))
+    workspace = torch.empty(workspace_bytes, dtype=torch.uint8, device=arrays.device)
+    with cuda_driver.on_device(arrays.device.index):
+        check(
+            library().ncast_cuda_decode_batch(
+                count,
+                frames.data_ptr(),
+                frame_bytes.data_ptr(),
+                codec_number(codec),
+                arrays.data_ptr(),
+                capacities.data_ptr(),
+                sizes.data_ptr(),
+                statuses.data_ptr(),
+                workspace.data_ptr(),
+                workspace_bytes,
                 None,
                 torch.cuda.current_stream(arrays.device).cuda_stream,
             )

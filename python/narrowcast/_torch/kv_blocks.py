@@ -40,6 +40,16 @@ class Pages:
     page_bytes: int  # the used part of a row
 
 
+def pages_of(cache: torch.Tensor) -> Pages:
+    """The pages of a layer, whose blocks are the first dimension. Raises ValueError if a page has gaps."""
+    page, item = cache[0], cache.element_size()
+    if not page.permute(sorted(range(page.dim()), key=page.stride, reverse=True)).is_contiguous():
+        raise ValueError(f"pages of shape {list(page.shape)} and strides {list(page.stride())} have gaps")
+    shape, strides = (len(cache), page.numel() * item), (cache.stride(0) * item, 1)
+    rows = torch.empty(0, dtype=torch.int8, device=cache.device)
+    return Pages(rows.set_(cache.untyped_storage(), cache.storage_offset() * item, shape, strides), shape[1])
+
+
 class Blocks(NamedTuple):
     """Blocks of a group."""
 
@@ -70,12 +80,9 @@ class EncodedBlocks:
         threads: int = 0,
     ) -> None:
         self._block_bytes = [sum(pages.page_bytes for pages in group) for group in groups]
-        self._types = [_type_of(group, dtype) for group in groups]
-        self._pages = [_used(group) for group in groups]
-        devices = {pages.tensor.device for group in groups for pages in group}
-        if len(devices) > 1:
-            raise ValueError(f"the KV cache is on several devices: {', '.join(sorted(map(str, devices)))}")
-        self._device = devices.pop() if devices else torch.device("cpu")
+        self._types = [type_of(group, dtype) for group in groups]
+        self._pages = [used(group) for group in groups]
+        self._device = device_of(groups)
         self._codec, self._threads = supported_codec(codec), threads
         self._arena = Arena(capacity_bytes, device=self._device if self._device.type == "cuda" else None)
         self._frames = FrameIndex()
@@ -168,8 +175,7 @@ class EncodedBlocks:
             on_device = to_device(numbers, self._device)
             for first in range(0, len(keys), count):
                 part = slice(first, first + count)
-                rows = torch.cat([pages.index_select(0, on_device[part]) for pages in self._pages[group]], dim=1)
-                yield group, rows.view(torch.uint8), keys[part].tolist()
+                yield group, gathered(self._pages[group], on_device[part]), keys[part].tolist()
 
     def _encoded(self, group: int, rows: torch.Tensor) -> list[Piece]:
         kind = self._types[group].name
@@ -221,12 +227,7 @@ class EncodedBlocks:
             for first in range(0, len(keys), count):
                 some = frames[first : first + count]
                 decode_batch(some, outs=list(rows[: len(some)]), threads=self._threads)
-                begin = 0
-                for pages in self._pages[group]:
-                    end = begin + pages.shape[1] * pages.element_size()
-                    part = rows[: len(some), begin:end].view(pages.dtype)
-                    pages.index_copy_(0, places[first : first + count], part)
-                    begin = end
+                scatter(rows[: len(some)], self._pages[group], places[first : first + count])
 
     def _load_on_gpu(
         self, blocks: Sequence[Blocks], sizes: _Sizes, on_stream: OnStream
@@ -339,14 +340,37 @@ def _ends_of_parts(blocks: int, block_bytes: int) -> list[int]:
     return [*ends, blocks]
 
 
-def _used(group: Sequence[Pages]) -> list[torch.Tensor]:
+def device_of(groups: Sequence[Sequence[Pages]]) -> torch.device:
+    """The device of all groups. Raises ValueError if there are several."""
+    devices = {pages.tensor.device for group in groups for pages in group}
+    if len(devices) > 1:
+        raise ValueError(f"the KV cache is on several devices: {', '.join(sorted(map(str, devices)))}")
+    return devices.pop() if devices else torch.device("cpu")
+
+
+def gathered(pages: Sequence[torch.Tensor], numbers: torch.Tensor) -> torch.Tensor:
+    """The pages of blocks of a group, end to end: a row of bytes for each block. `numbers` is on the same device."""
+    return torch.cat([one.index_select(0, numbers) for one in pages], dim=1).view(torch.uint8)
+
+
+def scatter(rows: torch.Tensor, pages: Sequence[torch.Tensor], numbers: torch.Tensor) -> None:
+    """Copies such rows back into the blocks."""
+    begin = 0
+    for one in pages:
+        end = begin + one.shape[1] * one.element_size()
+        one.index_copy_(0, numbers, rows[:, begin:end].view(one.dtype))
+        begin = end
+
+
+def used(group: Sequence[Pages]) -> list[torch.Tensor]:
     """The used parts of the pages, in the largest unit: copies of single bytes are slow."""
-    used = [pages.tensor[:, : pages.page_bytes] for pages in group]
-    whole = all(number % 8 == 0 for one in used for number in (one.data_ptr(), one.stride(0), one.shape[1]))
-    return [one.view(torch.int64) for one in used] if whole else used
+    parts = [pages.tensor[:, : pages.page_bytes] for pages in group]
+    whole = all(number % 8 == 0 for one in parts for number in (one.data_ptr(), one.stride(0), one.shape[1]))
+    return [one.view(torch.int64) for one in parts] if whole else parts
 
 
-def _type_of(group: Sequence[Pages], dtype: Any) -> ValueType:
+def type_of(group: Sequence[Pages], dtype: Any) -> ValueType:
+    """How the values of a group are encoded: as bytes if `dtype` is not a value type or does not divide the pages."""
     try:
         kind = value_type(dtype)
     except (ValueError, TypeError):

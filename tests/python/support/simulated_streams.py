@@ -209,14 +209,17 @@ def simulate(monkeypatch):
     monkeypatch.setattr(cuda_driver, "copy_from_host", _copy)
     monkeypatch.setattr(cuda_driver, "copy_to_host_later", _copy_back)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: streams.kept.append(tensor))
-    zeros_like = torch.zeros_like
 
-    def kept_zeros(*arguments, **options):
+    def kept(create):
         # On a GPU, memory that is freed is not used again before the stream has run what was enqueued.
-        streams.kept.append(zeros_like(*arguments, **options))
-        return streams.kept[-1]
+        def create_and_keep(*arguments, **options):
+            streams.kept.append(create(*arguments, **options))
+            return streams.kept[-1]
 
-    monkeypatch.setattr(torch, "zeros_like", kept_zeros)
+        return create_and_keep
+
+    for name in ("zeros_like", "full_like"):
+        monkeypatch.setattr(torch, name, kept(getattr(torch, name)))
     functions = types.SimpleNamespace(
         ncast_cuda_decode=_decode,
         ncast_cuda_decode_batch=_decode_batch,
