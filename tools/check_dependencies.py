@@ -109,7 +109,8 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "_c10d": {"comm", "_comm", "codec", "cuda", "_native", *_LOWEST},
     "torch_backend": {"_c10d", *_LOWEST},
     "_torch": {"codec", "cuda", "store", "_native", *_LOWEST},
-    "integrations": {"codec", "cuda", "store", "_torch", *_LOWEST},
+    "_kv": set(),
+    "integrations": {"codec", "cuda", "store", "_kv", "_native", "_torch", *_LOWEST},
     "torch": {"_torch", "_c10d", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
     "plan": {"_native", "_plan", *_LOWEST},
@@ -134,7 +135,7 @@ PACKAGES_OF = {
     "__main__": CLI_PACKAGES,
     "_c10d": TORCH_PACKAGES,
     "_torch": TORCH_PACKAGES,
-    "integrations": TORCH_PACKAGES | {"dgl", "diffusers", "sglang", "torch_geometric", "vllm"},
+    "integrations": TORCH_PACKAGES | {"dgl", "diffusers", "msgspec", "sglang", "torch_geometric", "vllm", "zmq"},
     "torch": TORCH_PACKAGES,
     "torch_backend": TORCH_PACKAGES,
 }
