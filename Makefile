@@ -164,7 +164,7 @@ $(FRAMEWORKS)/graphbolt.stamp: requirements/graphbolt.txt
 test-integrations: build/libnarrowcast.so $(FRAMEWORKS)/integrations.stamp $(FRAMEWORKS)/graphbolt.stamp
 	export PYTHONPATH=$(CURDIR)/python NARROWCAST_LIBRARY=$(CURDIR)/build/libnarrowcast.so; \
 	$(FRAMEWORKS)/integrations/bin/python -m pytest -rs tests/python/integrations tests/python/torch_backend \
-	  tests/python/test_guide.py; \
+	  tests/python/kv tests/python/test_guide.py; \
 	$(FRAMEWORKS)/graphbolt/bin/python -m pytest -rs -k graphbolt tests/python/integrations/test_graphbolt.py \
 	  tests/python/integrations/test_integration_examples.py tests/python/test_guide.py; \
 	$(FRAMEWORKS)/integrations/bin/python -m pytest -rfEXx -n 2 --disable-warnings \

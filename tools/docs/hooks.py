@@ -40,6 +40,7 @@ PYTHON_MODULES = (
     "narrowcast.integrations.pyg",
     "narrowcast.integrations.sglang",
     "narrowcast.integrations.vllm",
+    "narrowcast.integrations.vllm_transfer",
     "narrowcast.integrations.vllm_weights",
     "narrowcast.plan",
     "narrowcast.ratios",

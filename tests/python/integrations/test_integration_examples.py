@@ -12,7 +12,7 @@ from narrowcast import cuda
 
 EXAMPLES = sorted(FOLDER.glob("*.py"))
 NEED_A_GPU = {"diffusers_groups"}
-NEED_A_MODEL = {"vllm_kv_offload", "vllm_weight_offload"}  # test_vllm_engine.py runs them
+NEED_A_MODEL = {"vllm_disaggregated", "vllm_kv_offload", "vllm_weight_offload"}  # test_vllm_engine.py runs them
 
 
 def packages(path: Path) -> set[str]:

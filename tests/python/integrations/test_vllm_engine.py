@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 
 import pytest
 from example_scripts import FOLDER, run_script
@@ -50,6 +51,7 @@ print(json.dumps(moved))
 """
 LAYERS, HEADS, WIDTH = 8, 2, 32
 PROMPT_TOKENS = 45 * 500  # of the script: its tokens are bytes
+TOKEN_BYTES = LAYERS * 2 * HEADS * WIDTH * torch.bfloat16.itemsize
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +81,20 @@ def test_the_engine_restores_a_prompt_from_encoded_blocks(model, tmp_path):
     done = run_script(tmp_path, "-c", OBSERVED, FOLDER / "vllm_kv_offload.py", model, **ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     moved = json.loads(done.stdout.splitlines()[-1])
-    prompt_bytes = PROMPT_TOKENS * LAYERS * 2 * HEADS * WIDTH * torch.bfloat16.itemsize
+    prompt_bytes = PROMPT_TOKENS * TOKEN_BYTES
     # Whole blocks.
     assert 0.98 * prompt_bytes < moved["load"] <= moved["store"] <= 1.02 * prompt_bytes
     assert moved["failed"] == 0
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nixl") is None, reason="nixl is not installed")
+def test_an_engine_continues_what_another_one_computed(model, tmp_path):
+    done = run_script(tmp_path, FOLDER / "vllm_disaggregated.py", model, UCX_TLS="tcp", **ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    (received,) = re.findall(r"request \S+: received (\d+) bytes of KV blocks as (\d+)", done.stderr)
+    raw_bytes, wire_bytes = map(int, received)
+    assert 45 * 200 * TOKEN_BYTES <= raw_bytes <= 1.02 * 45 * 200 * TOKEN_BYTES
+    assert 0.6 * raw_bytes < wire_bytes < 0.75 * raw_bytes
 
 
 def test_the_engine_starts_the_worker_with_encoded_weights(model, tmp_path):
