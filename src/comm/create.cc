@@ -76,7 +76,12 @@ ncast_status exchange_and_create(ncast_comm** comm, int ranks, int rank, ncast_e
                   "NARROWCAST_SOCKET_IFNAME there",
                   function, peer);
   }
-  return create(comm, ranks, &all[0].id, rank, given_config);
+  // Two levels of GPUs also create a communicator of the backend `host`. For GPUs, the hub of the id always listens.
+  bootstrap::UniqueIdContent content = bootstrap::content_of(all[0].id);
+  const auto is_elsewhere = [&](const Contribution& one) { return one.host != all[0].host; };
+  if (own->backend == NCAST_BACKEND_CUDA && std::ranges::any_of(all, is_elsewhere)) content.spans_hosts = 1;
+  const ncast_unique_id id = bootstrap::make_unique_id(content);
+  return create(comm, ranks, &id, rank, given_config);
 }
 
 ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange, void* context,
