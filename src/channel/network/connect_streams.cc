@@ -36,34 +36,28 @@ uint32_t device_between(const Introductions& ranks, int a, int b, uint32_t flow)
   return index_on_host(a) + index_on_host(b) + flow;
 }
 
-struct PluginPeer {
+struct MessagePeer {
   int rank;
-  std::unique_ptr<PluginStream> stream;
+  std::unique_ptr<MessageStream> stream;
 };
 
-ncast_status failed_with(const char* name) {
-  const std::string message = ncast_last_error();
-  return fail(NCAST_SYSTEM_ERROR, "the connection to %s failed: %s", name, message.c_str());
-}
-
-ncast_status connect_plugin_streams(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
-                                    const StreamOptions& options, const Introductions& ranks,
-                                    std::vector<PluginPeer>& peers) {
-  const auto name_of = [&](const PluginPeer& peer) { return ranks.names[static_cast<size_t>(peer.rank)].c_str(); };
-  const int own = rendezvous.rank();
-  const auto count = static_cast<size_t>(rendezvous.ranks());
-  std::vector<PluginStream::Place> places(count), all(count * count);
-  for (const PluginPeer& peer : peers)
-    if (peer.stream->listen(&places[static_cast<size_t>(peer.rank)]) != NCAST_OK) return failed_with(name_of(peer));
-  if (ncast_status status = rendezvous.all_gather(places.data(), count * sizeof places[0], all.data())) return status;
-  for (const PluginPeer& peer : peers)
-    peer.stream->meet(all[static_cast<size_t>(peer.rank) * count + static_cast<size_t>(own)], secret, own, peer.rank);
+ncast_status connect_message_streams(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
+                                     const StreamOptions& options, const Introductions& ranks,
+                                     std::vector<MessagePeer>& peers) {
+  const auto name_of = [&](const MessagePeer& peer) { return ranks.names[static_cast<size_t>(peer.rank)].c_str(); };
+  const auto check = [&](const MessagePeer& peer, ncast_status status) {
+    if (status == NCAST_OK) return status;
+    const std::string message = ncast_last_error();
+    return fail(status, "the connection to %s failed: %s", name_of(peer), message.c_str());
+  };
+  for (const MessagePeer& peer : peers)
+    if (ncast_status status = check(peer, peer.stream->begin(secret, rendezvous.rank(), peer.rank))) return status;
   const bootstrap::Clock::time_point start = bootstrap::Clock::now();
   for (IdlePause pause;; pause.wait()) {
-    const PluginPeer* missing = nullptr;
-    for (const PluginPeer& peer : peers) {
+    const MessagePeer* missing = nullptr;
+    for (const MessagePeer& peer : peers) {
       bool connected = false;
-      if (peer.stream->connect(&connected) != NCAST_OK) return failed_with(name_of(peer));
+      if (ncast_status status = check(peer, peer.stream->connect(&connected))) return status;
       if (!connected) missing = &peer;
     }
     if (missing == nullptr) return NCAST_OK;
@@ -103,26 +97,26 @@ ncast_status connect_streams(bootstrap::Rendezvous& rendezvous, const bootstrap:
     return status;
   streams->clear();
   streams->resize(connections.size());
-  std::vector<PluginPeer> peers;
-  for (int rank = 0; rank < rendezvous.ranks(); ++rank) {
+  std::vector<MessagePeer> peers;
+  ncast_status status = NCAST_OK;
+  for (int rank = 0; rank < rendezvous.ranks() && status == NCAST_OK; ++rank) {
     std::unique_ptr<bootstrap::Connection>& connection = connections[static_cast<size_t>(rank)];
     if (connection == nullptr) continue;
     find_loss_within(connection->socket.get(), options.call_limit);
     if (options.plugin == nullptr) {
-      if (ncast_status status = TcpStream::make(std::move(connection), &(*streams)[static_cast<size_t>(rank)]))
-        return status;
+      status = TcpStream::make(std::move(connection), &(*streams)[static_cast<size_t>(rank)]);
     } else {
       const uint32_t device = device_between(ranks, rendezvous.rank(), rank, options.flow);
       peers.push_back({rank, std::make_unique<PluginStream>(*options.plugin, device, std::move(connection))});
     }
   }
-  if (options.plugin == nullptr) return NCAST_OK;
-  if (ncast_status status = connect_plugin_streams(rendezvous, secret, options, ranks, peers)) {
+  if (status == NCAST_OK) status = connect_message_streams(rendezvous, secret, options, ranks, peers);
+  if (status != NCAST_OK) {
     const std::string message = ncast_last_error();
     rendezvous.publish_failure(status, message.c_str());  // others may wait for this rank
     return fail(status, "%s", message.c_str());
   }
-  for (PluginPeer& peer : peers) (*streams)[static_cast<size_t>(peer.rank)] = std::move(peer.stream);
+  for (MessagePeer& peer : peers) (*streams)[static_cast<size_t>(peer.rank)] = std::move(peer.stream);
   return NCAST_OK;
 }
 

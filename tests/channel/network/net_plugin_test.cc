@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -12,7 +11,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,7 +18,7 @@
 
 #include "channel/network/plugin_stream.h"
 #include "network_hub.h"
-#include "stream_pair.h"
+#include "stream_checks.h"
 #include "support/last_error.h"
 #include "support/ranks.h"
 
@@ -33,16 +31,6 @@ std::string path_of(int version) {
   return std::string(NARROWCAST_TEST_LIBRARIES) + "/libnccl-net-test_v" + std::to_string(version) + ".so";
 }
 
-using Variables = std::vector<std::pair<const char*, std::string>>;
-
-// Runs a process for each list of variables: a process loads one plugin.
-void run_with(const std::vector<Variables>& by_rank, const std::function<void(int rank)>& body) {
-  run_processes(static_cast<int>(by_rank.size()), [&](int rank) {
-    for (const char* const name : {"NARROWCAST_NET", "NCCL_NET_PLUGIN", "NCCL_NET"}) unsetenv(name);
-    for (const auto& [name, value] : by_rank[static_cast<size_t>(rank)]) setenv(name, value.c_str(), 1);
-    body(rank);
-  });
-}
 Variables with_plugin(int version) { return {{"NARROWCAST_NET", "plugin"}, {"NCCL_NET_PLUGIN", path_of(version)}}; }
 
 TEST_CASE("a plugin is found where NCCL finds it, with its newest table") {
@@ -84,69 +72,22 @@ TEST_CASE("why a plugin is not used is said of every library") {
 
 // --- streams --------------------------------------------------------------------------------------------------------
 
-// Messages of many sizes, in several parts.
-void for_each_message(uint32_t seed, const std::function<void(std::vector<std::vector<char>>& parts)>& body) {
-  std::mt19937 random(seed);
-  for (int message = 0; message < 60; ++message) {
-    std::vector<std::vector<char>> parts(1 + random() % 3);
-    for (std::vector<char>& part : parts) {
-      part.resize(message % 10 == 9 ? random() % 3'000'000 : random() % 5'000);
-      std::ranges::generate(part, [&] { return static_cast<char>(random()); });
-    }
-    body(parts);
-  }
-}
-
-void send_messages(Stream& stream, uint32_t seed) {
-  for_each_message(seed, [&](std::vector<std::vector<char>>& parts) {
-    std::vector<iovec> sent;
-    for (std::vector<char>& part : parts) sent.push_back({part.data(), part.size()});
-    EXPECT(stream.send(sent) == 0);
-  });
-}
-
-void check_messages(Stream& stream, uint32_t seed) {
-  for_each_message(seed, [&](std::vector<std::vector<char>>& parts) {
-    for (const std::vector<char>& part : parts) {
-      std::vector<char> found(part.size());
-      EXPECT(stream.receive_all(found.data(), found.size()) == 0);
-      EXPECT(found == part);
-    }
-  });
-}
-
 TEST_CASE("every version of the table carries bytes of any number in both directions") {
   for (int version = 6; version <= 12; ++version) {
     CAPTURE(version);
-    run_with({with_plugin(version)}, [](int) {
-      const StreamPair pair;
-      const std::function<void()> bodies[] = {
-          [&] { send_messages(*pair.first, 1); }, [&] { check_messages(*pair.first, 2); },
-          [&] { send_messages(*pair.second, 2); }, [&] { check_messages(*pair.second, 1); }};
-      run_threads(4, [&](int thread) { bodies[thread](); });
-    });
+    run_with({with_plugin(version)}, [](int) { exchange_messages(); });
   }
 }
 
 TEST_CASE("what was sent before the end arrives, then the stream is closed") {
-  run_with({with_plugin(12)}, [](int) {
-    StreamPair pair;
-    std::vector<char> sent(60'000, 's'), found(sent.size());
-    iovec part = {sent.data(), sent.size()};
-    EXPECT(pair.first->send({&part, 1}) == 0);
-    pair.first.reset();
-    EXPECT(pair.second->receive_all(found.data(), found.size()) == 0);
-    EXPECT(found == sent);
-    EXPECT(pair.second->receive_all(found.data(), 1) == Stream::closed);
-  });
+  run_with({with_plugin(12)}, [](int) { send_before_the_end(); });
 }
 
 TEST_CASE("the end of a stream ends the waits of its own threads") {
   // No request is ever done.
-  Variables variables = with_plugin(12);
-  variables.emplace_back("NARROWCAST_TEST_NET_STALL", "test:1");
-  run_with({variables}, [](int) {
+  run_with({with_plugin(12)}, [](int) {
     const StreamPair pair;
+    setenv("NARROWCAST_TEST_NET_STALL", "test:1", 1);
     char byte = 0;
     std::thread sender([&] {
       iovec part = {&byte, 1};
@@ -160,31 +101,11 @@ TEST_CASE("the end of a stream ends the waits of its own threads") {
   });
 }
 
-TEST_CASE("a sending end that does not know the secret is not received from") {
-  run_with({with_plugin(12)}, [](int) {
-    const StreamPair pair(bootstrap::WorldId{1});
-    char byte = 0;
-    std::thread sender([&] {
-      iovec part = {&byte, 1};
-      EXPECT(pair.second->send({&part, 1}) == 0);
-    });
-    EXPECT(pair.first->receive_all(&byte, 1) == EBADMSG);
-    EXPECT(pair.first->receive_all(&byte, 1) == EBADMSG);
-    sender.join();
-  });
+TEST_CASE("an end that does not know the secret does not connect") {
+  run_with({with_plugin(12)}, [](int) { connect_without_the_secret(); });
 }
 
 // --- ranks ----------------------------------------------------------------------------------------------------------
-
-void expect_failure(const Variables& first, const Variables& second, ncast_status status,
-                    const std::vector<const char*>& texts) {
-  const NetworkHub hub;
-  run_with({first, second}, [&](int rank) {
-    std::unique_ptr<World> world;
-    EXPECT(hub.join(rank, 2, &world) == status);
-    for (const char* const text : texts) EXPECT(error_contains(text));
-  });
-}
 
 TEST_CASE("ranks that do not want or have the same network get an error that names what differs") {
   const Variables tcp = {{"NARROWCAST_NET", "tcp"}}, invalid = {{"NARROWCAST_NET", "fast"}};
@@ -227,10 +148,12 @@ TEST_CASE("a plugin that fails while ranks connect fails on all of them, with th
 }
 
 TEST_CASE("a plugin that fails later ends the connection, with the rank and the function") {
-  for (const std::string function : {"isend", "irecv", "test"}) {
+  // The number of the call: after the ranks have connected.
+  for (const auto& [function, number] :
+       {std::pair<std::string, const char*>("isend", ":40"), {"irecv", ":40"}, {"test", ":10000"}}) {
     CAPTURE(function);
     Variables failing = with_plugin(9);
-    failing.emplace_back("NARROWCAST_TEST_NET_FAIL", function + ":40");
+    failing.emplace_back("NARROWCAST_TEST_NET_FAIL", function + number);
     const NetworkHub hub;
     run_with({with_plugin(9), failing}, [&](int rank) {
       const std::unique_ptr<World> world = hub.must_join(rank, 2);

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bootstrap/shared_memory.h"
 #include "bootstrap/tcp_hub_server.h"
 #include "channel/network/network_world.h"
+#include "support/last_error.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
@@ -44,6 +49,27 @@ inline void wait_until(channel::World& world, const std::function<bool()>& done)
     if (done()) return;
     world.bell().wait(seen, std::chrono::milliseconds(50));
   }
+}
+
+using Variables = std::vector<std::pair<const char*, std::string>>;
+
+// Runs a process for each list of variables: a process loads one plugin.
+inline void run_with(const std::vector<Variables>& by_rank, const std::function<void(int rank)>& body) {
+  run_processes(static_cast<int>(by_rank.size()), [&](int rank) {
+    for (const char* const name : {"NARROWCAST_NET", "NCCL_NET_PLUGIN", "NCCL_NET"}) unsetenv(name);
+    for (const auto& [name, value] : by_rank[static_cast<size_t>(rank)]) setenv(name, value.c_str(), 1);
+    body(rank);
+  });
+}
+
+inline void expect_failure(const Variables& first, const Variables& second, ncast_status status,
+                           const std::vector<const char*>& texts) {
+  const NetworkHub hub;
+  run_with({first, second}, [&](int rank) {
+    std::unique_ptr<channel::World> world;
+    EXPECT(hub.join(rank, 2, &world) == status);
+    for (const char* const text : texts) EXPECT(error_contains(text));
+  });
 }
 
 }  // namespace narrowcast::testing

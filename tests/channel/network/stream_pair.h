@@ -51,6 +51,7 @@ inline std::unique_ptr<channel::Stream> tcp_stream(std::unique_ptr<bootstrap::Co
 // Over what NARROWCAST_NET names.
 struct StreamPair {
   std::unique_ptr<channel::Stream> first, second;
+  ncast_status failure = NCAST_OK;  // to connect
 
   // secret: that of the first end is {}.
   explicit StreamPair(const bootstrap::WorldId& secret = {}) {
@@ -60,19 +61,16 @@ struct StreamPair {
       second = tcp_stream(std::move(pair.second));
       return;
     }
-    using channel::PluginStream;
     const channel::NetPlugin* plugin = nullptr;
     EXPECT_OK(channel::NetPlugin::load(&plugin));
-    auto one = std::make_unique<PluginStream>(*plugin, 0, std::move(pair.first));
-    auto other = std::make_unique<PluginStream>(*plugin, 1, std::move(pair.second));
-    PluginStream::Place places[2];
-    EXPECT_OK(one->listen(&places[0]));
-    EXPECT_OK(other->listen(&places[1]));
-    one->meet(places[1], {}, 0, 1);
-    other->meet(places[0], secret, 1, 0);
+    auto one = std::make_unique<channel::PluginStream>(*plugin, 0, std::move(pair.first));
+    auto other = std::make_unique<channel::PluginStream>(*plugin, 1, std::move(pair.second));
+    EXPECT_OK(one->begin({}, 0, 1));
+    EXPECT_OK(other->begin(secret, 1, 0));
     for (bool connected = false, also = false; !connected || !also; std::this_thread::yield()) {
-      EXPECT_OK(one->connect(&connected));
-      EXPECT_OK(other->connect(&also));
+      for (auto [stream, done] : {std::pair(one.get(), &connected), std::pair(other.get(), &also)})
+        if (!*done && failure == NCAST_OK) failure = stream->connect(done);
+      if (failure != NCAST_OK) break;
     }
     first = std::move(one);
     second = std::move(other);
