@@ -118,12 +118,12 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
 test: test-native test-sanitize test-python
 
-test-native: build/build.ninja
+test-native: build/build.ninja $(VENV)/test.stamp
 	cmake --build build -j $(JOBS)
 	$(CTEST) --test-dir build
 	@grep -h '^skipped: ' build/Testing/Temporary/LastTest.log | sort | uniq -c || true
 
-test-sanitize: build-sanitize/build.ninja
+test-sanitize: build-sanitize/build.ninja $(VENV)/test.stamp
 	cmake --build build-sanitize -j $(JOBS)
 	$(CTEST) --test-dir build-sanitize
 

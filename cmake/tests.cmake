@@ -132,11 +132,19 @@ if(NARROWCAST_ALSO_SANITIZED)
 endif()
 foreach(plugin IN LISTS tested_plugins)
   add_test(NAME channel_${plugin}
-    COMMAND channel_test -sf=*/channel/network/* -sfe=*/net_plugin_test.cc -tce=strangers*
+    COMMAND channel_test -sf=*/channel/network/* -sfe=*/net_plugin_test.cc,*/ucx_test.cc -tce=strangers*
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(channel_${plugin} PROPERTIES TIMEOUT ${test_seconds}
     ENVIRONMENT "NARROWCAST_NET=plugin;NCCL_NET_PLUGIN=$<TARGET_FILE:${plugin}>")
 endforeach()
+# Over UCX.
+if(NOT NARROWCAST_ALSO_SANITIZED)
+  set(with_ucx ${tests}/support/with_ucx.sh $<TARGET_FILE:channel_test>)
+  add_test(NAME channel_ucx COMMAND ${with_ucx} -sf=*/ucx_test.cc WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME channel_over_ucx WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    COMMAND ${with_ucx} -sf=*/channel/network/* -sfe=*/net_plugin_test.cc,*/ucx_test.cc)
+  set_tests_properties(channel_ucx channel_over_ucx PROPERTIES TIMEOUT ${test_seconds} SKIP_RETURN_CODE 77)
+endif()
 
 if(NOT NARROWCAST_SANITIZE)
   include(cmake/generated_samples.cmake)

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "codec/user": {"codec", "device", "digest", "files", "status"},
     "bootstrap": {"digest", "environment", "files", "status"},
     "plan": {"codec", "operation", "status"},
-    "channel": {"bootstrap", "device", "digest", "status"},
+    "channel": {"bootstrap", "device", "digest", "packages", "status"},
     "store/rows": {"codec", "status", "threads"},
     "store/cuda": {"codec", "device", "status", "store/file", "store/rows", "store/table", "threads"},
     "store/file": {"status"},

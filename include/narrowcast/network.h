@@ -16,10 +16,12 @@ extern "C" {
 //   wanted_interfaces: the value of NARROWCAST_SOCKET_IFNAME or NCCL_SOCKET_IFNAME; "" if neither is set
 //   addresses: in the order of preference, objects with `interface`, `ip`, and `listens`: true for the first that works
 //   error: why there is none; "" if there is one
-//   network: the value of NARROWCAST_NET: tcp, plugin or auto
-//   plugin: the network plugin of NCCL that is used if all ranks have it: it is loaded and initialized. "" if it is not
-//     wanted, or there is none
-//   plugin_error: why there is none; "" if it is not wanted
+//   network: the value of NARROWCAST_NET: tcp, plugin, ucx or auto
+//   carrier: what carries bytes if all ranks have it, "TCP", a network plugin of NCCL or UCX, which is loaded and
+//     initialized. "" if it cannot be used
+//   carrier_error: why it cannot be used; "" if it can
+//   transports: those of UCX that are for networks; "" if it is not used
+//   why_tcp: why auto means TCP; "" if it does not
 // Error: INVALID_ARGUMENT if report is NULL.
 NCAST_API ncast_status ncast_network_report(ncast_text** report);
 

@@ -5,7 +5,7 @@
 #include "bootstrap/descriptor.h"
 #include "bootstrap/host.h"
 #include "bootstrap/tcp_address.h"
-#include "channel/network/net_plugin.h"
+#include "channel/network/carrier.h"
 #include "narrowcast/network.h"
 #include "nlohmann/json.hpp"
 #include "status/text.h"
@@ -21,11 +21,14 @@ Json report_of_network() {
   Json report = {{"host", bootstrap::host_name()}, {"host_id", bootstrap::own_host()}, {"several_hosts", why},
                  {"wanted_interfaces", wanted},    {"addresses", Json::array()},       {"error", ""}};
   const std::string network = channel::wanted_network();
-  const channel::NetPlugin* plugin = nullptr;
-  const bool is_missing = network != "tcp" && channel::NetPlugin::load(&plugin) != NCAST_OK;
+  channel::Carrier carrier;
+  std::string why_tcp;
+  const ncast_status found = channel::find_carrier(network, &carrier, &why_tcp);
   report["network"] = network;
-  report["plugin"] = plugin == nullptr ? "" : plugin->name();
-  report["plugin_error"] = is_missing ? ncast_last_error() : "";
+  report["carrier"] = found == NCAST_OK ? carrier.name() : "";
+  report["transports"] = carrier.ucx != nullptr ? carrier.ucx->transports() : "";
+  report["why_tcp"] = why_tcp;
+  report["carrier_error"] = found == NCAST_OK ? "" : ncast_last_error();
   std::vector<bootstrap::InterfaceAddress> addresses;
   bootstrap::Descriptor listener;
   bootstrap::TcpAddress used = {};

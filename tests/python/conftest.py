@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import importlib.util
 import itertools
 import json
 import os
@@ -163,6 +165,31 @@ def net_plugin(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path
         return library
 
     return compile_one
+
+
+@pytest.fixture(scope="session")
+def carrier(net_plugin: Callable[[int], Path]) -> Callable[[str], dict[str, str]]:
+    """The environment for ranks between whose hosts tcp, a plugin or ucx carries the bytes."""
+
+    def environment_of(name: str) -> dict[str, str]:
+        if name == "plugin":
+            return {"NARROWCAST_NET": name, "NCCL_NET_PLUGIN": str(net_plugin(12))}
+        return {"NARROWCAST_NET": name, **({"NARROWCAST_UCX": _ucx()} if name == "ucx" else {})}
+
+    return environment_of
+
+
+def _ucx() -> str:
+    """The library that NARROWCAST_UCX names, that of the package, or that of the system."""
+    package = importlib.util.find_spec("libucx")
+    files = (
+        [Path(folder, "lib/libucp.so.0") for folder in (package.submodule_search_locations or [])] if package else []
+    )
+    packaged = next((str(file) for file in files if file.exists()), None)
+    found = os.environ.get("NARROWCAST_UCX") or packaged or ctypes.util.find_library("ucp")
+    if found is None:
+        pytest.skip("there is no libucp.so.0: no package libucx, and none of the system")
+    return found
 
 
 @pytest.fixture(scope="session")

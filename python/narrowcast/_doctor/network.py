@@ -12,6 +12,8 @@ from .report import Section
 
 _INTERFACES = ("NARROWCAST_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 _NETWORK = "NARROWCAST_NET"
+# What to correct, by the value of that variable.
+_REMEDIES = {"plugin": "NCCL_NET_PLUGIN", "ucx": "NARROWCAST_UCX"}
 _HOSTS = ("NARROWCAST_HOSTID", "NCCL_HOSTID")
 
 
@@ -32,12 +34,17 @@ def examine(environment: Mapping[str, str]) -> Section:
     for place in report["addresses"]:
         what = "listens at" if place["listens"] else "does not listen at"
         _add(section, what, f"{place['ip']} ({place['interface']})", why)
-    network, missing = report["network"], report["plugin_error"]
-    if missing and network == "plugin":
-        section.problem(missing, f"Correct NCCL_NET_PLUGIN, or set {_NETWORK} to tcp.")
+    network, missing, transports = report["network"], report["carrier_error"], report["transports"]
+    if missing:
+        section.problem(missing, f"Correct {_REMEDIES.get(network, _NETWORK)}, or set {_NETWORK} to tcp.")
     else:
         why = f"{_NETWORK} is {network}" if environment.get(_NETWORK) else f"{_NETWORK} is not set"
-        _add(section, "sends to other hosts by", report["plugin"] or "TCP", f"{why}: {missing}" if missing else why)
+        if report["why_tcp"]:
+            why += f": {report['why_tcp']}"
+        if transports == "tcp":
+            why += ": it has no transport for InfiniBand or RoCE, and TCP without it is faster"
+        name = f"{report['carrier']} ({transports})" if transports else report["carrier"]
+        _add(section, "sends to other hosts by", name, why)
     if report["error"]:
         section.problem(
             report["error"],

@@ -49,6 +49,7 @@ _ENVIRONMENT_ONLY = (
     "SHARED_KIB",
     "SOCKET_IFNAME",
     "TRACEBACK",
+    "UCX",
     "USER_CODECS",
 )
 VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_FILE_SETTINGS, *_ENVIRONMENT_ONLY))
@@ -60,7 +61,7 @@ _MAX_TOML_BYTES = 1 << 20
 # The values of settings that are options of `narrowcast run`.
 TAKES = ("auto", "always", "never")
 ATTACHES = ("first", "init")
-NETWORKS = ("tcp", "plugin", "auto")
+NETWORKS = ("tcp", "plugin", "ucx", "auto")
 DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 
 

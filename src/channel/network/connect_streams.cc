@@ -14,6 +14,8 @@
 #include "channel/network/meeting.h"
 #include "channel/network/plugin_stream.h"
 #include "channel/network/tcp_stream.h"
+#include "channel/network/ucx_stream.h"
+#include "channel/network/ucx_worker.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -65,27 +67,23 @@ ncast_status connect_message_streams(bootstrap::Rendezvous& rendezvous, const bo
     if (ncast_status status = rendezvous.check_failure()) return status;
     if (options.limit.passed(start))
       return fail(NCAST_TIMEOUT, "no connection to %s by %s within %g s", name_of(*missing),
-                  options.plugin->name().c_str(), options.limit.seconds);
+                  options.carrier.name().c_str(), options.limit.seconds);
   }
 }
 
 }  // namespace
 
-ncast_status agree_on_plugin(bootstrap::Rendezvous& rendezvous, const NetPlugin** plugin) {
-  *plugin = nullptr;
+ncast_status agree_on_carrier(bootstrap::Rendezvous& rendezvous, Carrier* carrier) {
+  *carrier = {};
   const std::string wanted = wanted_network();
   if (ncast_status status = check_same(rendezvous, network_variable, wanted)) return status;
+  Carrier own;
+  ncast_status status = find_carrier(wanted, &own);
+  if ((status = bootstrap::agree_on_outcome(rendezvous, status))) return status;
   if (wanted == "tcp") return NCAST_OK;
-  const bool can_use_tcp = wanted == "auto";
-  if (!can_use_tcp && wanted != "plugin")
-    return fail(NCAST_INVALID_ARGUMENT, "%s is '%s', not tcp, plugin or auto", network_variable, wanted.c_str());
-  const NetPlugin* own = nullptr;
-  ncast_status status = NetPlugin::load(&own);
-  if (!can_use_tcp)
-    if (status = bootstrap::agree_on_outcome(rendezvous, status); status != NCAST_OK) return status;
-  status = check_same(rendezvous, "the network plugin", own == nullptr ? "none" : own->name());
-  if (status == NCAST_MISMATCH && can_use_tcp) return NCAST_OK;
-  if (status == NCAST_OK) *plugin = own;
+  status = check_same(rendezvous, "the network", own.name());
+  if (status == NCAST_MISMATCH && wanted == "auto") return NCAST_OK;
+  if (status == NCAST_OK) *carrier = own;
   return status;
 }
 
@@ -97,17 +95,22 @@ ncast_status connect_streams(bootstrap::Rendezvous& rendezvous, const bootstrap:
     return status;
   streams->clear();
   streams->resize(connections.size());
-  std::vector<MessagePeer> peers;
+  const Carrier& carrier = options.carrier;
   ncast_status status = NCAST_OK;
+  std::shared_ptr<UcxWorker> worker;
+  if (carrier.ucx != nullptr) status = UcxWorker::create(*carrier.ucx, &worker);
+  std::vector<MessagePeer> peers;
   for (int rank = 0; rank < rendezvous.ranks() && status == NCAST_OK; ++rank) {
     std::unique_ptr<bootstrap::Connection>& connection = connections[static_cast<size_t>(rank)];
     if (connection == nullptr) continue;
     find_loss_within(connection->socket.get(), options.call_limit);
-    if (options.plugin == nullptr) {
-      status = TcpStream::make(std::move(connection), &(*streams)[static_cast<size_t>(rank)]);
-    } else {
+    if (carrier.ucx != nullptr) {
+      peers.push_back({rank, std::make_unique<UcxStream>(worker, std::move(connection))});
+    } else if (carrier.plugin != nullptr) {
       const uint32_t device = device_between(ranks, rendezvous.rank(), rank, options.flow);
-      peers.push_back({rank, std::make_unique<PluginStream>(*options.plugin, device, std::move(connection))});
+      peers.push_back({rank, std::make_unique<PluginStream>(*carrier.plugin, device, std::move(connection))});
+    } else {
+      status = TcpStream::make(std::move(connection), &(*streams)[static_cast<size_t>(rank)]);
     }
   }
   if (status == NCAST_OK) status = connect_message_streams(rendezvous, secret, options, ranks, peers);

@@ -83,8 +83,6 @@ void* open_library(const std::string& name, std::string* why) {
 
 }  // namespace
 
-std::string wanted_network() { return value_of(network_variable, "tcp"); }
-
 // For a plugin, and its result.
 struct NetPlugin::Search {
   std::unique_ptr<NetPlugin> plugin;

@@ -11,10 +11,6 @@
 
 namespace narrowcast::channel {
 
-inline constexpr const char* network_variable = "NARROWCAST_NET";
-// Its value, or the default.
-std::string wanted_network();
-
 // Functions of the table return 0 or an ncclResult_t. None blocks, and any thread may call them: the plugin gets one
 // call at a time, because plugins promise nothing about threads.
 class NetPlugin {

@@ -51,9 +51,9 @@ ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstra
   bootstrap::sweep_stale_segments();
   if (ncast_status status = join_segment(id_of_host(secret, host_of(rank_)), local, rendezvous.get(), options))
     return status;
-  StreamOptions stream_options{nullptr, options.limit, options.call_limit};
+  StreamOptions stream_options{{}, options.limit, options.call_limit};
   if (hosts() > 1)
-    if (ncast_status status = agree_on_plugin(*rendezvous, &stream_options.plugin)) return status;
+    if (ncast_status status = agree_on_carrier(*rendezvous, &stream_options.carrier)) return status;
   Streams streams;
   if (ncast_status status =
           connect_streams(*rendezvous, secret, stream_options, all_ranks() & ~local, introductions_, &streams))

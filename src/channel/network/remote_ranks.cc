@@ -35,8 +35,8 @@ ncast_status RemoteRanks::connect(bootstrap::Rendezvous& rendezvous, const boots
                                   const Failed& failed) {
   uint32_t flows = 0;
   if (ncast_status status = agree_on_flows(rendezvous, &flows)) return status;
-  StreamOptions options{nullptr, limit, call_limit};
-  if (ncast_status status = agree_on_plugin(rendezvous, &options.plugin)) return status;
+  StreamOptions options{{}, limit, call_limit};
+  if (ncast_status status = agree_on_carrier(rendezvous, &options.carrier)) return status;
   for (uint32_t flow = 0; flow < flows; ++flow) {
     options.flow = flow;
     Streams streams;

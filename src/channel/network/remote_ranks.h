@@ -31,7 +31,7 @@ class RemoteRanks {
   using MemoryOf = std::function<Forwarder::Memory(int peer)>;
   using Failed = std::function<void(ncast_status status, const char* message)>;
   // Every rank calls this if they span hosts. call_limit: the time limit of calls, within which a lost host is found.
-  // Errors: those of agree_on_plugin() and connect_streams().
+  // Errors: those of agree_on_carrier() and connect_streams().
   ncast_status connect(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret, bootstrap::Limit limit,
                        bootstrap::Limit call_limit, const MemoryOf& memory_of, const Failed& failed);
   bool is_connected() const { return !forwarders_.empty(); }

@@ -20,8 +20,8 @@ inline constexpr std::string_view keys[] = {
     "p2p",    "plans",     "record", "scratch_bytes", "stats", "stats_seconds", "take",         "verify"};
 // Only in the environment: read by the library or the Python package, or needed to find the file.
 inline constexpr std::string_view environment_only[] = {
-    "config", "hostid",     "levels",     "library",       "net",       "nvrtc",      "partial_sums",
-    "path",   "plan_cache", "shared_kib", "socket_ifname", "traceback", "user_codecs"};
+    "config", "hostid",     "levels",     "library",       "net",       "nvrtc", "partial_sums",
+    "path",   "plan_cache", "shared_kib", "socket_ifname", "traceback", "ucx",   "user_codecs"};
 
 inline std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");

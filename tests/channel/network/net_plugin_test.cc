@@ -111,9 +111,9 @@ TEST_CASE("ranks that do not want or have the same network get an error that nam
   const Variables tcp = {{"NARROWCAST_NET", "tcp"}}, invalid = {{"NARROWCAST_NET", "fast"}};
   const Variables missing = {{"NARROWCAST_NET", "plugin"}, {"NCCL_NET_PLUGIN", "nowhere"}};
   expect_failure(tcp, with_plugin(12), NCAST_MISMATCH, {"NARROWCAST_NET is ", "plugin on rank 1", "tcp on rank 0"});
-  expect_failure(with_plugin(9), with_plugin(12), NCAST_MISMATCH, {"the network plugin is Test (version"});
+  expect_failure(with_plugin(9), with_plugin(12), NCAST_MISMATCH, {"the network is Test (version"});
   expect_failure(with_plugin(9), missing, NCAST_UNSUPPORTED, {"rank 1: no network plugin", "libnccl-net-nowhere.so"});
-  expect_failure(invalid, invalid, NCAST_INVALID_ARGUMENT, {"NARROWCAST_NET is 'fast', not tcp, plugin or auto"});
+  expect_failure(invalid, invalid, NCAST_INVALID_ARGUMENT, {"NARROWCAST_NET is 'fast', not tcp, plugin, ucx or auto"});
 }
 
 TEST_CASE("auto means a plugin that all ranks have, or TCP") {

@@ -11,9 +11,12 @@
 #include <utility>
 
 #include "bootstrap/tcp_connection.h"
-#include "channel/network/net_plugin.h"
+#include "channel/network/carrier.h"
+#include "channel/network/message_stream.h"
 #include "channel/network/plugin_stream.h"
 #include "channel/network/tcp_stream.h"
+#include "channel/network/ucx_stream.h"
+#include "channel/network/ucx_worker.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
@@ -48,6 +51,12 @@ inline std::unique_ptr<channel::Stream> tcp_stream(std::unique_ptr<bootstrap::Co
   return stream;
 }
 
+inline std::shared_ptr<channel::UcxWorker> worker_of(const channel::UcxLibrary& library) {
+  std::shared_ptr<channel::UcxWorker> worker;
+  EXPECT_OK(channel::UcxWorker::create(library, &worker));
+  return worker;
+}
+
 // Over what NARROWCAST_NET names.
 struct StreamPair {
   std::unique_ptr<channel::Stream> first, second;
@@ -56,15 +65,20 @@ struct StreamPair {
   // secret: that of the first end is {}.
   explicit StreamPair(const bootstrap::WorldId& secret = {}) {
     ConnectionPair pair;
-    if (channel::wanted_network() == "tcp") {
+    channel::Carrier carrier;
+    EXPECT_OK(channel::find_carrier(channel::wanted_network(), &carrier));
+    std::unique_ptr<channel::MessageStream> one, other;
+    if (carrier.plugin != nullptr) {
+      one = std::make_unique<channel::PluginStream>(*carrier.plugin, 0, std::move(pair.first));
+      other = std::make_unique<channel::PluginStream>(*carrier.plugin, 1, std::move(pair.second));
+    } else if (carrier.ucx != nullptr) {
+      one = std::make_unique<channel::UcxStream>(worker_of(*carrier.ucx), std::move(pair.first));
+      other = std::make_unique<channel::UcxStream>(worker_of(*carrier.ucx), std::move(pair.second));
+    } else {
       first = tcp_stream(std::move(pair.first));
       second = tcp_stream(std::move(pair.second));
       return;
     }
-    const channel::NetPlugin* plugin = nullptr;
-    EXPECT_OK(channel::NetPlugin::load(&plugin));
-    auto one = std::make_unique<channel::PluginStream>(*plugin, 0, std::move(pair.first));
-    auto other = std::make_unique<channel::PluginStream>(*plugin, 1, std::move(pair.second));
     EXPECT_OK(one->begin({}, 0, 1));
     EXPECT_OK(other->begin(secret, 1, 0));
     for (bool connected = false, also = false; !connected || !also; std::this_thread::yield()) {

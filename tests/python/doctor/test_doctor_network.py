@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+from pathlib import Path
 
 import pytest
 from doctor_report import problem
@@ -22,6 +24,7 @@ _UNSET = dict.fromkeys(
         "NARROWCAST_NET",
         "NCCL_NET",
         "NCCL_NET_PLUGIN",
+        "NARROWCAST_UCX",
     ),
     "",
 )
@@ -75,11 +78,26 @@ def test_what_carries_bytes_is_shown(report, net_plugin):
     assert values(report(), what) == [("TCP", "NARROWCAST_NET is not set")]
     found = report(NARROWCAST_NET="plugin", NCCL_NET_PLUGIN=str(net_plugin(9)))
     assert values(found, what) == [("Test (version 9)", "NARROWCAST_NET is plugin")]
-    why = "NARROWCAST_NET is auto: no network plugin of NCCL can be used; NCCL_NET_PLUGIN is none"
-    assert values(report(NARROWCAST_NET="auto", NCCL_NET_PLUGIN="none"), what) == [("TCP", why)]
+    ((value, why),) = values(report(NARROWCAST_NET="auto", NCCL_NET_PLUGIN="none"), what)
+    if not Path("/sys/class/infiniband").exists():
+        assert value == "TCP"
+        assert why.startswith(
+            "NARROWCAST_NET is auto: no network plugin of NCCL can be used; NCCL_NET_PLUGIN is none; "
+        )
+        assert why.endswith("no InfiniBand or RoCE devices for UCX")
     found = report(NARROWCAST_NET="plugin", NCCL_NET_PLUGIN="nosuch")
     assert values(found, what) == []
     assert "NCCL_NET_PLUGIN" in problem(found, "libnccl-net-nosuch.so")["remedy"]
+    found = report(NARROWCAST_NET="ucx", NARROWCAST_UCX="/nowhere")
+    assert values(found, what) == []
+    assert "NARROWCAST_UCX" in problem(found, "UCX cannot be used; /nowhere: cannot open")["remedy"]
+
+
+def test_ucx_is_shown_with_its_transports(report, carrier):
+    found = report(**carrier("ucx"), UCX_TLS="tcp,self")
+    ((value, why),) = values(found, "sends to other hosts by")
+    assert re.fullmatch(r"UCX 1\.\d+\.\d+ \(tcp\)", value)
+    assert why.startswith("NARROWCAST_NET is ucx: it has no transport for InfiniBand or RoCE")
 
 
 def test_without_the_library_there_is_no_section(monkeypatch, tmp_path):

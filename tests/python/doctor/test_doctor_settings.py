@@ -68,7 +68,7 @@ def examined(**variables):
         ("CODEC", ["auto", "raw,all_gather=window", "send = raw, "], ["zip", "raw=send", "all_median=raw"]),
         ("DEBUG", ["WARN", "info"], ["loud"]),
         ("MAX_CTAS", ["1", "64"], ["0", "65", "-1", "many", "1e1"]),
-        ("NET", ["tcp", "plugin", "auto"], ["ucx", "TCP"]),
+        ("NET", ["tcp", "plugin", "ucx", "auto"], ["rdma", "TCP"]),
         ("NVTX", ["0", "true"], ["off"]),
         ("OFF", ["0", "send, recv"], ["sends", "yes"]),
         ("P2P", ["1"], ["off", "01"]),

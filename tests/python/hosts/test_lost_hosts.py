@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from pathlib import Path
+from collections.abc import Mapping
 
 import narrowcast
 import pytest
@@ -19,14 +19,13 @@ MANY = 1_000_000  # calls
 HOSTS = (0, 1, 1, 2)  # of each rank
 
 
-def start_ranks(hosts: FakeHosts, calls: int | None, plugin: Path | None = None) -> list[ForkedRank]:
+def start_ranks(hosts: FakeHosts, calls: int | None, carrier: Mapping[str, str]) -> list[ForkedRank]:
     unique_id = narrowcast.unique_id()
 
     def start(rank: int) -> ForkedRank:
         def body(report) -> None:
             hosts.enter(HOSTS[rank])
-            if plugin is not None:
-                os.environ.update(NARROWCAST_NET="plugin", NCCL_NET_PLUGIN=str(plugin))
+            os.environ.update(carrier)
             # Hosts that are faked on one machine would share memory otherwise.
             os.environ["NARROWCAST_HOSTID"] = f"host{HOSTS[rank]}"
             take_part(report, unique_id, rank, len(HOSTS), TIMEOUT_SECONDS, 0, calls)
@@ -38,10 +37,10 @@ def start_ranks(hosts: FakeHosts, calls: int | None, plugin: Path | None = None)
     return ranks
 
 
-@pytest.mark.parametrize(("lost", "version"), [(0, None), (1, None), (2, None), (1, 12)])
+@pytest.mark.parametrize(("lost", "network"), [(0, "tcp"), (1, "tcp"), (2, "tcp"), (1, "plugin"), (1, "ucx")])
 @pytest.mark.parametrize("calls", [MANY, None], ids=["busy", "idle"])
-def test_a_lost_host_is_named_within_the_time_limit_and_a_second(fake_hosts, net_plugin, lost, version, calls) -> None:
-    ranks = start_ranks(fake_hosts, calls, net_plugin(version) if version else None)
+def test_a_lost_host_is_named_within_the_time_limit_and_a_second(fake_hosts, carrier, lost, network, calls) -> None:
+    ranks = start_ranks(fake_hosts, calls, carrier(network))
     try:
         if calls is None:
             time.sleep(0.5)  # all of them wait
@@ -63,9 +62,9 @@ def test_a_lost_host_is_named_within_the_time_limit_and_a_second(fake_hosts, net
             assert any(f"rank {other} (pid" in message for other in range(4) if HOSTS[other] == lost), message
 
 
-@pytest.mark.parametrize("version", [None, 12])
-def test_a_host_whose_processes_are_killed_is_named_at_once(fake_hosts, net_plugin, version) -> None:
-    ranks = start_ranks(fake_hosts, None, net_plugin(version) if version else None)
+@pytest.mark.parametrize("network", ["tcp", "plugin", "ucx"])
+def test_a_host_whose_processes_are_killed_is_named_at_once(fake_hosts, carrier, network) -> None:
+    ranks = start_ranks(fake_hosts, None, carrier(network))
     begin = time.monotonic()
     for rank in (1, 2):
         os.kill(ranks[rank].pid, signal.SIGKILL)
