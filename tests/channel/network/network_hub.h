@@ -1,6 +1,9 @@
 // Where ranks on several hosts meet.
 #pragma once
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -19,14 +22,35 @@ namespace narrowcast::testing {
 
 inline constexpr channel::RingShape network_shape = {3, 128};
 
+// In a process of its own: ranks are processes that are forked from that of the test. If this had the thread of a hub,
+// which may allocate memory at that moment, the ranks could inherit a locked allocator from AddressSanitizer.
 struct NetworkHub {
   bootstrap::WorldId secret;
   bootstrap::TcpAddress address;
 
   NetworkHub() {
     REQUIRE(bootstrap::random_bytes(&secret, sizeof secret) == NCAST_OK);
-    REQUIRE(bootstrap::open_rendezvous(secret, {0}, bootstrap::Reach::anywhere, &address) == NCAST_OK);
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const auto serve = [&] {
+      EXPECT_OK(bootstrap::open_rendezvous(secret, {0}, bootstrap::Reach::anywhere, &address));
+      EXPECT(write(ends[1], &address, sizeof address) == sizeof address);
+      close(ends[1]);
+      pause();
+    };
+    process_ = start_process(serve, 10 * default_seconds);
+    close(ends[1]);
+    const ssize_t bytes = read(ends[0], &address, sizeof address);
+    close(ends[0]);
+    REQUIRE(bytes == sizeof address);
   }
+  ~NetworkHub() {
+    kill(process_, SIGKILL);
+    wait_for_process(process_);
+  }
+  NetworkHub(const NetworkHub&) = delete;
+  NetworkHub& operator=(const NetworkHub&) = delete;
+
   // host: any number; by default every rank is on a host of its own.
   ncast_status join(int rank, int ranks, std::unique_ptr<channel::World>* world, uint64_t setting = 1,
                     int host = -1) const {
@@ -40,6 +64,9 @@ struct NetworkHub {
     EXPECT_OK(join(rank, ranks, &world, 1, host));
     return world;
   }
+
+ private:
+  pid_t process_ = -1;
 };
 
 // Calls done() whenever something changes at this rank, until it returns true.

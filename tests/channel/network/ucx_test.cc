@@ -151,5 +151,11 @@ TEST_CASE("a worker keeps what arrives for its receivers, and drops the rest") {
   });
 }
 
+TEST_CASE("a rank without UCX fails on all ranks, which name it") {
+  if (!has_ucx()) return;
+  const Variables missing = {{"NARROWCAST_NET", "ucx"}, {"NARROWCAST_UCX", "/nowhere/libucp.so.0"}};
+  expect_failure(with_ucx, missing, NCAST_UNSUPPORTED, {"rank 1: UCX cannot be used; /nowhere/libucp.so.0"});
+}
+
 }  // namespace
 }  // namespace narrowcast::testing
