@@ -62,7 +62,11 @@ void Levels::watch() {
 }
 
 void Levels::set_error(ncast_status status, std::string message) {
-  status = cause_of(status, &message);
+  const ncast_status cause = cause_of(status, &message);
+  end_calls(cause, message);
+}
+
+void Levels::end_calls(ncast_status status, const std::string& message) {
   {
     const std::lock_guard lock(mutex_);
     if (error_ != NCAST_OK) return;
@@ -126,7 +130,7 @@ ncast_status Levels::abort() {
     const std::lock_guard lock(mutex_);
     call_failed_ = true;
   }
-  set_error(NCAST_ABORTED, "aborted");
+  end_calls(NCAST_ABORTED, "aborted");
   return NCAST_OK;
 }
 

@@ -72,9 +72,10 @@ class Levels final : public ncast_comm {
   ncast_status check(const executor::Call& call) const;
   ncast_status run(std::span<const executor::Call> calls);
   ncast_status send_and_receive(std::span<const executor::Call> calls);
-  // Records the first error, and makes the calls of the other ranks fail.
+  // Of a level: records it, or what has caused it, unless there was an error before, and ends the calls of all ranks.
   void set_error(ncast_status status, std::string message);
   ncast_status cause_of(ncast_status status, std::string* message) const;
+  void end_calls(ncast_status status, const std::string& message);
   ncast_status check_own_error() const;
   // The kernels of one level do not notice that those of the other have failed, so a thread looks for errors.
   void watch();
