@@ -33,10 +33,11 @@ struct UcxLibrary::Search {
       }
       auto candidate = std::make_unique<UcxLibrary>();
       std::string reason;
-      if (candidate->initialize(library, &reason)) found = std::move(candidate);
-      // Two versions in one process would mix: another libucp would use the parts of the first.
-      why.append("; ").append(path).append(": ").append(reason);
-      return;
+      if (candidate->initialize(library, &reason))
+        found = std::move(candidate);
+      else
+        why.append("; ").append(path).append(": ").append(reason);
+      return;  // two versions in one process would mix: another libucp would use the parts of the first
     }
   }
 

@@ -162,17 +162,17 @@ void Levels::leave_ranks() {
 }
 
 ncast_status Levels::check(const Call& call) const {
+  const char* const function = function_of(call);
   if (call.operation == Operation::all_to_all_v)
-    return fail(NCAST_UNSUPPORTED, "communicators of two levels do not have all_to_all_v");
+    return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have it", function);
   if (backend() == NCAST_BACKEND_HOST && call.stream != nullptr)
-    return fail(NCAST_UNSUPPORTED, "communicators of two levels on the backend host do not have streams");
+    return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels on the backend host do not have streams", function);
   const bool reaches_all = !operation::is_point_to_point(call.operation);
   if (reaches_all || host_of(call.peer) == shape_.host || index_of(call.peer) == shape_.index) return NCAST_OK;
-  return fail(
-      NCAST_UNSUPPORTED,
-      "rank %d cannot exchange messages with rank %d: with two levels, only ranks of one host and ranks with the "
-      "same index on their hosts can",
-      rank(), call.peer);
+  return fail(NCAST_UNSUPPORTED,
+              "%s: rank %d cannot exchange messages with rank %d: with two levels, only ranks of one host and ranks "
+              "with the same index on their hosts can",
+              function, rank(), call.peer);
 }
 
 ncast_status Levels::launch(std::span<const Call> calls) {
