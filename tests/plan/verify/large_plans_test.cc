@@ -1,4 +1,4 @@
-// The verifier's time for large plans, on one processor: machines that run tests are busy with others.
+// The verifier's time and memory for large plans. Time is that of one processor: machines that run tests are busy.
 #include <malloc.h>
 
 #include <fstream>
@@ -16,30 +16,28 @@ namespace {
 
 using namespace testing;
 
-// The aim is one second. The plans take 0.07 to 0.24 s on a machine with two slow cores, and more if it is very busy.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr double most_seconds = 5;  // measured: 0.7 to 1.9 s
-#elif !defined(__OPTIMIZE__)
-constexpr double most_seconds = 3;
-#else
-constexpr double most_seconds = 1;
-#endif
-
-void check_time(const Plan& plan) {
+// The plans take 0.07 to 0.24 s on a quiet machine. The limit, for busy ones, finds proofs whose time grows faster than
+// the plan. Under sanitizers it would judge the machine.
+Report verify_in_time(const Plan& plan) {
   const double begin = narrowcast::testing::processor_seconds();
-  const Report report = verify(plan);
+  Report report = verify(plan);
   const double seconds = narrowcast::testing::processor_seconds() - begin;
   MESSAGE(plan.name, ": ", report.steps, " steps in ", seconds, " s");
   CHECK_MESSAGE(report.verdict == Verdict::proved, report.finding.message);
-  CHECK(report.split_ok);
-  CHECK(report.steps >= 28'000);
-  CHECK(seconds < most_seconds);
+  if (!tests::sanitized) CHECK(seconds < 3);
+  return report;
 }
 
-TEST_CASE("28,000 steps at 64 ranks are proved within a second") {
-  if (!tests::sanitized) check_time(wide_all_reduce(64, 4, 1));
-  check_time(wide_all_reduce(64, 4, 2));
-  check_time(wide_memory_all_gather(64, 7));
+void check_large(const Plan& plan) {
+  const Report report = verify_in_time(plan);
+  CHECK(report.split_ok);
+  CHECK(report.steps >= 28'000);
+}
+
+TEST_CASE("28,000 steps at 64 ranks are proved within seconds") {
+  if (!tests::sanitized) check_large(wide_all_reduce(64, 4, 1));
+  check_large(wide_all_reduce(64, 4, 2));
+  check_large(wide_memory_all_gather(64, 7));
 }
 
 // A plan in which so many groups also signal other ones, on one channel.
@@ -53,12 +51,7 @@ Plan with_signals(uint32_t groups) {
   return plan;
 }
 
-TEST_CASE("a thousand signals between groups are proved within a second") {
-  const double begin = narrowcast::testing::processor_seconds();
-  const Report report = verify(with_signals(1000));
-  CHECK_MESSAGE(report.verdict == Verdict::proved, report.finding.message);
-  CHECK(narrowcast::testing::processor_seconds() - begin < most_seconds);
-}
+TEST_CASE("a thousand signals between groups are proved within seconds") { verify_in_time(with_signals(1000)); }
 
 TEST_CASE("successive waits can need signals of later calls than the waits of another group") {
   Plan plan = memory_all_gather(2);
