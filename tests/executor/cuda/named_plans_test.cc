@@ -123,7 +123,7 @@ void check(Operation operation, int ranks, const CallShape& shape, select::Force
 TEST_CASE("every call names one plan, whose ranks send the bytes that the kernels send") {
   Classes classes;
   for (const Operation operation : testing::all_operations) {
-    for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
+    for (const int ranks : {2, 3, channel::max_gpu_ranks}) {
       const auto parts = static_cast<uint64_t>(ranks) * static_cast<uint64_t>(ranks - 1);
       for (const ncast_codec_info& info : tests::all_codecs()) {
         for (const ncast_codec codec : tests::variants_of(info)) {

@@ -40,8 +40,9 @@ void for_each_plan(const std::vector<int>& rank_counts, ncast_codec codec, const
 TEST_CASE("plans of all builders have the results that the operation defines") {
   // Allocating the default for each of the plans would take half of the time.
   constexpr size_t scratch_bytes = 512 << 10;
-  for_each_plan({2, 3, 4}, NCAST_CODEC_RAW,
-                [](const Plan& plan) { check_plan(plan, {0, 1, 7, 131, 4099}, scratch_bytes); });
+  const std::vector<size_t> counts =
+      tests::sanitized ? std::vector<size_t>{0, 4099} : std::vector<size_t>{0, 1, 7, 131, 4099};
+  for_each_plan({2, 3, 4}, NCAST_CODEC_RAW, [&](const Plan& plan) { check_plan(plan, counts, scratch_bytes); });
   // Threads of many ranks take long on few cores.
   for_each_plan({5, 8}, NCAST_CODEC_RAW, [](const Plan& plan) { check_plan(plan, {131}, scratch_bytes); });
 }
@@ -52,7 +53,8 @@ TEST_CASE("plans run in many micro-batches, encoded") {
 }
 
 TEST_CASE("plans for several hosts have the results that the operation defines") {
-  const std::vector<std::vector<int>> lists = {{0, 0, 1}, {0, 0, 1, 1}, {0, 1, 1, 1, 0}};
+  std::vector<std::vector<int>> lists = {{0, 0, 1}};
+  if (!tests::sanitized) lists.insert(lists.end(), {{0, 0, 1, 1}, {0, 1, 1, 1, 0}});
   for (const std::vector<int>& hosts : lists) {
     for (const auto& description : operation::descriptions) {
       if (!plan::has_plans(description.operation)) continue;
@@ -73,9 +75,10 @@ TEST_CASE("plans for several hosts have the results that the operation defines")
 }
 
 TEST_CASE("plans have the same results whatever the order in which groups advance") {
+  const std::vector<int> rank_counts = tests::sanitized ? std::vector{3} : std::vector{2, 3, 4};
   for (uint32_t seed = 1; seed <= (tests::sanitized ? 1 : 3); ++seed) {
     const RandomInterleaving interleaving(seed);
-    for_each_plan({2, 3, 4}, NCAST_CODEC_RAW, [](const Plan& plan) { check_plan(plan, {5, 3'001}, 128 << 10); });
+    for_each_plan(rank_counts, NCAST_CODEC_RAW, [](const Plan& plan) { check_plan(plan, {5, 3'001}, 128 << 10); });
   }
 }
 
