@@ -64,7 +64,7 @@ constexpr auto kernel_of_finish = [](ncast_dtype dtype, auto body) {
 };
 
 uint32_t ctas_for(uint64_t count) {
-  return static_cast<uint32_t>(std::min<uint64_t>((count + threads - 1) / threads, most_ctas));
+  return static_cast<uint32_t>(std::clamp<uint64_t>((count + threads - 1) / threads, 1, most_ctas));
 }
 
 ncast_status checked(const char* what, cudaError_t error) {
@@ -94,15 +94,24 @@ class GpuWork final : public LocalWork {
     return NCAST_OK;
   }
 
-  ncast_status enter(ncast_stream stream) override { return checked("entering a call", order_.enter(handle(stream))); }
-  ncast_status leave(ncast_stream stream) override { return checked("leaving a call", order_.leave(handle(stream))); }
+  ncast_status enter(ncast_stream stream) override {
+    const device::DeviceGuard guard(device_);
+    return checked("entering a call", order_.enter(handle(stream)));
+  }
+  ncast_status leave(ncast_stream stream) override {
+    const device::DeviceGuard guard(device_);
+    return checked("leaving a call", order_.leave(handle(stream)));
+  }
 
   ncast_status clear(void* memory, size_t bytes, ncast_stream stream) override {
+    const device::DeviceGuard guard(device_);
     return checked("clearing memory", cudaMemsetAsync(memory, 0, bytes, handle(stream)));
   }
 
   ncast_status copy(const void* from, Strides from_strides, void* to, Strides to_strides, Box box, ncast_dtype dtype,
                     ncast_stream stream) override {
+    if (box.elems == 0) return NCAST_OK;
+    const device::DeviceGuard guard(device_);
     const size_t value = ncast_dtype_bytes(dtype), width = box.elems * value;
     const size_t from_pitch = from_strides.row * value, to_pitch = to_strides.row * value;
     const bool fits = std::max({from_pitch, to_pitch, width}) <= INT_MAX;  // the limit of 2D copies
