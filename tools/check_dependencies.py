@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
         "select",
         "status",
     },
-    "comm": {"bootstrap", "channel", "codec", "executor", "operation", "plan", "select", "status"},
+    "comm": {"bootstrap", "channel", "codec", "environment", "executor", "operation", "plan", "select", "status"},
     "instances": {"codec", "device", "executor"},
     "nccl/abi": set(),
     "nccl/report": {"nccl/abi"},

@@ -18,10 +18,13 @@ typedef struct {
   size_t struct_bytes;
   const char* candidate;     // "packets", "blocks:raw", "blocks:window", ...; "copy": a rank that is alone copies its
                              // values; "none": there are no values; on the host backend "frames:raw", ...; "plan:ring",
-                             // ...: a plan that runs instead of the built-in way
+                             // ...: a plan that runs instead of the built-in way; "steps": the call is made in two
+                             // levels, by steps that run as calls of one level do
   const char* link;          // constant: "nvlink", "pcie", "host" (through host memory), "gpu_network" (GPUs of
-                             // several hosts), "shm" (host backend), or "network" (host backend, several hosts)
-  ncast_codec codec;         // of the values on the link, or of the contributions; never AUTO
+                             // several hosts), "shm" (host backend), "network" (host backend, several hosts), or
+                             // "two_levels"
+  ncast_codec codec;         // of the values on the link (in two levels: between hosts), or of the contributions; never
+                             // AUTO
   int two_shot;              // all_reduce by packets: 1: each rank reduces one piece and sends the result; 0: each rank
                              // reduces everything
   uint32_t ctas;             // of the kernel on the rank with the most to do; 0: no kernel runs
@@ -39,7 +42,7 @@ typedef struct {
                               // that was added (ncast_comm_add_plan); NULL if no plan describes the call
   const char* allowed;        // the codecs that the call allows, "window, ..." or "window!"; "": only raw
   double error_bound;  // ncast_call_error_bound() or ncast_all_reduce_error_bound() for values of at most 1; 0: exact;
-                       // NaN: a plan that is not built in runs, whose error is not known
+                       // NaN: it is not known: a plan that is not built in runs, or the call is made in two levels
   ncast_codec result_codec;  // of the results of an all_reduce: another one only if the call names one
 } ncast_decision;
 
@@ -102,7 +105,8 @@ NCAST_API double ncast_call_error_bound(ncast_operation operation, ncast_dtype d
 
 // Replaces the cost model of a communicator. All ranks call this with the same text, at the same position of their
 // calls.
-//   text: as in a file (docs/guide/tuning.md).
+//   text: as in a file (docs/guide/tuning.md). Of a communicator of two levels, a level whose link the text does not
+//         contain keeps its model.
 //   Errors: INVALID_ARGUMENT with the line; the model is then unchanged.
 NCAST_API ncast_status ncast_comm_set_costs(ncast_comm* comm, const char* text);
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codec/codec.h"
@@ -24,6 +25,7 @@
 #include "select/call_costs.h"
 #include "select/decider.h"
 #include "select/error_bound.h"
+#include "select/two_levels.h"
 #include "status/error.h"
 #include "status/sized_struct.h"
 
@@ -33,7 +35,8 @@ struct ncast_explanation {
   narrowcast::select::Decision decision;
   std::string allowed;  // AllowedCodecs::text()
   narrowcast::select::Costs costs;
-  std::vector<size_t> built_in;  // the candidates of the link, by index in the table
+  std::vector<narrowcast::select::Step> steps;  // of two levels
+  std::vector<size_t> built_in;                 // the candidates of the link, by index in the table
   std::vector<narrowcast::select::Alternative> alternatives;
   double error_bound;  // as in ncast_decision
   std::string costs_warning, sentence;
@@ -66,7 +69,29 @@ std::string describe(const Decision& decision) {
                   shape.rings, shape.ctas, shape.warps);
     return text;
   }
+  if (decision.candidate == "steps") return "steps in two levels";
   return decision.candidate == "copy" ? "a copy" : "frames";
+}
+
+// " Its steps: reduce_scatter within hosts (blocks:raw, 12.3 us), all_gather between hosts (blocks:window, 30.1 us)."
+// The steps of long calls repeat.
+std::string describe(const std::vector<select::Step>& steps) {
+  std::vector<std::pair<std::string, double>> kinds;
+  for (const select::Step& step : steps) {
+    std::string kind = std::string(name_of(step.shape.operation)) +
+                       (step.is_between_hosts ? " between hosts (" : " within hosts (") +
+                       std::string(step.decision.candidate);
+    auto found = std::ranges::find(kinds, kind, &std::pair<std::string, double>::first);
+    if (found == kinds.end()) found = kinds.insert(found, {std::move(kind), 0});
+    found->second += step.decision.predicted.typical;
+  }
+  std::string text;
+  for (const auto& [kind, microseconds] : kinds) {
+    char time[32] = "";
+    if (microseconds != 0) std::snprintf(time, sizeof time, ", %.1f us", microseconds);
+    text += (text.empty() ? " Its steps: " : ", ") + kind + time + ")";
+  }
+  return text.empty() ? text : text + ".";
 }
 
 // " Predicted: 3.1 us packets, 10.4 us blocks:raw, 4.7 us nccl, 2.9 us plan:ring."; empty if no time is known.
@@ -93,7 +118,8 @@ std::string describe(const select::Costs& costs, const std::vector<Alternative>&
 // As in ncast_decision.
 double error_bound_of(const CallShape& shape, const Decision& decision) {
   if (codec::is_exact(decision.codec) && !decision.result_codec) return 0;
-  if (decision.chosen != nullptr) return std::numeric_limits<double>::quiet_NaN();
+  if (decision.chosen != nullptr || shape.link == select::Link::two_levels)
+    return std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> largest(static_cast<size_t>(shape.ranks), 1.0);
   return select::error_bound(shape.operation, shape.dtype, shape.redop, decision.codec, largest, decision.result_codec);
 }
@@ -122,7 +148,7 @@ std::string sentence_of(const ncast_explanation& explanation) {
                   explanation.error_bound);
     text += bound;
   } else if (std::isnan(explanation.error_bound)) {
-    text += " The error of the plan's results is not known.";
+    text += " The error of the results is not known.";
   }
   std::string allowed = explanation.allowed;
   if (!allowed.empty() && codec::is_within(shape.codec))
@@ -131,7 +157,7 @@ std::string sentence_of(const ncast_explanation& explanation) {
     allowed = (allowed.empty() ? "raw" : allowed) + " for contributions and " + codec::describe(*shape.result_codec) +
               " for results";
   if (!allowed.empty()) text += " The call allows " + allowed + ".";
-  return text + describe(explanation.costs, explanation.alternatives);
+  return text + describe(explanation.steps) + describe(explanation.costs, explanation.alternatives);
 }
 
 ncast_status explain(const char* function, const comm::Question& question, const std::shared_ptr<Decider>& decider,
@@ -146,6 +172,10 @@ ncast_status explain(const char* function, const comm::Question& question, const
   made->allowed = select::allowed_codecs(shape).text();
   const std::shared_ptr<const select::CostModel> model = decider->costs();
   made->costs = costs_of(shape, *model);
+  if (const select::TwoLevels* const levels = decider->levels()) {
+    made->costs[select::index_of("steps")] = decision.predicted;
+    made->steps = levels->steps_of(shape);
+  }
   made->built_in = select::candidates_of(shape.link);
   made->alternatives = decider->alternatives_of(shape, decision);
   made->error_bound = error_bound_of(shape, decision);
@@ -167,7 +197,6 @@ ncast_status explain(const char* function, ncast_comm* comm, const comm::Questio
   executor::CommUse use;
   if (ncast_status status = use.begin(function, comm)) return status;
   if (ncast_status status = clear(function, explanation)) return status;
-  if (ncast_status status = comm::check_one_level(function, *comm)) return status;
   return explain(function, question, comm->decider(), explanation);
 }
 
@@ -297,10 +326,9 @@ ncast_status ncast_comm_set_costs(ncast_comm* comm, const char* text) {
     executor::CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
     if (text == nullptr) return null_argument(function, "text");
-    if (ncast_status status = comm::check_one_level(function, *comm)) return status;
     select::CostModel costs;
     if (ncast_status status = select::CostModel::parse(text, function, &costs)) return status;
-    comm->decider()->set_costs(std::move(costs));
+    comm->set_costs(std::move(costs));
     return NCAST_OK;
   });
 }

@@ -19,9 +19,8 @@ namespace {
 
 ncast_predictor* make(const std::shared_ptr<Decider>& decider, bool is_of_communicator) {
   // On the host backend no decision depends on costs.
-  const select::Link link = decider->traits().link;
-  const bool uses_costs = !select::is_between_processes(link);
-  return new ncast_predictor{decider, uses_costs ? describe_mismatch(*decider->costs(), link) : "", is_of_communicator};
+  const std::string warning = decider->is_on_gpus() ? describe_mismatch(*decider->costs(), decider->traits().link) : "";
+  return new ncast_predictor{decider, warning, is_of_communicator};
 }
 
 ncast_status compare(const char* function, const ncast_predictor* predictor, const comm::Question& question,
@@ -67,7 +66,6 @@ ncast_status ncast_comm_predictor(ncast_comm* comm, ncast_predictor** predictor)
     *predictor = nullptr;
     executor::CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
-    if (ncast_status status = comm::check_one_level(function, *comm)) return status;
     *predictor = make(comm->decider(), true);
     return NCAST_OK;
   });

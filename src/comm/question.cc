@@ -41,7 +41,9 @@ ncast_status shape_of(const char* function, const Question& question, const sele
     if (ncast_status status = check_result_codec(function, *operation, question.dtype, question.op, question.codec,
                                                  *question.result_codec))
       return status;
-  if (!select::is_between_processes(decider.traits().link))
+  if (decider.levels() != nullptr && *operation == operation::Operation::all_to_all_v)
+    return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have all_to_all_v", function);
+  if (decider.is_on_gpus())
     if (ncast_status status = check_on_gpu(function, question.codec, question.result_codec)) return status;
   if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,

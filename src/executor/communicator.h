@@ -36,7 +36,7 @@ struct ncast_comm {
   ncast_backend backend() const { return backend_; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  // Whether it consists of other communicators (comm/levels/), and the backend is theirs. Its decider is NULL.
+  // Whether it consists of other communicators (comm/levels/), and the backend is theirs.
   virtual bool has_levels() const { return false; }
   // No other communicator of this process has or had the same number, even if it has the same address.
   uint64_t number() const { return number_; }
@@ -58,6 +58,8 @@ struct ncast_comm {
   // The decider of how calls run. Launches, explanations and predictors share it; predictors may outlive the
   // communicator. Any thread.
   const std::shared_ptr<narrowcast::select::Decider>& decider() const { return decider_; }
+  // Replaces the cost model, at the same position of the calls on all ranks. Any thread.
+  virtual void set_costs(narrowcast::select::CostModel costs) { decider_->set_costs(std::move(costs)); }
 
   // Every rank contributes `bytes` bytes of host memory and receives those of all ranks, in rank order. Blocks.
   // Collective, at the same position in the sequence of the ranks' calls.
@@ -109,8 +111,9 @@ struct ncast_comm {
  protected:
   ncast_comm(ncast_backend backend, int rank, int ranks) : backend_(backend), rank_(rank), ranks_(ranks) {}
   // Backends call this once, before the communicator is used.
-  void set_decider(const narrowcast::select::CommTraits& traits, narrowcast::select::CostModel costs) {
-    decider_ = std::make_shared<narrowcast::select::Decider>(traits, std::move(costs));
+  void set_decider(const narrowcast::select::CommTraits& traits, narrowcast::select::CostModel costs,
+                   std::shared_ptr<const narrowcast::select::TwoLevels> levels = nullptr) {
+    decider_ = std::make_shared<narrowcast::select::Decider>(traits, std::move(costs), std::move(levels));
   }
 
  private:

@@ -153,7 +153,7 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
         costs[i] = network_cost(shape, candidate.codec, model.network_gbps().value_or(assumed_network_gbps));
       continue;
     }
-    if (candidate.transport == Transport::frames) {
+    if (candidate.transport == Transport::frames || shape.link == Link::two_levels) {
       costs[i].typical =
           model.measured(shape.operation, candidate.name, shape.bytes, shape.ranks, shape.link).value_or(0);
       continue;

@@ -14,6 +14,7 @@ const std::vector<Candidate>& candidates() {
       list.push_back({std::string("blocks:") + row.name, Transport::blocks, row.id});
     for (const codec::Row& row : codec::rows())
       list.push_back({std::string("frames:") + row.name, Transport::frames, row.id});
+    list.push_back({"steps", Transport::steps});
     list.push_back({"nccl", Transport::nccl});
     list.push_back({"nccl:default", Transport::nccl});
     return list;

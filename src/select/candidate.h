@@ -13,8 +13,8 @@
 
 namespace narrowcast::select {
 
-// frames: between processes on CPUs.
-enum class Transport : uint8_t { packets, blocks, nccl, frames };
+// frames: between processes on CPUs. steps: in two levels, each step by a transport of its level.
+enum class Transport : uint8_t { packets, blocks, nccl, frames, steps };
 
 struct Candidate {
   std::string name;
@@ -24,7 +24,7 @@ struct Candidate {
   bool is_coded() const { return codec != NCAST_CODEC_RAW; }
 };
 
-// "packets"; "blocks:CODEC" and "frames:CODEC" for every codec of the library; "nccl", NCCL's fastest way, and
+// "packets"; "blocks:CODEC" and "frames:CODEC" for every codec of the library; "steps"; "nccl", NCCL's fastest way, and
 // "nccl:default", what NCCL does without symmetric windows and copy engines.
 const std::vector<Candidate>& candidates();
 
@@ -47,11 +47,13 @@ constexpr bool is_plan_name(std::string_view name) {
 }
 
 // Links between the ranks of a call.
-enum class Link : uint8_t { nvlink, pcie, host, shared_memory, network, gpu_network };
-inline constexpr size_t link_count = 6;
+enum class Link : uint8_t { nvlink, pcie, host, shared_memory, network, gpu_network, two_levels };
+inline constexpr size_t link_count = 7;
 // host: GPUs whose payloads go through host memory. shared_memory: processes on CPUs. network: such processes on
-// several hosts. gpu_network: GPUs on several hosts, whose payloads go through host memory and the network.
-constexpr const char* link_names[link_count] = {"nvlink", "pcie", "host", "shm", "network", "gpu_network"};
+// several hosts. gpu_network: GPUs on several hosts, whose payloads go through host memory and the network. two_levels:
+// other links within hosts than between them.
+constexpr const char* link_names[link_count] = {"nvlink",  "pcie",        "host",      "shm",
+                                                "network", "gpu_network", "two_levels"};
 constexpr bool is_between_hosts(Link link) { return link == Link::network || link == Link::gpu_network; }
 constexpr bool is_over_host(Link link) { return link == Link::host || link == Link::gpu_network; }
 constexpr bool is_between_processes(Link link) { return link == Link::shared_memory || link == Link::network; }
@@ -64,6 +66,9 @@ constexpr std::optional<Link> find_link(std::string_view name) {
 
 inline bool runs_on(const Candidate& candidate, Link link) {
   if (candidate.transport == Transport::packets && link == Link::gpu_network) return false;
+  if (link == Link::two_levels || candidate.transport == Transport::steps)
+    return link == Link::two_levels &&
+           (candidate.transport == Transport::steps || candidate.transport == Transport::nccl);
   return (candidate.transport == Transport::frames) == is_between_processes(link);
 }
 // The candidates that run on a link, by index.

@@ -160,6 +160,8 @@ std::string describe_mismatch(const CostModel& model, Link link) {
     if (model.network_gbps()) return {};
     return "the network was not measured: it is assumed to carry 10 Gbit/s";
   }
+  if (link == Link::two_levels && !model.is_measured(link))
+    return "calls in two levels were not measured: their times are the sums of those of their steps";
   const Link source = model.source_of(link);
   if (source != link) return std::string("the times are those of another link, ") + name_of(source);
   if (model.kernels().empty()) return "the cost model does not say which kernels it was measured on";

@@ -26,7 +26,7 @@ constexpr std::string_view shared_line = "shared_kib ";
 constexpr std::string_view network_line = "network_gbps ";
 constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
-constexpr int most_host_ranks = 64;
+constexpr int most_world_ranks = 64;
 
 constexpr Operation measured_operations[] = {Operation::send,       Operation::broadcast,      Operation::reduce,
                                              Operation::gather,     Operation::scatter,        Operation::all_gather,
@@ -95,10 +95,11 @@ std::string read_curve(std::string_view line, MeasuredCurve* curve) {
   const std::string_view ranks = word;
   word = next_word(&line);
   const auto link = find_link(word);
-  const int most_ranks = link && is_between_processes(*link) ? most_host_ranks : channel::max_gpu_ranks;
+  const bool is_of_one_level = !link || (!is_between_processes(*link) && *link != Link::two_levels);
+  const int most_ranks = is_of_one_level ? channel::max_gpu_ranks : most_world_ranks;
   if (!read_number(ranks, &curve->ranks) || curve->ranks < 2 || curve->ranks > most_ranks)
     return quoted(ranks) + " is not a number of ranks, 2 to " + std::to_string(most_ranks);
-  if (!link) return quoted(word) + " is not a link: nvlink, pcie, host, shm, network or gpu_network";
+  if (!link) return quoted(word) + " is not a link: nvlink, pcie, host, shm, network, gpu_network or two_levels";
   curve->link = *link;
 
   word = next_word(&line);
@@ -191,6 +192,7 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
 ncast_status CostModel::check_complete(const char* name) const {
   for (const Operation operation : measured_operations) {
     for (size_t link = 0; link < link_count; ++link) {
+      const bool in_levels = static_cast<Link>(link) == Link::two_levels;
       const bool on_host = is_between_processes(static_cast<Link>(link));
       for (const Measured& measured : families_[link][static_cast<size_t>(operation)]) {
         const auto is_measured = [&](const Candidate& candidate) {
@@ -200,10 +202,10 @@ ncast_status CostModel::check_complete(const char* name) const {
         const auto is_coded = [](const Candidate& candidate) {
           return candidate.transport == Transport::blocks && candidate.is_coded();
         };
-        const Candidate* missing = &candidates()[index_of(on_host ? "frames:raw" : "blocks:raw")];
+        const Candidate* missing = &candidates()[index_of(in_levels ? "steps" : on_host ? "frames:raw" : "blocks:raw")];
         if (is_measured(*missing)) {
           const auto any = [&](const Candidate& candidate) { return is_coded(candidate) && is_measured(candidate); };
-          if (on_host || std::ranges::any_of(candidates(), any)) continue;
+          if (on_host || in_levels || std::ranges::any_of(candidates(), any)) continue;
           missing = &*std::ranges::find_if(candidates(), is_coded);
         }
         return fail(NCAST_INVALID_ARGUMENT, "%s: there is no line '%s %d %s %s'", name, name_of(operation),

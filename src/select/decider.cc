@@ -2,14 +2,22 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
+
+#include "select/two_levels.h"
 
 namespace narrowcast::select {
 
-Decider::Decider(const CommTraits& traits, CostModel costs) : traits_(traits) {
+Decider::Decider(const CommTraits& traits, CostModel costs, std::shared_ptr<const TwoLevels> levels)
+    : traits_(traits), levels_(std::move(levels)) {
   auto basis = std::make_shared<Basis>();
   basis->costs = std::make_shared<CostModel>(std::move(costs));
   if (traits_.link == Link::shared_memory) basis->list = builder_candidates();
   replace(std::move(basis));
+}
+
+bool Decider::is_on_gpus() const {
+  return levels_ != nullptr ? levels_->is_on_gpus() : !is_between_processes(traits_.link);
 }
 
 Decision Decider::decide(const CallShape& shape) {

@@ -26,17 +26,24 @@ struct CommTraits {
   bool clusters = false;                      // see CallShape
   uint32_t shared_bytes = most_shared_bytes;  // see CallShape
   bool has_levels = false;                    // see CallShape
+
+  bool operator==(const CommTraits&) const = default;
 };
 
 class Decider {
  public:
-  Decider(const CommTraits& traits, CostModel costs);
+  // levels: of the link two_levels.
+  Decider(const CommTraits& traits, CostModel costs, std::shared_ptr<const TwoLevels> levels = nullptr);
 
   const CommTraits& traits() const { return traits_; }
   std::shared_ptr<const CostModel> costs() const {
     const std::lock_guard lock(mutex_);
     return basis_->costs;
   }
+  // NULL: the communicator has one level.
+  const TwoLevels* levels() const { return levels_.get(); }
+  // Whether its ranks are GPUs.
+  bool is_on_gpus() const;
   // bytes: as in CallShape.
   CallShape shape_of(Operation operation, ncast_dtype dtype, ncast_codec codec, uint64_t bytes,
                      ncast_redop redop = NCAST_SUM, int root = 0, Placement placement = Placement::unknown) const {
@@ -85,9 +92,12 @@ class Decider {
   };
 
   void replace(std::shared_ptr<const Basis> basis);  // under mutex_
-  Policy policy_of(const Basis& basis) const { return {*basis.costs, traits_.transport, &basis.list, &basis.selector}; }
+  Policy policy_of(const Basis& basis) const {
+    return {*basis.costs, traits_.transport, &basis.list, &basis.selector, levels_.get()};
+  }
 
   const CommTraits traits_;
+  const std::shared_ptr<const TwoLevels> levels_;
   std::atomic<bool> distinguishes_{false};  // decisions depend on reductions, roots and placements
   std::atomic<bool> chooses_{false};
   mutable std::mutex mutex_;  // of the members below

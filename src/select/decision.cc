@@ -7,6 +7,7 @@
 #include "select/codec_choice.h"
 #include "select/frames.h"
 #include "select/plan_choice.h"
+#include "select/two_levels.h"
 
 namespace narrowcast::select {
 namespace {
@@ -151,6 +152,7 @@ Decision decide_with_two_codecs(const CallShape& shape, ncast_codec result_codec
 }  // namespace
 
 Decision decide(const CallShape& shape, const Policy& policy) {
+  if (shape.link == Link::two_levels) return decide_two_levels(shape, policy);
   Decision decision =
       shape.result_codec ? decide_with_two_codecs(shape, *shape.result_codec, policy) : decide_built_in(shape, policy);
   decision.built_in_plan = decision.plan;

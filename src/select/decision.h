@@ -14,6 +14,8 @@
 
 namespace narrowcast::select {
 
+class TwoLevels;
+
 // The same on all ranks of a communicator. What it refers to must outlive it.
 struct Policy {
   const CostModel& costs;
@@ -21,6 +23,7 @@ struct Policy {
   // The plans that calls may run instead of the built-in way, and the user's choice between them, if there is one.
   const PlanList* plans = nullptr;
   const PlanSelector* selector = nullptr;
+  const TwoLevels* levels = nullptr;  // of the link two_levels
 };
 
 struct Decision {

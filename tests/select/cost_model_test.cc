@@ -111,7 +111,8 @@ TEST_CASE("a model names candidates, links, data and kernels") {
   const auto rejected = [&](const std::string& line, const std::string& why) {
     CHECK(rejection(second + line + "\n") == "some.costs, line 3: " + why);
   };
-  rejected("all_gather 2 peer blocks:raw 1:1", "'peer' is not a link: nvlink, pcie, host, shm, network or gpu_network");
+  rejected("all_gather 2 peer blocks:raw 1:1",
+           "'peer' is not a link: nvlink, pcie, host, shm, network, gpu_network or two_levels");
   rejected("all_gather 2 shm blocks:raw 1:1", "'blocks:raw' is not a candidate on the link shm");
   rejected("all_gather 2 nvlink frames:raw 1:1", "'frames:raw' is not a candidate on the link nvlink");
   rejected("all_gather 65 shm frames:raw 1:1", "'65' is not a number of ranks, 2 to 64");

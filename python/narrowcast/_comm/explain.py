@@ -69,7 +69,7 @@ class Explanation:
     """How a call runs on a rank. `sentence` describes it in words."""
 
     #: "packets", "blocks:raw", "blocks:window"; "copy", "none"; on the host backend "frames:raw", "frames:window"; the
-    #: name of a plan that runs instead, such as "plan:ring"
+    #: name of a plan that runs instead, such as "plan:ring"; "steps" in two levels
     candidate: str
     path: str  #: the candidate without its codec
     path_why: str
@@ -82,8 +82,8 @@ class Explanation:
     rings: int | None  #: by blocks: rings that carry the largest piece that one rank sends another
     block_bytes: int | None  #: by blocks: bytes of the values of a block
     packet_bytes: int | None  #: by packets: bytes of a packet with its flag
-    #: "nvlink", "pcie", "host" (through host memory), "gpu_network" (GPUs of several hosts), "shm" (host backend) or
-    #: "network" (host backend, several hosts)
+    #: "nvlink", "pcie", "host" (through host memory), "gpu_network" (GPUs of several hosts), "shm" (host backend),
+    #: "network" (host backend, several hosts), or "two_levels"
     link: str
     predicted: Prediction
     costs_warning: str | None  #: why the cost model may not fit this library
@@ -92,7 +92,7 @@ class Explanation:
     #: other plans for the operation, by the names of their costs, such as "plan:ring"
     plans: dict[str, PlanAlternative]
     allowed: str  #: the codecs that the call allows: "window, ...", "window!" if it is forced, "" if only raw
-    #: `error_bound` of the call for values of at most 1; 0: exact; None: a plan of yours runs, whose error is not known
+    #: `error_bound` of the call for values of at most 1; 0: exact; None: not known (plans of yours, two levels)
     error_bound: float | None
     result_codec: str  #: of the results of an all-reduce; `codec`, unless the call names another one
 

@@ -1,12 +1,17 @@
 #include "comm/levels/communicator.h"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <numeric>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "bootstrap/background_thread.h"
 #include "comm/launch.h"
+#include "comm/levels/prediction.h"
 #include "comm/levels/steps.h"
 #include "executor/backend.h"
 #include "executor/host/communicator.h"
@@ -21,6 +26,19 @@ using namespace executor;
 namespace {
 
 constexpr auto watch_interval = std::chrono::milliseconds(50);
+
+// What predictions depend on.
+struct Basis {
+  Basis() = default;
+  Basis(const select::Decider& within, const select::Decider& between)
+      : traits{within.traits(), between.traits()}, costs{hash_of(within), hash_of(between)} {}
+  static size_t hash_of(const select::Decider& decider) { return std::hash<std::string>()(decider.costs()->text()); }
+  bool operator==(const Basis&) const = default;
+
+  select::CommTraits traits[2] = {};
+  size_t costs[2] = {};
+};
+static_assert(std::is_trivially_copyable_v<Basis>);
 
 void add(const Counters& from, Counters* to) {
   to->scratch_bytes += from.scratch_bytes;
@@ -48,7 +66,29 @@ Levels::~Levels() { leave_ranks(); }
 ncast_status Levels::start() {
   if (ncast_status status = find_backend(backend())->make_local_work(within()->config(), &work_)) return status;
   if (ncast_status status = work_->allocate(area_bytes, &areas_)) return status;
+  if (ncast_status status = start_predictions()) return status;
   return bootstrap::start_background_thread("ncast levels", [this] { watch(); }, &watcher_);
+}
+
+// Predictions are the same on all ranks, although the ranks of other hosts may have other deciders.
+ncast_status Levels::start_predictions() {
+  const Basis own(*within()->decider(), *between()->decider());
+  std::vector<Basis> all(static_cast<size_t>(ranks()));
+  if (ncast_status status = exchange(&own, sizeof own, all.data())) return status;
+  const bool are_alike = std::ranges::all_of(all, [&](const Basis& one) { return one == own; });
+  set_decider({.ranks = ranks(), .link = select::Link::two_levels},
+              are_alike ? *between()->decider()->costs() : select::CostModel(),
+              levels_of(shape_, rounds_partial_sums_, within()->decider(), between()->decider(), are_alike));
+  return NCAST_OK;
+}
+
+void Levels::set_costs(select::CostModel costs) {
+  for (const ncast_comm* const level : {within(), between()}) {
+    const select::Link link = level->decider()->traits().link;
+    const bool has_network = select::is_between_hosts(link) && costs.network_gbps();
+    if (costs.is_measured(link) || has_network) level->decider()->set_costs(costs);
+  }
+  decider()->set_costs(std::move(costs));
 }
 
 void Levels::watch() {
@@ -198,10 +238,17 @@ ncast_status Levels::run(std::span<const Call> calls) {
       continue;
     }
     if (ncast_status status = work_->enter(call.stream)) return status;
-    if (ncast_status status = run_steps(*this, call)) return status;
+    if (ncast_status status = take_steps(shape_, rounds_partial_sums_, *this, call)) return status;
     if (ncast_status status = work_->leave(call.stream)) return status;
   }
   return transfers.empty() ? NCAST_OK : send_and_receive(transfers);
+}
+
+ncast_status Levels::take(Call call, bool is_between_hosts) {
+  call.comm = is_between_hosts ? between() : within();
+  ncast_comm* const other = is_between_hosts ? within() : between();
+  if (ncast_status status = submit(call)) return status;
+  return work_->stop_after_failure(call.comm, other, call.stream);
 }
 
 // Those of a host first, on all ranks: kernels of the two levels run one after the other, and ranks that began with

@@ -10,17 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "comm/levels/shape.h"
+#include "comm/levels/steps.h"
 #include "executor/call.h"
 #include "executor/communicator.h"
 #include "executor/local_work.h"
 
 namespace narrowcast::comm {
-
-// Where a rank is: rank() == host * of_host + index.
-struct LevelShape {
-  int hosts, of_host;  // of_host: the number of ranks on each host
-  int host, index;
-};
 
 struct DestroyComm {
   void operator()(ncast_comm* comm) const;
@@ -34,12 +30,12 @@ struct LevelComms {
   OwnedComm between;  // of the ranks with this index on every host
 };
 
-class Levels final : public ncast_comm {
+class Levels final : public ncast_comm, private StepTaker {
  public:
   Levels(ncast_backend backend, LevelShape shape, bool rounds_partial_sums, LevelComms comms);
   ~Levels() override;
 
-  // Called once, before the communicator is used.
+  // Called once, before the communicator is used, on all ranks.
   ncast_status start();
 
   bool has_levels() const override { return true; }
@@ -51,20 +47,18 @@ class Levels final : public ncast_comm {
   ncast_status exchange(const void* mine, size_t bytes, void* all) override;
   ncast_status wait_until_idle() override;
   void leave_ranks() override;
+  void set_costs(select::CostModel costs) override;
 
   // Runs or enqueues calls of this communicator in order: collectives first, then sends and receives together.
   ncast_status launch(std::span<const executor::Call> calls);
 
-  const LevelShape& shape() const { return shape_; }
-  bool rounds_partial_sums() const { return rounds_partial_sums_; }
+ private:
   ncast_comm* within() const { return comms_.within.get(); }
   ncast_comm* between() const { return comms_.between.get(); }
-  executor::LocalWork& work() const { return *work_; }
-  // Of intermediate values, area_bytes each.
-  void* area(int number) const { return areas_[number]; }
-  static constexpr size_t area_bytes = size_t{64} << 20;
-
- private:
+  ncast_status take(executor::Call call, bool is_between_hosts) override;
+  executor::LocalWork* work() override { return work_.get(); }
+  void* area(int number) override { return areas_[number]; }
+  ncast_status start_predictions();
   int host_of(int rank) const { return rank / shape_.of_host; }
   int index_of(int rank) const { return rank % shape_.of_host; }
   int device() const override { return comms_.within->config().device; }

@@ -1,9 +1,5 @@
 #include "comm/levels/create.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +9,7 @@
 #include "comm/create.h"
 #include "comm/levels/communicator.h"
 #include "comm/split.h"
+#include "environment/level_shape.h"
 #include "executor/registry.h"
 #include "select/options.h"
 #include "status/error.h"
@@ -20,7 +17,8 @@
 namespace narrowcast::comm {
 namespace {
 
-constexpr int most_ranks = channel::max_gpu_ranks;  // of one level
+constexpr int most_ranks = environment::most_ranks_of_level;
+static_assert(most_ranks == channel::max_gpu_ranks);
 
 // The communicator that only the levels use.
 ncast_status create_all(int ranks, const ncast_unique_id& id, int rank, const ncast_comm_config& config,
@@ -34,34 +32,6 @@ ncast_status create_all(int ranks, const ncast_unique_id& id, int rank, const nc
   const ncast_status status = create_one_level(&made, ranks, &id, rank, &host_config);
   all->reset(made);
   return status;
-}
-
-// nullopt: the ranks do not form two levels; *why tells the reason.
-std::optional<LevelShape> shape_of(const std::vector<uint64_t>& hosts, int rank, std::string* why) {
-  const auto ranks = static_cast<int>(hosts.size());
-  const auto of_host =
-      static_cast<int>(std::ranges::find_if(hosts, [&](uint64_t one) { return one != hosts[0]; }) - hosts.begin());
-  if (of_host == ranks || of_host == 1) {
-    *why = of_host == ranks ? "all are on one host" : "the first host has one rank";
-    return std::nullopt;
-  }
-  std::set<uint64_t> known;
-  const auto is_new = [&](std::ptrdiff_t first) {
-    const auto begin = hosts.begin() + first;
-    return std::all_of(begin, begin + of_host, [&](uint64_t one) { return one == *begin; }) &&
-           known.insert(*begin).second;
-  };
-  for (int first = 0; first < ranks; first += of_host) {
-    if (ranks % of_host == 0 && is_new(first)) continue;
-    *why = "the hosts have different numbers of ranks, or ranks whose numbers are not consecutive";
-    return std::nullopt;
-  }
-  const LevelShape shape{ranks / of_host, of_host, rank / of_host, rank % of_host};
-  if (std::max(shape.hosts, shape.of_host) > most_ranks) {
-    *why = "there are " + std::to_string(shape.hosts) + " hosts of " + std::to_string(shape.of_host) + " ranks";
-    return std::nullopt;
-  }
-  return shape;
 }
 
 ncast_status split_all(ncast_comm* all, int color, const ncast_comm_config& config, OwnedComm* part) {
@@ -79,12 +49,13 @@ ncast_status create_from(LevelComms& comms, const ncast_comm_config& config, nca
   ncast_comm* const all = comms.all.get();
   std::vector<uint64_t> hosts(static_cast<size_t>(all->ranks()));
   if (ncast_status status = all->exchange(&own_host, sizeof own_host, hosts.data())) return status;
-  std::string why_not;
-  const std::optional<LevelShape> shape = shape_of(hosts, all->rank(), &why_not);
-  if (shape) {
-    if (ncast_status status = split_all(all, shape->host, config, &comms.within)) return status;
-    if (ncast_status status = split_all(all, shape->index, config, &comms.between)) return status;
-    auto made = std::make_unique<Levels>(config.backend, *shape, options.rounds_partial_sums, std::move(comms));
+  const char* why_not = nullptr;
+  if (const auto counts = environment::level_counts(hosts, &why_not)) {
+    const int of_host = counts->of_host;
+    const LevelShape shape{counts->hosts, of_host, all->rank() / of_host, all->rank() % of_host};
+    if (ncast_status status = split_all(all, shape.host, config, &comms.within)) return status;
+    if (ncast_status status = split_all(all, shape.index, config, &comms.between)) return status;
+    auto made = std::make_unique<Levels>(config.backend, shape, options.rounds_partial_sums, std::move(comms));
     if (ncast_status status = made->start()) {
       const std::string message = ncast_last_error();
       static_cast<void>(made->abort());  // see create_levels()
@@ -98,7 +69,7 @@ ncast_status create_from(LevelComms& comms, const ncast_comm_config& config, nca
   if (is_on_gpu && all->ranks() > most_ranks)
     return fail(NCAST_UNSUPPORTED,
                 "more than %d ranks need 2 to %d hosts with equal numbers of at most %d consecutive ranks, but %s",
-                most_ranks, most_ranks, most_ranks, why_not.c_str());
+                most_ranks, most_ranks, most_ranks, why_not);
   if (ncast_status status = split_all(all, 0, config, &comms.within)) return status;
   // No rank leaves before all have joined the new communicator.
   if (ncast_status status = all->exchange(&own_host, sizeof own_host, hosts.data())) return status;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "codec/codec.h"
-#include "comm/launch.h"
 #include "executor/host/reduction.h"
 #include "status/error.h"
 
@@ -21,11 +20,11 @@ constexpr uint64_t short_bytes = 64 << 10;
 // steps that follow do nothing.
 class Steps {
  public:
-  Steps(Levels& comm, const Call& call)
-      : comm_(comm),
-        work_(comm.work()),
+  Steps(const LevelShape& shape, bool rounds_partial_sums, StepTaker& taker, const Call& call)
+      : taker_(taker),
         call_(call),
-        shape_(comm.shape()),
+        shape_(shape),
+        rounds_partial_sums_(rounds_partial_sums),
         hosts_(static_cast<uint64_t>(shape_.hosts)),
         locals_(static_cast<uint64_t>(shape_.of_host)),
         bytes_(ncast_dtype_bytes(call.dtype)),
@@ -54,9 +53,9 @@ class Steps {
 
  private:
   uint64_t ranks() const { return hosts_ * locals_; }
-  bool is_root() const { return call_.peer == comm_.rank(); }
+  bool is_root() const { return is_on_root_host() && shape_.index == root_index_; }
   bool is_on_root_host() const { return shape_.host == root_host_; }
-  void* area(int number) const { return comm_.area(number); }
+  void* area(int number) const { return taker_.area(number); }
   // The values of the user's buffers from number `elem` on.
   const void* sent(uint64_t elem) const { return static_cast<const std::byte*>(call_.send) + elem * bytes_; }
   void* received(uint64_t elem) const { return static_cast<std::byte*>(call_.recv) + elem * bytes_; }
@@ -72,24 +71,27 @@ class Steps {
     if (status_ == NCAST_OK) status_ = std::forward<Step>(run)();
   }
 
+  template <typename Work>
+  void locally(Work&& work) {
+    if (LocalWork* const local = taker_.work()) step([&] { return std::forward<Work>(work)(*local); });
+  }
   void copy(const void* from, Strides from_strides, void* to, Strides to_strides, Box box) {
-    step([&] { return work_.copy(from, from_strides, to, to_strides, box, call_.dtype, call_.stream); });
+    locally(
+        [&](LocalWork& work) { return work.copy(from, from_strides, to, to_strides, box, call_.dtype, call_.stream); });
   }
 
   // Makes a call of one level. sub: what differs from the whole call.
   void within(Call sub) {
     sub.codec = exact_codec_;
-    launch(sub, comm_.within(), comm_.between());
+    take(sub, false);
   }
   void between(Call sub, std::optional<ncast_codec> codec = std::nullopt) {
     sub.codec = codec.value_or(call_.codec);
-    launch(sub, comm_.between(), comm_.within());
+    take(sub, true);
   }
-  void launch(Call& sub, ncast_comm* comm, ncast_comm* other) {
-    sub.comm = comm;
+  void take(Call& sub, bool is_between_hosts) {
     sub.stream = call_.stream;
-    step([&] { return submit(sub); });
-    step([&] { return work_.stop_after_failure(comm, other, call_.stream); });
+    step([&] { return taker_.take(sub, is_between_hosts); });
   }
   Call moving(Operation operation, const void* send, void* recv, uint64_t count, int root = 0) const {
     return {.operation = operation, .send = send, .recv = recv, .count = count, .dtype = call_.dtype, .peer = root};
@@ -115,7 +117,7 @@ class Steps {
       body(first, std::min(most, call_.count - first));
   }
   // The number of values of each rank that fit into an area.
-  uint64_t piece_in_area(uint64_t value_bytes) const { return Levels::area_bytes / value_bytes / ranks(); }
+  uint64_t piece_in_area(uint64_t value_bytes) const { return StepTaker::area_bytes / value_bytes / ranks(); }
 
   // Accumulators of this rank's values, packed in area 0. Overwrites area 1.
   void load(const void* from, Strides strides, Box box) {
@@ -124,17 +126,19 @@ class Steps {
     if (box.planes > 1 || !widens || call_.factor) {
       void* const to = area(widens ? 1 : 0);
       copy(from, strides, to, packed(box.rows, box.elems), box);
-      if (call_.factor) step([&] { return work_.scale(to, to, count, call_.dtype, *call_.factor, call_.stream); });
+      if (call_.factor)
+        locally([&](LocalWork& work) { return work.scale(to, to, count, call_.dtype, *call_.factor, call_.stream); });
       from = to;
     }
-    if (widens) step([&] { return work_.widen(from, area(0), count, call_.dtype, call_.stream); });
+    if (widens) locally([&](LocalWork& work) { return work.widen(from, area(0), count, call_.dtype, call_.stream); });
   }
 
   // If the user prefers shorter payloads: in area 1, as accumulators, from which codecs remove the bits that are zero.
   void round_partial_sums(uint64_t count) {
-    if (!comm_.rounds_partial_sums() || sum_dtype_ == call_.dtype) return;
-    step([&] { return work_.finish(area(1), area(0), count, call_.dtype, NCAST_SUM, 1, call_.stream); });
-    step([&] { return work_.widen(area(0), area(1), count, call_.dtype, call_.stream); });
+    if (!rounds_partial_sums_ || sum_dtype_ == call_.dtype) return;
+    locally(
+        [&](LocalWork& work) { return work.finish(area(1), area(0), count, call_.dtype, NCAST_SUM, 1, call_.stream); });
+    locally([&](LocalWork& work) { return work.widen(area(0), area(1), count, call_.dtype, call_.stream); });
   }
 
   // Of area 0, [index][host][piece], every rank gets the sums of its piece, there. They are added in the order of the
@@ -146,7 +150,10 @@ class Steps {
   }
 
   void finish(void* to, uint64_t count) {
-    step([&] { return work_.finish(area(0), to, count, call_.dtype, call_.redop, comm_.ranks(), call_.stream); });
+    const auto ranks = shape_.hosts * shape_.of_host;
+    locally([&](LocalWork& work) {
+      return work.finish(area(0), to, count, call_.dtype, call_.redop, ranks, call_.stream);
+    });
   }
 
   // Cuts `count` values into a piece per rank, adds them and leaves the results of this rank's piece in area 1.
@@ -155,8 +162,8 @@ class Steps {
     const uint64_t piece = (count + ranks() - 1) / ranks();
     load(sent(first), {}, {1, 1, count});
     if (const uint64_t rest = piece * ranks() - count; rest != 0)
-      step([&] {
-        return work_.clear(static_cast<std::byte*>(area(0)) + count * sum_bytes_, rest * sum_bytes_, call_.stream);
+      locally([&](LocalWork& work) {
+        return work.clear(static_cast<std::byte*>(area(0)) + count * sum_bytes_, rest * sum_bytes_, call_.stream);
       });
     sum_pieces(piece);
     finish(area(1), piece);
@@ -259,10 +266,10 @@ class Steps {
     });
   }
 
-  Levels& comm_;
-  LocalWork& work_;
+  StepTaker& taker_;
   const Call& call_;
   const LevelShape shape_;
+  const bool rounds_partial_sums_;
   const uint64_t hosts_, locals_, bytes_;
   const ncast_dtype sum_dtype_;
   const uint64_t sum_bytes_;
@@ -273,6 +280,8 @@ class Steps {
 
 }  // namespace
 
-ncast_status run_steps(Levels& comm, const Call& call) { return Steps(comm, call).run(); }
+ncast_status take_steps(const LevelShape& shape, bool rounds_partial_sums, StepTaker& taker, const Call& call) {
+  return Steps(shape, rounds_partial_sums, taker, call).run();
+}
 
 }  // namespace narrowcast::comm

@@ -1,11 +1,28 @@
-// The steps of a call of two levels.
+// The steps of a call of two levels: calls of the levels, and work on local memory between them.
 #pragma once
 
-#include "comm/levels/communicator.h"
+#include "comm/levels/shape.h"
+#include "executor/call.h"
+#include "executor/local_work.h"
 
 namespace narrowcast::comm {
 
-// Runs or enqueues a collective, but not all_to_all_v. Its arguments have been checked.
-ncast_status run_steps(Levels& comm, const executor::Call& call);
+// Runs steps, or only observes them.
+class StepTaker {
+ public:
+  virtual ~StepTaker() = default;
+  // Of a level. call.comm is not set.
+  virtual ncast_status take(executor::Call call, bool is_between_hosts) = 0;
+  // NULL: local work is left out.
+  virtual executor::LocalWork* work() = 0;
+  // Of intermediate values, area_bytes each; 0 or 1.
+  virtual void* area(int number) = 0;
+  static constexpr size_t area_bytes = size_t{64} << 20;
+};
+
+// Takes the steps of a collective, but not all_to_all_v, on the rank at this place. The call's arguments have been
+// checked. rounds_partial_sums: as in select::Options.
+ncast_status take_steps(const LevelShape& shape, bool rounds_partial_sums, StepTaker& taker,
+                        const executor::Call& call);
 
 }  // namespace narrowcast::comm
