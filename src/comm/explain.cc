@@ -73,13 +73,13 @@ std::string describe(const Decision& decision) {
   return decision.candidate == "copy" ? "a copy" : "frames";
 }
 
-// " Its steps: reduce_scatter within hosts (blocks:raw, 12.3 us), all_gather between hosts (blocks:window, 30.1 us)."
+// " Its steps: reduce_scatter within groups (blocks:raw, 12.3 us), all_gather between groups (steps, 30.1 us)."
 // The steps of long calls repeat.
 std::string describe(const std::vector<select::Step>& steps) {
   std::vector<std::pair<std::string, double>> kinds;
   for (const select::Step& step : steps) {
     std::string kind = std::string(name_of(step.shape.operation)) +
-                       (step.is_between_hosts ? " between hosts (" : " within hosts (") +
+                       (step.is_between ? " between groups (" : " within groups (") +
                        std::string(step.decision.candidate);
     auto found = std::ranges::find(kinds, kind, &std::pair<std::string, double>::first);
     if (found == kinds.end()) found = kinds.insert(found, {std::move(kind), 0});

@@ -1,5 +1,5 @@
-// Which ranks form two levels: those of a host, and those with the same index on all hosts. The library creates such
-// communicators; the drop-in leaves those that cannot have two levels to NCCL.
+// Which ranks form two levels: those of a group, and those with the same index in all groups. A group is a host, or
+// else so many consecutive ranks. The library creates such communicators; the drop-in leaves others to NCCL.
 #pragma once
 
 #include <algorithm>
@@ -13,31 +13,42 @@ namespace narrowcast::environment {
 // The ranks of a communicator of GPUs of one level.
 inline constexpr int most_ranks_of_level = 8;
 
-// Rank number host * of_host + index is on this host. At least 2 of both, at most most_ranks_of_level.
+// Rank number group * of_group + index is in this group. At least 2 of both. of_group <= most_ranks_of_level; more
+// groups form two levels in turn.
 struct LevelCounts {
-  int hosts, of_host;
+  int groups, of_group;
 };
 
-// hosts: of each rank, a number for its host. nullopt: they do not form two levels. *why: a string constant.
-inline std::optional<LevelCounts> level_counts(const std::vector<uint64_t>& hosts, const char** why) {
-  *why = "the hosts have different numbers of ranks, or ranks whose numbers are not consecutive";
-  const auto ranks = static_cast<int>(hosts.size());
+// If every host has the same number of ranks, with consecutive numbers: this number. Otherwise 0.
+inline int ranks_of_each_host(const std::vector<uint64_t>& hosts) {
   const auto is_elsewhere = [&](uint64_t one) { return one != hosts[0]; };
-  const auto of_host = static_cast<int>(std::ranges::find_if(hosts, is_elsewhere) - hosts.begin());
-  if (ranks % of_host != 0) return std::nullopt;
+  const auto of_host = std::ranges::find_if(hosts, is_elsewhere) - hosts.begin();
+  if (std::ssize(hosts) % of_host != 0) return 0;
   std::set<uint64_t> known;
   for (auto first = hosts.begin(); first != hosts.end(); first += of_host) {
     const bool is_one = std::all_of(first, first + of_host, [&](uint64_t one) { return one == *first; });
-    if (!is_one || !known.insert(*first).second) return std::nullopt;
+    if (!is_one || !known.insert(*first).second) return 0;
   }
-  const LevelCounts counts{ranks / of_host, of_host};
-  if (std::max(counts.hosts, counts.of_host) > most_ranks_of_level)
-    *why = "there are more than 8 hosts, or more than 8 ranks on a host";
-  else if (counts.hosts == 1 || of_host == 1)
-    *why = "the ranks are on one host, or each is on a host of its own";
-  else
-    return counts;
-  return std::nullopt;
+  return static_cast<int>(of_host);
+}
+
+// hosts: of each rank, a number for its host. nullopt: they do not form two levels. *why: a string constant.
+inline std::optional<LevelCounts> level_counts(const std::vector<uint64_t>& hosts, const char** why) {
+  const auto ranks = static_cast<int>(hosts.size());
+  int others = ranks;
+  for (const int prime : {2, 3, 5, 7})
+    while (others % prime == 0) others /= prime;
+  *why = "the number of ranks has a prime factor above 7";
+  if (others != 1) return std::nullopt;
+  const int of_host = ranks_of_each_host(hosts);
+  if (of_host > 1 && of_host < ranks && of_host <= most_ranks_of_level) return LevelCounts{ranks / of_host, of_host};
+  *why = "the hosts have different numbers of ranks, or one each, or are one host";
+  if (ranks <= most_ranks_of_level) return std::nullopt;
+  // The smallest group of which there are not too many, because codecs apply between groups; else the largest.
+  int of_group = 0;
+  for (int number = most_ranks_of_level; number > 1; --number)
+    if (ranks % number == 0 && (of_group == 0 || ranks / number <= most_ranks_of_level)) of_group = number;
+  return LevelCounts{ranks / of_group, of_group};
 }
 
 }  // namespace narrowcast::environment

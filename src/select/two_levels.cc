@@ -45,7 +45,7 @@ Decision decide_two_levels(const CallShape& shape, const Policy& policy) {
   }
   const std::vector<Step> steps = policy.levels->steps_of(shape);
   for (const Step& step : steps) {
-    if (!step.is_between_hosts) continue;
+    if (!step.is_between) continue;
     decision.codec_reason = step.decision.codec_reason;
     if (step.decision.codec == NCAST_CODEC_RAW) continue;
     decision.codec = step.decision.codec;

@@ -7,9 +7,9 @@
 
 namespace narrowcast::select {
 
-// A call of the ranks of a host, or of the ranks with the same index on all hosts.
+// A call of the ranks of a group, or of the ranks with the same index in all groups.
 struct Step {
-  bool is_between_hosts;
+  bool is_between;
   CallShape shape;
   Decision decision;
 };

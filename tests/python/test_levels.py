@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import narrowcast
@@ -11,7 +12,7 @@ from conformance.suite import ConformanceOfLevels, Setting, failures, report  # 
 from hosts.forked_ranks import Report as TellParent
 from hosts.test_detection import run
 from narrowcast import Communicator
-from narrowcast.errors import UnsupportedError
+from narrowcast.errors import NarrowcastError, UnsupportedError
 
 _HOSTS = {"2x3": (0, 0, 0, 1, 1, 1), "3x2-rounded": (0, 0, 1, 1, 2, 2)}
 
@@ -112,6 +113,85 @@ def test_the_sums_of_a_host_are_rounded_if_the_user_prefers_it(monkeypatch, leve
         assert rank.of("of 10") == rank.of("of 100000") == [total], rank.reports
 
 
+# 9 groups, which form 3 groups of 3: each of two ranks, or of one.
+_MANY_HOSTS = {"9x2": [f"host {rank // 2}" for rank in range(18)], "9x1": [f"host {rank}" for rank in range(9)]}
+
+
+@pytest.mark.parametrize("hosts", _MANY_HOSTS.values(), ids=_MANY_HOSTS)
+@pytest.mark.parametrize("count", [10, 40_000])
+def test_more_than_8_hosts_have_the_results_that_the_operations_define(monkeypatch, hosts, count) -> None:
+    ranks, root = len(hosts), 5
+    values = np.random.default_rng(count).integers(-1000, 1000, (ranks, ranks * count)).astype(np.int32)
+    sums = values.sum(0, dtype=np.int32)
+
+    def body(comm: Communicator, tell: TellParent) -> None:
+        own, is_root = values[comm.rank], comm.rank == root
+        piece, empty = slice(comm.rank * count, (comm.rank + 1) * count), np.empty_like(own)
+        results = {
+            "broadcast": (comm.broadcast(own if is_root else None, empty, root=root), values[root]),
+            "reduce": (comm.reduce(own.copy(), root=root), sums if is_root else None),
+            "gather": (comm.gather(own[:count], root=root), values[:, :count] if is_root else None),
+            "scatter": (comm.scatter(own if is_root else None, empty[:count].copy(), root=root), values[root, piece]),
+            "all_gather": (comm.all_gather(own[:count]), values[:, :count]),
+            "all_to_all": (comm.all_to_all(own), values[:, piece]),
+            "reduce_scatter": (comm.reduce_scatter(own), sums[piece]),
+            "all_reduce": (comm.all_reduce(own.copy()), sums),
+        }
+        explained = comm.explain("all_reduce", count, dtype="float32")
+        tell({"wrong": [name for name, (found, right) in results.items() if not _is_same(found, right)]})
+        tell({"link": explained.link})
+
+    for rank in run(monkeypatch, _start(monkeypatch), hosts, body):
+        assert rank.of("wrong") == [], rank.reports
+        assert rank.of("link") == "two_levels"
+
+
+def _is_same(found: np.ndarray | None, right: np.ndarray | None) -> bool:
+    return right is None or (found is not None and np.array_equal(found.ravel(), right.ravel()))
+
+
+def test_ranks_on_more_than_8_hosts_send_to_those_that_levels_reach(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        host, index = divmod(comm.rank, 2)
+        # The other rank of the host; those of two hosts in the same group of hosts; and one of another such group.
+        for shift in (1, 2, 3):
+            peers = {1: [host * 2 + 1 - index] * 2, 2: [_turned(host, by) * 2 + index for by in (1, -1)]}.get(
+                shift, [(comm.rank + by) % 18 for by in (6, -6)]
+            )
+            received = np.zeros(1000, np.int32)
+            with narrowcast.group():
+                comm.send(np.full(1000, comm.rank, np.int32), peers[0])
+                comm.recv(received, peers[1])
+            tell({f"shift {shift}": bool((received == peers[1]).all())})
+        try:
+            comm.send(np.zeros(1, np.int32), (comm.rank + 8) % 18)
+        except UnsupportedError as error:
+            tell({"error": str(error)})
+        tell({"sum": float(comm.all_reduce(np.ones(1, np.float32))[0])})
+
+    for rank in run(monkeypatch, _start(monkeypatch), _MANY_HOSTS["9x2"], body):
+        assert [rank.of(f"shift {shift}") for shift in (1, 2, 3)] == [True] * 3, rank.reports
+        assert "cannot exchange messages" in rank.of("error")
+        assert rank.of("sum") == 18
+
+
+def _turned(host: int, by: int) -> int:
+    return host // 3 * 3 + (host + by) % 3
+
+
+def test_a_rank_that_ends_is_named_on_more_than_8_hosts(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        if comm.rank == 11:
+            os._exit(0)
+        try:
+            comm.all_reduce(np.ones(100_000, np.float32))
+        except NarrowcastError as error:
+            tell({"failure": str(error)})
+
+    for number, rank in enumerate(run(monkeypatch, _start(monkeypatch), _MANY_HOSTS["9x2"], body)):
+        assert number == 11 or "rank 11" in rank.of("failure"), rank.reports
+
+
 _LEVEL_COSTS = """narrowcast-costs 2 test
 network_gbps 8
 reduce_scatter 2 shm frames:raw 1000:10 1000000:10
@@ -150,7 +230,7 @@ def test_a_call_is_predicted_to_take_as_long_as_its_steps(monkeypatch, tmp_path)
         assert rank.of("send") == pytest.approx(4)
         assert rank.of("codec") == "window"
         assert rank.of("unknown") == 0
-        assert "reduce_scatter within hosts (frames:raw, 10.0 us), reduce_scatter between" in rank.of("sentence")
+        assert "reduce_scatter within groups (frames:raw, 10.0 us), reduce_scatter between" in rank.of("sentence")
 
 
 def test_measured_calls_are_predicted_to_take_as_long(monkeypatch, tmp_path) -> None:

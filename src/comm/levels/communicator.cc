@@ -59,7 +59,12 @@ Levels::Levels(ncast_backend backend, LevelShape shape, bool rounds_partial_sums
     : ncast_comm(backend, comms.all->rank(), comms.all->ranks()),
       shape_(shape),
       rounds_partial_sums_(rounds_partial_sums),
-      comms_(std::move(comms)) {}
+      comms_(std::move(comms)) {
+  parts_[0] = {within()};
+  const Levels* const next = levels_between();
+  parts_[1] = next == nullptr ? std::vector{between()} : next->parts_[1];
+  if (next != nullptr) parts_[1].push_back(next->within());
+}
 
 Levels::~Levels() { leave_ranks(); }
 
@@ -70,7 +75,7 @@ ncast_status Levels::start() {
   return bootstrap::start_background_thread("ncast levels", [this] { watch(); }, &watcher_);
 }
 
-// Predictions are the same on all ranks, although the ranks of other hosts may have other deciders.
+// Predictions are the same on all ranks, although the ranks of other groups may have other deciders.
 ncast_status Levels::start_predictions() {
   const Basis own(*within()->decider(), *between()->decider());
   std::vector<Basis> all(static_cast<size_t>(ranks()));
@@ -83,10 +88,10 @@ ncast_status Levels::start_predictions() {
 }
 
 void Levels::set_costs(select::CostModel costs) {
-  for (const ncast_comm* const level : {within(), between()}) {
+  for (ncast_comm* const level : {within(), between()}) {
     const select::Link link = level->decider()->traits().link;
     const bool has_network = select::is_between_hosts(link) && costs.network_gbps();
-    if (costs.is_measured(link) || has_network) level->decider()->set_costs(costs);
+    if (level->has_levels() || costs.is_measured(link) || has_network) level->set_costs(costs);
   }
   decider()->set_costs(std::move(costs));
 }
@@ -142,8 +147,8 @@ ncast_status Levels::check_error() {
   if (ncast_status status = check_own_error()) return status;
   const std::pair<ncast_comm*, const char*> levels[] = {
       {comms_.all.get(), ""},
-      {between(), "between hosts, where ranks are numbered by host: "},
-      {within(), "within a host, where ranks are numbered from 0: "}};
+      {between(), "between groups of ranks, where ranks are numbered by group: "},
+      {within(), "within a group, where ranks are numbered from 0: "}};
   for (const auto& [comm, where] : levels) {
     const ncast_status status = comm->check_error();
     if (status != NCAST_OK) set_error(status, where + std::string(ncast_last_error()));
@@ -207,12 +212,18 @@ ncast_status Levels::check(const Call& call) const {
     return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have it", function);
   if (backend() == NCAST_BACKEND_HOST && call.stream != nullptr)
     return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels on the backend host do not have streams", function);
-  const bool reaches_all = !operation::is_point_to_point(call.operation);
-  if (reaches_all || host_of(call.peer) == shape_.host || index_of(call.peer) == shape_.index) return NCAST_OK;
+  if (!operation::is_point_to_point(call.operation) || reaches(call.peer)) return NCAST_OK;
   return fail(NCAST_UNSUPPORTED,
-              "%s: rank %d cannot exchange messages with rank %d: with two levels, only ranks of one host and ranks "
-              "with the same index on their hosts can",
+              "%s: rank %d cannot exchange messages with rank %d: with two levels, only ranks of one group and ranks "
+              "with the same index in their groups can",
               function, rank(), call.peer);
+}
+
+bool Levels::reaches(int peer) const {
+  if (group_of(peer) == shape_.group) return true;
+  if (index_of(peer) != shape_.index) return false;
+  const Levels* const next = levels_between();
+  return next == nullptr || next->reaches(group_of(peer));
 }
 
 ncast_status Levels::launch(std::span<const Call> calls) {
@@ -244,22 +255,24 @@ ncast_status Levels::run(std::span<const Call> calls) {
   return transfers.empty() ? NCAST_OK : send_and_receive(transfers);
 }
 
-ncast_status Levels::take(Call call, bool is_between_hosts) {
-  call.comm = is_between_hosts ? between() : within();
-  ncast_comm* const other = is_between_hosts ? within() : between();
+ncast_status Levels::take(Call call, bool is_between) {
+  call.comm = is_between ? between() : within();
   if (ncast_status status = submit(call)) return status;
-  return work_->stop_after_failure(call.comm, other, call.stream);
+  for (ncast_comm* const one : parts_[is_between])
+    for (ncast_comm* const other : parts_[!is_between])
+      if (ncast_status status = work_->stop_after_failure(one, other, call.stream)) return status;
+  return NCAST_OK;
 }
 
-// Those of a host first, on all ranks: kernels of the two levels run one after the other, and ranks that began with
+// Those of a group first, on all ranks: kernels of the two levels run one after the other, and ranks that began with
 // different levels could wait for each other in a circle.
 ncast_status Levels::send_and_receive(std::span<const Call> calls) {
   if (ncast_status status = start_group()) return status;
   for (const bool is_local : {true, false}) {
     for (Call call : calls) {
-      if ((host_of(call.peer) == shape_.host) != is_local) continue;
+      if ((group_of(call.peer) == shape_.group) != is_local) continue;
       call.comm = is_local ? within() : between();
-      call.peer = is_local ? index_of(call.peer) : host_of(call.peer);
+      call.peer = is_local ? index_of(call.peer) : group_of(call.peer);
       static_cast<void>(submit(call));  // an error is that of the group
     }
   }

@@ -26,8 +26,8 @@ using OwnedComm = std::unique_ptr<ncast_comm, DestroyComm>;
 // The communicators that it consists of.
 struct LevelComms {
   OwnedComm all;      // of all ranks, on the backend `host`: finds ranks that end
-  OwnedComm within;   // of the ranks of this host
-  OwnedComm between;  // of the ranks with this index on every host
+  OwnedComm within;   // of the ranks of this group
+  OwnedComm between;  // of the ranks with this index in every group
 };
 
 class Levels final : public ncast_comm, private StepTaker {
@@ -55,12 +55,17 @@ class Levels final : public ncast_comm, private StepTaker {
  private:
   ncast_comm* within() const { return comms_.within.get(); }
   ncast_comm* between() const { return comms_.between.get(); }
-  ncast_status take(executor::Call call, bool is_between_hosts) override;
+  // NULL: it has one level.
+  const Levels* levels_between() const {
+    return between()->has_levels() ? static_cast<const Levels*>(between()) : nullptr;
+  }
+  bool reaches(int peer) const;  // by messages
+  ncast_status take(executor::Call call, bool is_between) override;
   executor::LocalWork* work() override { return work_.get(); }
   void* area(int number) override { return areas_[number]; }
   ncast_status start_predictions();
-  int host_of(int rank) const { return rank / shape_.of_host; }
-  int index_of(int rank) const { return rank % shape_.of_host; }
+  int group_of(int rank) const { return rank / shape_.of_group; }
+  int index_of(int rank) const { return rank % shape_.of_group; }
   int device() const override { return comms_.within->config().device; }
   // Whether two levels have the call.
   ncast_status check(const executor::Call& call) const;
@@ -77,6 +82,7 @@ class Levels final : public ncast_comm, private StepTaker {
   const LevelShape shape_;
   const bool rounds_partial_sums_;
   const LevelComms comms_;
+  std::vector<ncast_comm*> parts_[2];  // the communicators of one level within and between groups
   std::unique_ptr<executor::LocalWork> work_;
   void* areas_[2] = {};
   std::mutex launching_;

@@ -19,12 +19,12 @@ class Listing final : public StepTaker {
   Listing(select::Decider& within, select::Decider& between, ncast_redop redop)
       : within_(within), between_(between), redop_(redop) {}
 
-  ncast_status take(Call call, bool is_between_hosts) override {
-    select::Decider& decider = is_between_hosts ? between_ : within_;
+  ncast_status take(Call call, bool is_between) override {
+    select::Decider& decider = is_between ? between_ : within_;
     const ncast_redop redop = operation::reduces(call.operation) ? redop_ : NCAST_SUM;
     select::CallShape shape = decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec),
                                                call.count * ncast_dtype_bytes(call.dtype), redop, call.peer);
-    steps_.push_back({is_between_hosts, shape, decider.decide(shape)});
+    steps_.push_back({is_between, shape, decider.decide(shape)});
     return NCAST_OK;
   }
   executor::LocalWork* work() override { return nullptr; }
@@ -42,8 +42,8 @@ class Prediction final : public select::TwoLevels {
  public:
   Prediction(const LevelShape& shape, bool rounds_partial_sums, std::shared_ptr<select::Decider> within,
              std::shared_ptr<select::Decider> between, bool are_alike)
-      : hosts_(shape.hosts),
-        of_host_(shape.of_host),
+      : groups_(shape.groups),
+        of_group_(shape.of_group),
         rounds_partial_sums_(rounds_partial_sums),
         are_alike_(are_alike),
         within_(std::move(within)),
@@ -67,12 +67,12 @@ class Prediction final : public select::TwoLevels {
     if (operation::is_point_to_point(shape.operation))
       static_cast<void>(listing.take(call, true));
     else  // which root it is does not matter
-      static_cast<void>(take_steps({hosts_, of_host_, 0, 0}, rounds_partial_sums_, listing, call));
+      static_cast<void>(take_steps({groups_, of_group_, 0, 0}, rounds_partial_sums_, listing, call));
     return std::move(listing).steps();
   }
 
  private:
-  const int hosts_, of_host_;
+  const int groups_, of_group_;
   const bool rounds_partial_sums_, are_alike_;
   const std::shared_ptr<select::Decider> within_, between_;
 };

@@ -3,10 +3,10 @@
 
 namespace narrowcast::comm {
 
-// rank() == host * of_host + index.
+// rank() == group * of_group + index.
 struct LevelShape {
-  int hosts, of_host;  // of_host: the number of ranks on each host
-  int host, index;
+  int groups, of_group;  // of_group: the number of ranks in each group
+  int group, index;
 };
 
 }  // namespace narrowcast::comm

@@ -25,13 +25,13 @@ class Steps {
         call_(call),
         shape_(shape),
         rounds_partial_sums_(rounds_partial_sums),
-        hosts_(static_cast<uint64_t>(shape_.hosts)),
-        locals_(static_cast<uint64_t>(shape_.of_host)),
+        groups_(static_cast<uint64_t>(shape_.groups)),
+        locals_(static_cast<uint64_t>(shape_.of_group)),
         bytes_(ncast_dtype_bytes(call.dtype)),
         sum_dtype_(host::accumulator_type(call.dtype)),
         sum_bytes_(ncast_dtype_bytes(sum_dtype_)),
-        root_host_(call.peer / shape_.of_host),
-        root_index_(call.peer % shape_.of_host),
+        root_group_(call.peer / shape_.of_group),
+        root_index_(call.peer % shape_.of_group),
         exact_codec_(codec::canonical(call.codec) == NCAST_CODEC_RAW ? NCAST_CODEC_RAW : NCAST_CODEC_AUTO) {}
 
   ncast_status run() {
@@ -52,18 +52,18 @@ class Steps {
   }
 
  private:
-  uint64_t ranks() const { return hosts_ * locals_; }
-  bool is_root() const { return is_on_root_host() && shape_.index == root_index_; }
-  bool is_on_root_host() const { return shape_.host == root_host_; }
+  uint64_t ranks() const { return groups_ * locals_; }
+  bool is_root() const { return is_in_root_group() && shape_.index == root_index_; }
+  bool is_in_root_group() const { return shape_.group == root_group_; }
   void* area(int number) const { return taker_.area(number); }
   // The values of the user's buffers from number `elem` on.
   const void* sent(uint64_t elem) const { return static_cast<const std::byte*>(call_.send) + elem * bytes_; }
   void* received(uint64_t elem) const { return static_cast<std::byte*>(call_.recv) + elem * bytes_; }
 
-  // The user's buffers and the intermediate values between levels are ordered differently: by host and index, and by
-  // index and host.
-  Strides by_host(uint64_t elems) const { return {locals_ * elems, elems}; }
-  Strides by_index(uint64_t elems) const { return {elems, locals_ * elems}; }  // visits [index][host]
+  // The user's buffers and the intermediate values between levels are ordered differently: by group and index,
+  // and by index and group.
+  Strides by_group(uint64_t elems) const { return {locals_ * elems, elems}; }
+  Strides by_index(uint64_t elems) const { return {elems, locals_ * elems}; }  // visits [index][group]
   Strides packed(uint64_t rows, uint64_t elems) const { return {rows * elems, elems}; }
 
   template <typename Step>
@@ -89,9 +89,9 @@ class Steps {
     sub.codec = codec.value_or(call_.codec);
     take(sub, true);
   }
-  void take(Call& sub, bool is_between_hosts) {
+  void take(Call& sub, bool is_between) {
     sub.stream = call_.stream;
-    step([&] { return taker_.take(sub, is_between_hosts); });
+    step([&] { return taker_.take(sub, is_between); });
   }
   Call moving(Operation operation, const void* send, void* recv, uint64_t count, int root = 0) const {
     return {.operation = operation, .send = send, .recv = recv, .count = count, .dtype = call_.dtype, .peer = root};
@@ -141,16 +141,16 @@ class Steps {
     locally([&](LocalWork& work) { return work.widen(area(0), area(1), count, call_.dtype, call_.stream); });
   }
 
-  // Of area 0, [index][host][piece], every rank gets the sums of its piece, there. They are added in the order of the
-  // ranks of a host, then of the hosts.
+  // Of area 0, [index][group][piece], every rank gets the sums of its piece, there. They are added in the order of the
+  // ranks of a group, then of the groups.
   void sum_pieces(uint64_t piece) {
-    within(summing(Operation::reduce_scatter, area(0), area(1), hosts_ * piece));
-    round_partial_sums(hosts_ * piece);
+    within(summing(Operation::reduce_scatter, area(0), area(1), groups_ * piece));
+    round_partial_sums(groups_ * piece);
     between(summing(Operation::reduce_scatter, area(1), area(0), piece), codec_of_sums());
   }
 
   void finish(void* to, uint64_t count) {
-    const auto ranks = shape_.hosts * shape_.of_host;
+    const auto ranks = shape_.groups * shape_.of_group;
     locally([&](LocalWork& work) {
       return work.finish(area(0), to, count, call_.dtype, call_.redop, ranks, call_.stream);
     });
@@ -183,7 +183,7 @@ class Steps {
       const uint64_t piece = reduce_part(first, count);
       between(moving(Operation::all_gather, area(1), area(0), piece), call_.result_codec);
       const bool fits = piece * ranks() == count;
-      within(moving(Operation::all_gather, area(0), fits ? received(first) : area(1), hosts_ * piece));
+      within(moving(Operation::all_gather, area(0), fits ? received(first) : area(1), groups_ * piece));
       if (!fits) copy(area(1), {}, received(first), {}, {1, 1, count});
     });
   }
@@ -191,16 +191,16 @@ class Steps {
   void reduce() {
     for_each_part(piece_in_area(sum_bytes_) * ranks(), [&](uint64_t first, uint64_t count) {
       const uint64_t piece = reduce_part(first, count);
-      between(moving(Operation::gather, area(1), area(0), piece, root_host_), exact_codec_);
-      if (!is_on_root_host()) return;
-      within(moving(Operation::gather, area(0), area(1), hosts_ * piece, root_index_));
+      between(moving(Operation::gather, area(1), area(0), piece, root_group_), exact_codec_);
+      if (!is_in_root_group()) return;
+      within(moving(Operation::gather, area(0), area(1), groups_ * piece, root_index_));
       if (is_root()) copy(area(1), {}, received(first), {}, {1, 1, count});
     });
   }
 
   void reduce_scatter() {
     for_each_part(piece_in_area(sum_bytes_), [&](uint64_t first, uint64_t elems) {
-      load(sent(first), by_index(call_.count), {locals_, hosts_, elems});
+      load(sent(first), by_index(call_.count), {locals_, groups_, elems});
       sum_pieces(elems);
       finish(received(first), elems);
     });
@@ -209,14 +209,14 @@ class Steps {
   void all_gather() {
     const uint64_t count = call_.count;
     if (count * locals_ * bytes_ <= short_bytes && codec::is_exact(call_.codec)) {
-      void* const of_host = received(static_cast<uint64_t>(shape_.host) * locals_ * count);
-      within(moving(Operation::all_gather, call_.send, of_host, count));
-      return between(moving(Operation::all_gather, of_host, call_.recv, locals_ * count));
+      void* const of_group = received(static_cast<uint64_t>(shape_.group) * locals_ * count);
+      within(moving(Operation::all_gather, call_.send, of_group, count));
+      return between(moving(Operation::all_gather, of_group, call_.recv, locals_ * count));
     }
     for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
       between(moving(Operation::all_gather, sent(first), area(0), elems));
-      within(moving(Operation::all_gather, area(0), area(1), hosts_ * elems));
-      copy(area(1), packed(hosts_, elems), received(first), by_index(count), {locals_, hosts_, elems});
+      within(moving(Operation::all_gather, area(0), area(1), groups_ * elems));
+      copy(area(1), packed(groups_, elems), received(first), by_index(count), {locals_, groups_, elems});
     });
   }
 
@@ -225,44 +225,45 @@ class Steps {
     const uint64_t in_pieces = piece * locals_;
     if (piece != 0) {
       void* const own = received(static_cast<uint64_t>(shape_.index) * piece);
-      if (is_on_root_host()) within(moving(Operation::scatter, call_.send, own, piece, root_index_));
-      between(moving(Operation::broadcast, own, own, piece, root_host_));
+      if (is_in_root_group()) within(moving(Operation::scatter, call_.send, own, piece, root_index_));
+      between(moving(Operation::broadcast, own, own, piece, root_group_));
       within(moving(Operation::all_gather, own, call_.recv, piece));
     }
     if (in_pieces == call_.count) return;
     void* const rest = received(in_pieces);
     const uint64_t count = call_.count - in_pieces;
     if (shape_.index == root_index_)
-      between(moving(Operation::broadcast, is_root() ? sent(in_pieces) : nullptr, rest, count, root_host_));
+      between(moving(Operation::broadcast, is_root() ? sent(in_pieces) : nullptr, rest, count, root_group_));
     within(moving(Operation::broadcast, rest, rest, count, root_index_));
   }
 
   void all_to_all() {
     for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
-      const Box by_ranks{locals_, hosts_, elems};
-      copy(sent(first), by_index(call_.count), area(0), packed(hosts_, elems), by_ranks);
-      within(moving(Operation::all_to_all, area(0), area(1), hosts_ * elems));
-      copy(area(1), packed(hosts_, elems), area(0), by_index(elems), by_ranks);
+      const Box by_ranks{locals_, groups_, elems};
+      copy(sent(first), by_index(call_.count), area(0), packed(groups_, elems), by_ranks);
+      within(moving(Operation::all_to_all, area(0), area(1), groups_ * elems));
+      copy(area(1), packed(groups_, elems), area(0), by_index(elems), by_ranks);
       between(moving(Operation::all_to_all, area(0), area(1), locals_ * elems));
-      copy(area(1), by_host(elems), received(first), by_host(call_.count), {hosts_, locals_, elems});
+      copy(area(1), by_group(elems), received(first), by_group(call_.count), {groups_, locals_, elems});
     });
   }
 
   void gather() {
     for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
-      between(moving(Operation::gather, sent(first), area(0), elems, root_host_));
-      if (!is_on_root_host()) return;
-      within(moving(Operation::gather, area(0), area(1), hosts_ * elems, root_index_));
+      between(moving(Operation::gather, sent(first), area(0), elems, root_group_));
+      if (!is_in_root_group()) return;
+      within(moving(Operation::gather, area(0), area(1), groups_ * elems, root_index_));
       if (is_root())
-        copy(area(1), packed(hosts_, elems), received(first), by_index(call_.count), {locals_, hosts_, elems});
+        copy(area(1), packed(groups_, elems), received(first), by_index(call_.count), {locals_, groups_, elems});
     });
   }
 
   void scatter() {
     for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
-      if (is_root()) copy(sent(first), by_index(call_.count), area(0), packed(hosts_, elems), {locals_, hosts_, elems});
-      if (is_on_root_host()) within(moving(Operation::scatter, area(0), area(1), hosts_ * elems, root_index_));
-      between(moving(Operation::scatter, area(1), received(first), elems, root_host_));
+      if (is_root())
+        copy(sent(first), by_index(call_.count), area(0), packed(groups_, elems), {locals_, groups_, elems});
+      if (is_in_root_group()) within(moving(Operation::scatter, area(0), area(1), groups_ * elems, root_index_));
+      between(moving(Operation::scatter, area(1), received(first), elems, root_group_));
     });
   }
 
@@ -270,10 +271,10 @@ class Steps {
   const Call& call_;
   const LevelShape shape_;
   const bool rounds_partial_sums_;
-  const uint64_t hosts_, locals_, bytes_;
+  const uint64_t groups_, locals_, bytes_;
   const ncast_dtype sum_dtype_;
   const uint64_t sum_bytes_;
-  const int root_host_, root_index_;
+  const int root_group_, root_index_;
   const ncast_codec exact_codec_;
   ncast_status status_ = NCAST_OK;
 };

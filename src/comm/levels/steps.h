@@ -12,7 +12,7 @@ class StepTaker {
  public:
   virtual ~StepTaker() = default;
   // Of a level. call.comm is not set.
-  virtual ncast_status take(executor::Call call, bool is_between_hosts) = 0;
+  virtual ncast_status take(executor::Call call, bool is_between) = 0;
   // NULL: local work is left out.
   virtual executor::LocalWork* work() = 0;
   // Of intermediate values, area_bytes each; 0 or 1.
