@@ -60,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
     "nccl/settings": {"codec", "environment", "files", "nccl/abi", "nccl/report"},
     "nccl/libraries": {"nccl/abi", "nccl/report", "nccl/settings", "packages"},
     "nccl/calibration": {"files", "nccl/abi"},
-    "nccl/policy": {"files", "nccl/abi", "nccl/libraries", "nccl/report", "nccl/settings"},
+    "nccl/policy": {"environment", "files", "nccl/abi", "nccl/libraries", "nccl/report", "nccl/settings"},
     "nccl/ranks": {
         "nccl/calibration",
         "digest",

@@ -45,7 +45,9 @@ ncast_status shape_of(const char* function, const Question& question, const sele
     return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have all_to_all_v", function);
   if (decider.is_on_gpus())
     if (ncast_status status = check_on_gpu(function, question.codec, question.result_codec)) return status;
-  if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)
+  // A call of two levels is predicted step by step: the number of steps grows with the bytes.
+  const uint64_t most_bytes = decider.levels() == nullptr ? INT64_MAX / select::most_gpu_ranks : uint64_t{1} << 40;
+  if (question.count > most_bytes / value_bytes)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
                 question.count);
   *shape = decider.shape_of(*operation, question.dtype, codec::canonical(question.codec), question.count * value_bytes,

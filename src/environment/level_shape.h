@@ -10,8 +10,10 @@
 
 namespace narrowcast::environment {
 
-// The ranks of a communicator of GPUs of one level.
+// The most GPUs of a communicator of one level. Messages here and in the drop-in state this number.
 inline constexpr int most_ranks_of_level = 8;
+// Of two levels, because a communicator of the backend `host` connects them.
+inline constexpr int most_ranks_of_levels = 64;
 
 // Rank number group * of_group + index is in this group. At least 2 of both. of_group <= most_ranks_of_level; more
 // groups form two levels in turn.
@@ -38,6 +40,8 @@ inline std::optional<LevelCounts> level_counts(const std::vector<uint64_t>& host
   int others = ranks;
   for (const int prime : {2, 3, 5, 7})
     while (others % prime == 0) others /= prime;
+  *why = "there are more than 64";
+  if (ranks > most_ranks_of_levels) return std::nullopt;
   *why = "the number of ranks has a prime factor above 7";
   if (others != 1) return std::nullopt;
   const int of_host = ranks_of_each_host(hosts);

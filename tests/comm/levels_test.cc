@@ -20,17 +20,17 @@ std::string counts_of(const std::vector<size_t>& hosts) {
 TEST_CASE("groups are hosts, or as small as possible") {
   CHECK(counts_of({2, 2}) == "2x2");
   CHECK(counts_of({8, 8, 8}) == "3x8");
-  CHECK(counts_of(std::vector<size_t>(16, 8)) == "16x8");
+  CHECK(counts_of(std::vector<size_t>(16, 4)) == "16x4");
   CHECK(counts_of(std::vector<size_t>(9, 1)) == "3x3");
   CHECK(counts_of(std::vector<size_t>(16, 1)) == "8x2");
   CHECK(counts_of({16}) == "8x2");
   CHECK(counts_of({5, 7}) == "6x2");
   CHECK(counts_of({16, 16}) == "8x4");
-  CHECK(counts_of(std::vector<size_t>(72, 1)) == "9x8");
   const std::string no_hosts = "the hosts have different numbers of ranks, or one each, or are one host";
   for (const auto& hosts : {std::vector<size_t>{8}, {1, 1, 1}, {3, 2}}) CHECK(counts_of(hosts) == no_hosts);
-  for (const auto& hosts : {std::vector<size_t>{11}, {8, 3}, std::vector<size_t>(11, 8)})
+  for (const auto& hosts : {std::vector<size_t>{11}, {8, 3}, std::vector<size_t>(11, 5)})
     CHECK(counts_of(hosts) == "the number of ranks has a prime factor above 7");
+  CHECK(counts_of(std::vector<size_t>(9, 8)) == "there are more than 64");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <type_traits>
@@ -183,6 +184,7 @@ Counters Levels::counters() const {
   Counters counters;
   add(within()->counters(), &counters);
   add(between()->counters(), &counters);
+  counters.scratch_bytes += std::size(areas_) * area_bytes;
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < calls_.size(); ++i) counters.operations[i].calls = calls_[i];
   return counters;

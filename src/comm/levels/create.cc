@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bootstrap/host.h"
+#include "channel/host/control_block.h"
 #include "channel/peer/peers.h"
 #include "comm/create.h"
 #include "comm/levels/communicator.h"
@@ -18,7 +19,7 @@ namespace narrowcast::comm {
 namespace {
 
 constexpr int most_ranks = environment::most_ranks_of_level;
-static_assert(most_ranks == channel::max_gpu_ranks);
+static_assert(most_ranks == channel::max_gpu_ranks && environment::most_ranks_of_levels == channel::max_ranks);
 
 // Of the communicators that only the levels use.
 ncast_comm_config config_of_all(const ncast_comm_config& config) {

@@ -19,9 +19,7 @@ constexpr const char* not_attached = "the communicator is not attached yet";
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
 
 Decision decide(Communicator& comm, const Call& call) {
-  const CommunicatorTraits traits{
-      .ranks = comm.ranks, .name = comm.config.name, .has_windows = comm.has_windows.load()};
-  return decide(settings(), call, traits, predictor_of(comm));
+  return decide(settings(), call, traits_of(comm), predictor_of(comm));
 }
 
 bool is_captured(const GroupCalls& group) {

@@ -7,7 +7,6 @@ namespace narrowcast::nccl {
 
 struct Backend {
   ncast_backend id;
-  int max_ranks;    // of a communicator
   bool calibrates;  // unless a setting says otherwise
 };
 

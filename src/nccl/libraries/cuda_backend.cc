@@ -2,6 +2,6 @@
 
 namespace narrowcast::nccl {
 
-const Backend backend{.id = NCAST_BACKEND_CUDA, .max_ranks = 8, .calibrates = true};
+const Backend backend{.id = NCAST_BACKEND_CUDA, .calibrates = true};
 
 }  // namespace narrowcast::nccl

@@ -67,6 +67,19 @@ ncast_comm_config config_from_settings(const Engine& narrowcast) {
   return config;
 }
 
+Explained explain(ncast_comm* comm, Operation operation, size_t count, ncast_dtype dtype, ncast_codec codec) {
+  const Engine& narrowcast = *engine();
+  ncast_explanation* explanation = nullptr;
+  Explained result;
+  if (narrowcast.ncast_comm_explain(comm, operation, count, dtype, codec, &explanation) != NCAST_OK) return result;
+  ncast_decision decision = {};
+  decision.struct_bytes = sizeof decision;
+  if (narrowcast.ncast_explanation_decision(explanation, &decision) == NCAST_OK)
+    result = {decision.candidate, decision.link};
+  narrowcast.ncast_explanation_destroy(explanation);
+  return result;
+}
+
 ncast_status run_on_engine(const Call& c, ncast_codec codec, std::optional<ncast_codec> result_codec, ncast_comm* comm,
                            CudaStream stream) {
   const Engine& narrowcast = *engine();

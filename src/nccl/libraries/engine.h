@@ -1,6 +1,8 @@
 // libnarrowcast.so, loaded when a communicator is first used.
 #pragma once
 
+#include <string>
+
 #include "narrowcast/codec.h"
 #include "narrowcast/comm.h"
 #include "narrowcast/explain.h"
@@ -63,6 +65,12 @@ const Engine* engine();
 
 // A communicator configuration with the values of the settings.
 ncast_comm_config config_from_settings(const Engine& narrowcast);
+
+// How the engine runs a call with this codec; constants of the engine. Empty if it cannot say.
+struct Explained {
+  std::string candidate, link;
+};
+Explained explain(ncast_comm* comm, Operation operation, size_t count, ncast_dtype dtype, ncast_codec codec);
 
 // Makes a call on a communicator of the engine.
 ncast_status run_on_engine(const Call& call, ncast_codec codec, std::optional<ncast_codec> result_codec,

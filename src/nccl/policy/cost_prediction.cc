@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "environment/level_shape.h"
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/plans.h"
@@ -48,7 +49,7 @@ EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas, std::string_view 
     : knows_times_(backend.id == NCAST_BACKEND_CUDA && !between_hosts), measures_long_calls_(between_hosts) {
   const Engine* const narrowcast = engine();
   if (narrowcast == nullptr) return;
-  if (!knows_times_ && plans_for(ranks, name).empty()) return;
+  if (ranks > environment::most_ranks_of_level || (!knows_times_ && plans_for(ranks, name).empty())) return;
   ncast_predictor* created = nullptr;
   if (create_predictor(*narrowcast, ranks, max_ctas, name, &created) != NCAST_OK) {
     log(Level::info, "cannot predict times for a communicator of %d ranks: %s", ranks, narrowcast->ncast_last_error());

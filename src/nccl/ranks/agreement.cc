@@ -9,13 +9,16 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "digest/sha256.h"
 #include "environment/host_name.h"
+#include "environment/level_shape.h"
 #include "files/read_file.h"
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/cuda_driver.h"
@@ -36,7 +39,7 @@ struct Offer {
   char magic[8];     // with the version of this structure
   char version[16];  // of libnarrowcast.so; empty: not loaded
   uint64_t host;     // as the library tells hosts apart
-  char place[152];   // boot id and namespaces; if these are equal, ranks can share memory
+  char place[136];   // boot id and namespaces; if these are equal, ranks can share memory
   SettingsDigest settings;
   uint64_t id;       // rank 0's becomes the id of the communicator
   uint64_t process;  // process id, unique within `place`
@@ -81,7 +84,7 @@ std::string own_place() {
 
 Offer own_offer(const Communicator& comm) {
   Offer offer = {};
-  std::memcpy(offer.magic, "NcNccl4", sizeof offer.magic);
+  std::memcpy(offer.magic, "NcNccl5", sizeof offer.magic);
   if (const Engine* const found = engine()) {
     std::snprintf(offer.version, sizeof offer.version, "%s", found->ncast_version());
     offer.backend = static_cast<uint8_t>(backend.id);
@@ -91,9 +94,13 @@ Offer own_offer(const Communicator& comm) {
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.process = static_cast<uint64_t>(getpid());
   offer.settings = digest(settings());
-  // These also affect decisions that are made before the engine's communicator exists. For the cost model the content
-  // is compared, not the path.
-  if (const char* const text = secure_getenv("NARROWCAST_PATH")) offer.settings.mix(Shared::path, text);
+  // These also affect decisions that are made before the engine's communicator exists, or what kind of communicator it
+  // is. For the cost model the content is compared, not the path.
+  const std::pair<Shared, const char*> variables[] = {{Shared::path, "NARROWCAST_PATH"},
+                                                      {Shared::levels, "NARROWCAST_LEVELS"},
+                                                      {Shared::partial_sums, "NARROWCAST_PARTIAL_SUMS"}};
+  for (const auto& [setting, name] : variables)
+    if (const char* const text = secure_getenv(name)) offer.settings.mix(setting, text);
   if (const std::string& path = settings().cost_model; !path.empty()) {
     std::string content;
     static_cast<void>(files::read_file(path, most_cost_model_bytes, &content));  // the library reports errors
@@ -160,8 +167,23 @@ const char* why_forward_all(const std::vector<Offer>& offers, std::string* ranks
   for (const Offer& one : offers)
     if (!is_same_place(one, *std::ranges::find(offers, one.host, &Offer::host)))
       return "ranks on one host are in several containers";
-  if (offers.size() > static_cast<size_t>(backend.max_ranks)) return "the communicator has too many ranks";
   return nullptr;
+}
+
+// Sets comm.message_stride. Returns why the library cannot create the communicator, or NULL.
+const char* find_levels(Communicator& comm, const std::vector<Offer>& offers) {
+  std::vector<uint64_t> hosts(offers.size());
+  std::ranges::transform(offers, hosts.begin(), &Offer::host);
+  const char* why = nullptr;
+  const auto counts = environment::level_counts(hosts, &why);
+  if (counts) comm.message_stride = counts->groups <= environment::most_ranks_of_level ? counts->of_group : comm.ranks;
+  if (comm.ranks <= environment::most_ranks_of_level) return nullptr;
+  if (!counts) return why;
+  // The steps of a call are launched one after the other. A thread that makes the calls of several ranks would wait for
+  // itself if they filled the queue of a stream.
+  std::set<std::pair<std::string, uint64_t>> processes;
+  for (const Offer& one : offers) processes.emplace(std::string(one.place, sizeof one.place), one.process);
+  return processes.size() == offers.size() ? nullptr : "there are more than 8 ranks, and a process has several";
 }
 
 }  // namespace
@@ -189,6 +211,7 @@ void agree(Communicator& comm) {
   comm.record.set_id(comm.id);
   std::string differing;
   const char* why = why_forward_all(offers, &differing);
+  if (why == nullptr) why = find_levels(comm, offers);
   if (why == nullptr) {
     comm.max_ctas.store(std::ranges::min(offers, {}, &Offer::max_ctas).max_ctas);
     comm.predictor.reset();

@@ -58,15 +58,16 @@ void load_plans(Communicator& comm, ncast_comm* created) {
 
 // Whether the engine runs any calls, by settings or predictions. The same on every rank.
 bool takes_any_call(Communicator& comm) {
-  const CommunicatorTraits traits{
-      .ranks = comm.ranks, .name = comm.config.name, .has_windows = comm.has_windows.load()};
+  const CommunicatorTraits traits = traits_of(comm);
   for (int operation = 0; operation < operation_count; ++operation)
     for (int dtype = 0; dtype < value_types; ++dtype)
       for (size_t bytes = least_tried_bytes; bytes <= most_tried_bytes; bytes *= 4) {
+        const bool is_transfer = is_point_to_point(static_cast<Operation>(operation));
         const Call call{.function = Function::AllReduce,  // decisions do not depend on it
                         .operation = static_cast<Operation>(operation),
                         .count = bytes / value_bytes(dtype),
-                        .dtype = dtype};
+                        .dtype = dtype,
+                        .peer = is_transfer ? (comm.rank + traits.message_stride) % comm.ranks : 0};
         if (decide(settings(), call, traits, predictor_of(comm)).use_engine) return true;
       }
   return false;
@@ -105,6 +106,7 @@ void attach(Communicator& comm) {
     if (created != nullptr) narrowcast.ncast_comm_destroy(created);
     return;
   }
+  comm.has_levels = explain(created, NCAST_OP_ALL_REDUCE, 1, NCAST_FLOAT32, NCAST_CODEC_RAW).link == "two_levels";
   if (!has_side_stream(comm))
     log(Level::warn, "rank %d cannot create a side stream: groups that are partly forwarded will fail", comm.rank);
   if (!calibrate(comm, created)) {

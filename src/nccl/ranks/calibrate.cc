@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -73,23 +74,6 @@ std::string processor_name() {
   for (std::string line; std::getline(info, line);)
     if (line.starts_with("model name")) return line.substr(std::min(line.find(':') + 2, line.size()));
   return "unknown processor";
-}
-
-// How the engine runs a call with this codec. Empty if it cannot say.
-struct Explained {
-  std::string candidate, link;
-};
-Explained explain(ncast_comm* comm, Operation operation, size_t count, ncast_codec codec) {
-  const Engine& narrowcast = *engine();
-  ncast_explanation* explanation = nullptr;
-  Explained result;
-  if (narrowcast.ncast_comm_explain(comm, operation, count, dtype, codec, &explanation) != NCAST_OK) return result;
-  ncast_decision decision = {};
-  decision.struct_bytes = sizeof decision;
-  if (narrowcast.ncast_explanation_decision(explanation, &decision) == NCAST_OK)
-    result = {decision.candidate, decision.link};
-  narrowcast.ncast_explanation_destroy(explanation);
-  return result;
 }
 
 CostsKey key_of(const Communicator& comm, const std::string& link) {
@@ -170,7 +154,16 @@ class Calibration {
         output_(comm.exchange_stream) {
     const std::vector<uint16_t> typical = typical_values(), incompressible = incompressible_values();
     is_ready_ = typical_.fill(typical) && incompressible_.fill(incompressible) && output_.get() != nullptr && wait();
-    series_ = {{"", NCAST_CODEC_RAW, &typical_, true}, {"", NCAST_CODEC_RAW, &typical_, false}};
+    series_ = {{"", NCAST_CODEC_RAW, &typical_, true}};
+    if (comm.has_levels) {
+      // With this stride, no two ranks exchange messages.
+      if (comm.message_stride == comm.ranks)
+        std::erase_if(measured_, [](const Measured& one) { return one.operation == NCAST_OP_SEND; });
+      // The levels choose the codecs of their steps.
+      series_.push_back({"", NCAST_CODEC_AUTO, &typical_, false});
+      return;
+    }
+    series_.push_back({"", NCAST_CODEC_RAW, &typical_, false});
     for (const ncast_codec codec : exact_codecs()) {
       series_.push_back({"", codec | NCAST_CODEC_FORCED, &typical_, false});
       series_.push_back({"/incompressible", codec | NCAST_CODEC_FORCED, &incompressible_, false});
@@ -190,13 +183,13 @@ class Calibration {
       if (size.bytes > most_bytes && now + longest_step * longest > most) break;
       // The first item is the time since the beginning, or negative if this rank failed.
       std::vector<float> times{0};
-      for (const Measured& one : measured)
+      for (const Measured& one : measured_)
         for (const Series& series : series_) times.push_back(static_cast<float>(1e6 * seconds_of(one, size, series)));
       const bool failed = std::ranges::any_of(times, [](float time) { return time < 0; });
       times[0] = failed ? -1 : duration<float>(Clock::now() - begin).count();
       if (!exchange_slowest(&times)) return false;
       const float* time = &times[1];
-      for (const Measured& one : measured)
+      for (const Measured& one : measured_)
         for (const Series& series : series_) add(one, size, series, *time++, text);
       longest = std::max(longest, times[0] - now);
       now = times[0];
@@ -239,11 +232,13 @@ class Calibration {
     }
   }
 
-  // Every second rank sends to the next one: transfers of KV caches and between pipeline stages go in one direction.
+  // Every second rank sends to the next one: transfers of KV caches and between pipeline stages go in one direction. In
+  // two levels the ranks of every second host send to those of the next.
   bool send_or_receive(Call call, const Series& series) {
-    const bool sends = comm_.rank % 2 == 0;
-    call.peer = sends ? comm_.rank + 1 : comm_.rank - 1;
-    if (call.peer == comm_.ranks) return true;
+    const int distance = comm_.has_levels ? comm_.message_stride : 1;
+    const bool sends = comm_.rank / distance % 2 == 0;
+    call.peer = sends ? comm_.rank + distance : comm_.rank - distance;
+    if (call.peer >= comm_.ranks) return true;
     call.function = sends ? Function::Send : Function::Recv;
     call.operation = sends ? NCAST_OP_SEND : NCAST_OP_RECV;
     return make(call, series);
@@ -304,15 +299,17 @@ class Calibration {
   }
 
   void add(const Measured& one, const Size& size, const Series& series, double microseconds, CostsText* text) const {
+    if (one.operation == NCAST_OP_SEND && comm_.has_levels && comm_.message_stride == comm_.ranks) return;
     const size_t count = count_of(one, size);
     if (series.by_nccl) {
-      if (backend.id == NCAST_BACKEND_HOST) return;  // its models have no times of NCCL
+      // Models of processes on CPUs have no times of NCCL.
+      if (backend.id == NCAST_BACKEND_HOST && !comm_.has_levels) return;
       // Without peer access, and between hosts, NCCL is not measured in any other way than its default.
       for (const char* const name : {"nccl", "nccl:default"})
         text->add(one.operation, name, count * dtype_bytes, microseconds);
       return;
     }
-    const std::string candidate = explain(created_, one.operation, count, series.codec).candidate;
+    const std::string candidate = explain(created_, one.operation, count, dtype, series.codec).candidate;
     text->add(one.operation, candidate + series.suffix, count * dtype_bytes, microseconds);
   }
 
@@ -321,6 +318,7 @@ class Calibration {
   const Memory typical_, incompressible_, output_;
   // The host backend runs calls immediately.
   void* const stream_ = backend.id == NCAST_BACKEND_CUDA ? comm_.exchange_stream : nullptr;
+  std::vector<Measured> measured_{std::begin(measured), std::end(measured)};
   std::vector<Series> series_;
   bool is_ready_ = false, failed_ = false;
 };
@@ -387,7 +385,8 @@ bool measure(Communicator& comm, ncast_comm* created, const CostsCache& cache, c
 }  // namespace
 
 bool calibrate(Communicator& comm, ncast_comm* created) {
-  const Explained explained = explain(created, NCAST_OP_ALL_REDUCE, largest_call_bytes / dtype_bytes, NCAST_CODEC_RAW);
+  const Explained explained =
+      explain(created, NCAST_OP_ALL_REDUCE, largest_call_bytes / dtype_bytes, dtype, NCAST_CODEC_RAW);
   const bool wants = settings().calibrate.value_or(backend.calibrates) && settings().cost_model.empty() &&
                      !explained.link.empty() && explained.link != "nvlink";
   const CostsKey key = key_of(comm, explained.link);

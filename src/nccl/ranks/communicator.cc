@@ -106,6 +106,14 @@ void Communicator::refresh_traffic() {
   statistics->set_traffic(traffic);
 }
 
+CommunicatorTraits traits_of(const Communicator& comm) {
+  return {.ranks = comm.ranks,
+          .name = comm.config.name,
+          .has_windows = comm.has_windows.load(),
+          .rank = comm.rank,
+          .message_stride = comm.has_levels ? comm.message_stride : 0};
+}
+
 const EnginePredictor& predictor_of(Communicator& comm) {
   if (comm.predictor == nullptr)
     comm.predictor = comm.attached() ? std::make_unique<EnginePredictor>(comm.engine_comm.load())

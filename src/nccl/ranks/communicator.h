@@ -9,6 +9,7 @@
 #include "nccl/abi/nccl_types.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/cost_prediction.h"
+#include "nccl/policy/decision.h"
 #include "nccl/ranks/call_timer.h"
 #include "nccl/ranks/communicator_config.h"
 #include "nccl/ranks/launch_timer.h"
@@ -55,6 +56,10 @@ struct Communicator {
   // After agreeing: 0 if all ranks are on one host; otherwise the same number for communicators whose ranks are on the
   // same hosts, in the same order.
   uint64_t hosts = 0;
+  // After agreeing: in two levels, ranks exchange messages if their numbers differ by a multiple of this: the ranks of
+  // a group, or all if there are so many groups that they form levels in turn. 0: the ranks do not form two levels.
+  int message_stride = 0;
+  bool has_levels = false;                                 // after attaching: engine_comm has two levels
   int local_ranks = 1;                                     // after agreeing: ranks in this process
   std::atomic<uint32_t> max_ctas{environment::most_ctas};  // after agreeing: the minimum over all ranks
   std::unique_ptr<PairHandshake> handshake;    // for two ranks, until their first common call; under `preparing`
@@ -80,6 +85,9 @@ struct Communicator {
   // call.
   std::unique_ptr<EnginePredictor> predictor;
 };
+
+// What decisions about its calls depend on.
+CommunicatorTraits traits_of(const Communicator& comm);
 
 // Predicts calls of this communicator on the engine.
 const EnginePredictor& predictor_of(Communicator& comm);

@@ -118,10 +118,36 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
 void read_plan_files(Settings* settings);
 
 // The settings that must be the same on all ranks of a communicator, and their names in messages.
-enum class Shared { off, codec, take, attach, verify, scratch_bytes, p2p, cost_model, rules, plans, path, names };
-inline constexpr std::array shared_setting_names = {
-    "off", "codec",      "take",  "attach", "verify",          "scratch_bytes",
-    "p2p", "cost_model", "rules", "plans",  "NARROWCAST_PATH", "names of communicators"};
+enum class Shared {
+  off,
+  codec,
+  take,
+  attach,
+  verify,
+  scratch_bytes,
+  p2p,
+  cost_model,
+  rules,
+  plans,
+  path,
+  levels,
+  partial_sums,
+  names
+};
+inline constexpr std::array shared_setting_names = {"off",
+                                                    "codec",
+                                                    "take",
+                                                    "attach",
+                                                    "verify",
+                                                    "scratch_bytes",
+                                                    "p2p",
+                                                    "cost_model",
+                                                    "rules",
+                                                    "plans",
+                                                    "NARROWCAST_PATH",
+                                                    "NARROWCAST_LEVELS",
+                                                    "NARROWCAST_PARTIAL_SUMS",
+                                                    "names of communicators"};
 
 // Hashes of them, by Shared.
 class SettingsDigest {
@@ -137,7 +163,7 @@ class SettingsDigest {
   std::array<uint64_t, shared_setting_names.size()> hashes_;
 };
 
-// Of all settings except `path` and `names`, which do not come from Settings.
+// Of all settings except `path`, `levels`, `partial_sums` and `names`, which do not come from Settings.
 SettingsDigest digest(const Settings& settings);
 
 }  // namespace narrowcast::nccl

@@ -3,6 +3,6 @@
 
 namespace narrowcast::nccl {
 
-const Backend backend{.id = NCAST_BACKEND_HOST, .max_ranks = 64, .calibrates = false};
+const Backend backend{.id = NCAST_BACKEND_HOST, .calibrates = false};
 
 }  // namespace narrowcast::nccl

@@ -24,7 +24,7 @@ extern "C" int cuStreamWaitEvent(void* stream, void* event, unsigned flags);
 
 namespace {
 
-constexpr int max_ranks = 4;
+constexpr int max_ranks = 18;
 constexpr size_t max_bytes = 8 << 20;
 constexpr int unhandled_cuda_error = 1, system_error = 2, invalid_argument = 4, invalid_usage = 5, in_progress = 7;
 constexpr int first_user_reduction = 5;
