@@ -116,8 +116,12 @@ class Steps {
     for (uint64_t first = 0; first < call_.count && status_ == NCAST_OK; first += most)
       body(first, std::min(most, call_.count - first));
   }
+  // Pieces are multiples of 16 bytes, because kernels are slower where values are not aligned to that.
+  uint64_t unit() const { return 16 / bytes_; }
   // The number of values of each rank that fit into an area.
-  uint64_t piece_in_area(uint64_t value_bytes) const { return StepTaker::area_bytes / value_bytes / ranks(); }
+  uint64_t piece_in_area(uint64_t value_bytes) const {
+    return StepTaker::area_bytes / value_bytes / ranks() / unit() * unit();
+  }
 
   // Accumulators of this rank's values, packed in area 0. Overwrites area 1.
   void load(const void* from, Strides strides, Box box) {
@@ -159,7 +163,7 @@ class Steps {
   // Cuts `count` values into a piece per rank, adds them and leaves the results of this rank's piece in area 1.
   // Returns the size of a piece. The last pieces may be filled up with zeros.
   uint64_t reduce_part(uint64_t first, uint64_t count) {
-    const uint64_t piece = (count + ranks() - 1) / ranks();
+    const uint64_t units = ranks() * unit(), piece = (count + units - 1) / units * unit();
     load(sent(first), {}, {1, 1, count});
     if (const uint64_t rest = piece * ranks() - count; rest != 0)
       locally([&](LocalWork& work) {
@@ -221,7 +225,7 @@ class Steps {
   }
 
   void broadcast() {
-    const uint64_t piece = call_.count * bytes_ <= short_bytes ? 0 : call_.count / locals_;
+    const uint64_t piece = call_.count * bytes_ <= short_bytes ? 0 : call_.count / locals_ / unit() * unit();
     const uint64_t in_pieces = piece * locals_;
     if (piece != 0) {
       void* const own = received(static_cast<uint64_t>(shape_.index) * piece);
