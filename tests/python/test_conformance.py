@@ -8,7 +8,7 @@ import pytest
 from conformance.suite import Conformance, Setting, failures, report  # noqa: F401
 
 # The host of each rank, if there are several.
-_HOSTS = {"3-hosts": (0, 1, 2), "2+3-ranks": (0, 1, 1, 0, 1), "2-hosts-over-plugin": (0, 1), "2-hosts-over-ucx": (0, 1)}
+_HOSTS = {"4-ranks-on-3-hosts": (0, 1, 2, 1), "2-hosts-over-plugin": (0, 1), "2-hosts-over-ucx": (0, 1)}
 
 
 @pytest.fixture(scope="class", params=["2-ranks", "3-ranks", *_HOSTS])

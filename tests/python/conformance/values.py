@@ -13,7 +13,8 @@ from narrowcast.types import ValueType, value_type
 # but NaNs of many payloads, infinities, denormals, zeros of both signs and what is next to them. "zeros", which cases
 # name themselves: 0 and -0.
 DATA = ("weights", "normal", "random", "special")
-_SPECIAL_ELEMS = 65_521
+# A prime, so that no block repeats.
+_ELEMS = 65_521
 POISON = np.random.default_rng(1).integers(0, 256, 8192, np.uint8)
 
 
@@ -21,27 +22,21 @@ POISON = np.random.default_rng(1).integers(0, 256, 8192, np.uint8)
 def pool(data: str, dtype: str) -> np.ndarray:
     """Values of a type. A rank's input repeats them from some position (`samples.of_rank`)."""
     kind = value_type(dtype)
-    if data == "weights":
-        return _weights(kind)
     if data == "special":
         return _special(kind)
     if data == "zeros":
         return _zeros(kind)
-    return samples.sample(data, dtype)
-
-
-def _weights(kind: ValueType) -> np.ndarray:
-    bits = samples.sample("weights", "bfloat16")
-    if kind.name == "bfloat16":
-        return bits
-    values = oracle.widen(bits, value_type("bfloat16"))
+    if data == "random":
+        return samples.sample(data, dtype)[:_ELEMS]
+    source, scale = ("bfloat16", 1000) if data == "weights" else ("float64", 64)
+    values = oracle.widen(samples.sample(data, source)[:_ELEMS], value_type(source))
     if not kind.is_float:
-        return (1000 * values).astype(np.int64).astype(kind.numpy)
-    return oracle.narrow(values.astype(np.float64) if kind.name == "float64" else values, kind)
+        return (scale * values).astype(np.int64).astype(kind.numpy)
+    return oracle.narrow(values.astype(np.float64 if kind.name == "float64" else np.float32), kind)
 
 
 def _zeros(kind: ValueType) -> np.ndarray:
-    signs = np.random.default_rng(3).integers(0, 2, _SPECIAL_ELEMS, np.uint64) << np.uint64(8 * kind.bytes - 1)
+    signs = np.random.default_rng(3).integers(0, 2, _ELEMS, np.uint64) << np.uint64(8 * kind.bytes - 1)
     return signs.astype(f"uint{8 * kind.bytes}").view(kind.numpy)
 
 
@@ -51,15 +46,15 @@ def _special(kind: ValueType) -> np.ndarray:
 
     def some(choices: list[int], bits: int) -> np.ndarray:
         """One of the choices; in every fourth place any bits."""
-        chosen = np.array(choices, np.uint64)[rng.integers(0, len(choices), _SPECIAL_ELEMS)]
-        anything = rng.integers(0, 1 << bits, _SPECIAL_ELEMS, np.uint64) if bits < 64 else rng.bytes(8 * _SPECIAL_ELEMS)
-        return np.where(rng.integers(0, 4, _SPECIAL_ELEMS) == 0, np.frombuffer(anything, np.uint64), chosen)
+        chosen = np.array(choices, np.uint64)[rng.integers(0, len(choices), _ELEMS)]
+        anything = rng.integers(0, 1 << bits, _ELEMS, np.uint64) if bits < 64 else rng.bytes(8 * _ELEMS)
+        return np.where(rng.integers(0, 4, _ELEMS) == 0, np.frombuffer(anything, np.uint64), chosen)
 
     if not kind.is_float:
         bits, half = 8 * kind.bytes, 1 << (8 * kind.bytes - 1)
         return some([0, 1, 2 * half - 1, half - 1, half], bits).astype(unsigned).view(kind.numpy)
     most, quiet = (1 << kind.exponent_bits) - 1, 1 << (kind.mantissa_bits - 1)
-    sign = rng.integers(0, 2, _SPECIAL_ELEMS, np.uint64)
+    sign = rng.integers(0, 2, _ELEMS, np.uint64)
     exponent = some([0, 1, most // 2, most - 1, most, most], kind.exponent_bits)
     mantissa = some([0, 0, 1, quiet, 2 * quiet - 1], kind.mantissa_bits)
     shift = np.uint64(kind.mantissa_bits)
