@@ -1,6 +1,6 @@
 // A fake of libcuda.so.1 for machines without a GPU. Device memory is host memory. Work on a stream runs only when a
 // caller waits for it, so that missing synchronisation is detected. Built by conftest.py.
-#include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -235,7 +235,7 @@ int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsig
     const double deadline = now_milliseconds() + 20e3;
     while (*reinterpret_cast<volatile uint32_t*>(address) < value) {
       if (now_milliseconds() > deadline) return deadlock;
-      sched_yield();
+      usleep(20);
     }
     return 0;
   });

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -116,7 +115,7 @@ int run(void* argument) {
       else
         ++i;
     }
-    if (left.size() == before) sched_yield();
+    if (left.size() == before) usleep(20);  // other tests need the cores
   }
   for (const auto& finish : job.finishes) finish();
   return 0;

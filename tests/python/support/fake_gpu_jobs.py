@@ -9,7 +9,6 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-import pytest
 from narrowcast import comm
 from narrowcast._bench import cuda_ranks, harness, plan_gpu_ranks, tune_ranks
 from narrowcast._bench.contenders import Run
@@ -39,9 +38,12 @@ class GpuCommunicator:
 
     def explain(self, operation: str, count: int, *, dtype: str) -> narrowcast.Explanation:
         """The explanation, as if all ranks had this environment."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("NARROWCAST_PATH", self._path)
+        own = os.environ.get("NARROWCAST_PATH", "")
+        os.environ["NARROWCAST_PATH"] = self._path
+        try:
             return narrowcast.explain(operation, count, dtype=dtype, ranks=self.ranks)
+        finally:
+            os.environ["NARROWCAST_PATH"] = own
 
     def load_plan(self, plan: str, dtype: str, op: str = "sum") -> _LoadedPlan:
         return _LoadedPlan(self, self._host.load_plan(plan, dtype, op=op), dtype)
@@ -165,7 +167,6 @@ def run_plan(**arguments: Any) -> None:
 def run_plan_wrongly(*, rank: int, **arguments: Any) -> None:
     """Rank 1 sends other values than it should."""
     sent = plan_gpu_ranks.Call.sent
-    with pytest.MonkeyPatch.context() as patch:
-        if rank == 1:
-            patch.setattr(plan_gpu_ranks.Call, "sent", lambda call, sample, own: sent(call, sample, own + 1))
-        run_plan(rank=rank, **arguments)
+    if rank == 1:
+        plan_gpu_ranks.Call.sent = lambda call, sample, own: sent(call, sample, own + 1)  # type: ignore[method-assign]
+    run_plan(rank=rank, **arguments)
