@@ -70,9 +70,12 @@ def cli_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         capfd.readouterr()
-        status = main([str(argument) for argument in arguments])
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            status = main([str(argument) for argument in arguments])
         return subprocess.CompletedProcess(arguments, status, *capfd.readouterr())
 
     yield run

@@ -16,8 +16,8 @@ BF16 = value_type("bfloat16")
 
 
 @pytest.mark.parametrize("given", [["-J", "out.json"], ["--json", "out.json"], ["--json=out.json"]])
-def test_reports_are_written_to_files(cli, tmp_path, given):
-    done = cli("bench", "all_reduce", *given, *ONE_SIZE, "--ranks", "2")
+def test_reports_are_written_to_files(cli_here, tmp_path, given):
+    done = cli_here("bench", "all_reduce", *given, *ONE_SIZE, "--ranks", "2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("# all_reduce, 2 ranks")
     report = json.loads((tmp_path / "out.json").read_text())
@@ -25,9 +25,9 @@ def test_reports_are_written_to_files(cli, tmp_path, given):
     assert "--output-file out.json" in report["command"]
 
 
-def test_reports_state_command_commit_and_machine(cli, tmp_path):
+def test_reports_state_command_commit_and_machine(cli_here, tmp_path):
     arguments = ["-b", "4K", "-e", "8K", "-f", "2", "--backend", "host", "--ranks", "2", "--codec", "raw", "--codec"]
-    done = cli("bench", "all_reduce", *arguments, "window", "--in-place", "-J", "out.json", COMMIT="abc")
+    done = cli_here("bench", "all_reduce", *arguments, "window", "--in-place", "-J", "out.json", COMMIT="abc")
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["commit"] == "abc"
@@ -145,7 +145,7 @@ def test_reports_are_plotted(tmp_path, alone):
     assert [path.name for path in tmp_path.iterdir()] == ["out.svg"]
 
 
-def test_bench_writes_a_plot(cli, tmp_path):
+def test_bench_writes_a_plot(cli_here, tmp_path):
     pytest.importorskip("matplotlib")
-    assert cli("bench", "all_reduce", *ONE_SIZE, "--ranks", "2", "--plot", "out.png").returncode == 0
+    assert cli_here("bench", "all_reduce", *ONE_SIZE, "--ranks", "2", "--plot", "out.png").returncode == 0
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

@@ -21,16 +21,16 @@ from narrowcast.cli.plan import COMMANDS as PLAN_COMMANDS
 from sample_values import normal
 
 
-def test_encode_decode_inspect(cli, slices, tmp_path):
-    done = cli("encode", slices, "-o", "model.ncast")
+def test_encode_decode_inspect(cli_here, slices, tmp_path):
+    done = cli_here("encode", slices, "-o", "model.ncast")
     assert (done.returncode, done.stderr) == (0, "")
     assert "ratio 0.68" in done.stdout
-    assert cli("decode", "model.ncast", "-o", "model.safetensors").returncode == 0
+    assert cli_here("decode", "model.ncast", "-o", "model.safetensors").returncode == 0
     assert (tmp_path / "model.safetensors").read_bytes() == slices.read_bytes()
-    table = cli("inspect", "model.ncast")
+    table = cli_here("inspect", "model.ncast")
     assert (table.returncode, table.stderr) == (0, "")
     assert "bfloat16" in table.stdout
-    frames = json.loads(cli("inspect", "model.ncast", "--json").stdout)
+    frames = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
     assert [frame["dtype"] for frame in frames][:2] == ["uint8", "bfloat16"]
     assert sum(frame["wire_bytes"] for frame in frames) == (tmp_path / "model.ncast").stat().st_size
     assert frames[1]["checksum"] is not None
@@ -126,10 +126,12 @@ def test_encoded_data_is_not_written_to_a_terminal(slices):
     assert_one_line(done, 2, "terminal")
 
 
-def test_options_of_encode(cli, tmp_path):
+def test_options_of_encode(cli_here, tmp_path):
     (tmp_path / "values").write_bytes(normal("bfloat16", 40_001).tobytes() + b"x")
-    assert cli("encode", "values", "-o", "out", "--dtype", "bf16", "--codec", "raw", "--no-checksum").returncode == 0
-    frames = json.loads(cli("inspect", "out", "--json").stdout)
+    assert (
+        cli_here("encode", "values", "-o", "out", "--dtype", "bf16", "--codec", "raw", "--no-checksum").returncode == 0
+    )
+    frames = json.loads(cli_here("inspect", "out", "--json").stdout)
     assert [(f["dtype"], f["codec"], f["elems"], f["checksum"]) for f in frames] == [
         ("bfloat16", "raw", 40_001, None),
         ("uint8", "raw", 1, None),
@@ -271,13 +273,13 @@ def test_inspect_shows_the_frames_of_a_truncated_file(cli_here, slices, tmp_path
     assert "WRONG" not in done.stdout
 
 
-def test_errors_in_truncated_files_have_an_offset(cli, slices, tmp_path):
-    assert cli("encode", slices, "-o", "whole").returncode == 0
+def test_errors_in_truncated_files_have_an_offset(cli_here, slices, tmp_path):
+    assert cli_here("encode", slices, "-o", "whole").returncode == 0
     whole = (tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
-    frames = json.loads(cli("inspect", "whole", "--json").stdout)
+    frames = json.loads(cli_here("inspect", "whole", "--json").stdout)
     broken = max(frame["offset"] for frame in frames if frame["offset"] <= len(whole) // 2)
-    assert_one_line(cli("decode", "cut", "-o", "out"), 1, f"at byte {broken}: the file is truncated")
+    assert_one_line(cli_here("decode", "cut", "-o", "out"), 1, f"at byte {broken}: the file is truncated")
     assert not (tmp_path / "out").exists()
 
 
@@ -319,8 +321,8 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(slices, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_demo_is_exact(cli):
-    done = cli("demo", "-n", "1")
+def test_demo_is_exact(cli_here):
+    done = cli_here("demo", "-n", "1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Exact" in done.stdout
     assert " NO" not in done.stdout

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -27,30 +25,12 @@ FIELDS = [
 ]
 
 
-# Runs several commands in one process, because starting one takes longer than they do.
-COMMANDS = """
-import contextlib, io, json, sys
-from narrowcast.cli import main
-done = []
-for command in json.loads(sys.argv[1]):
-    out, error = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        status = main(command)
-    done.append([status, out.getvalue(), error.getvalue()])
-print(json.dumps(done))
-"""
-
-
 @pytest.fixture
-def lossy(tmp_path):
-    """Runs commands in one process."""
+def lossy(cli_here):
+    """Runs several commands."""
 
     def run(*commands):
-        arguments = json.dumps([list(map(str, command)) for command in commands])
-        environment = {**os.environ, "COLUMNS": "200"}
-        command = [sys.executable, "-c", COMMANDS, arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
-        return [subprocess.CompletedProcess(commands, *one) for one in json.loads(done.stdout)]
+        return [cli_here(*command) for command in commands]
 
     return run
 

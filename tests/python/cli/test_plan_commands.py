@@ -191,11 +191,11 @@ def test_verify_prints_an_object_for_each_file(cli_here, ring, race):
     assert (unread["verdict"], unread["message"]) == ("error", "No such file or directory")
 
 
-def test_verify_prints_how_exact_results_are(cli, tmp_path):
+def test_verify_prints_how_exact_results_are(cli_here, tmp_path):
     def facts(name: str, operation: str, codec: str) -> list[object]:
         text = build(name, operation, 3, codec="window").json()
         (tmp_path / "plan.json").write_text(text.replace('"window"', f'"{codec}"'))
-        done = cli("plan", "verify", "--json", "plan.json")
+        done = cli_here("plan", "verify", "--json", "plan.json")
         (found,) = json.loads(done.stdout)
         assert found["verdict"] == "proved"
         return [found[key] for key in ("roundings", "inexact_encodings", "rank_order", "same_everywhere")]

@@ -15,7 +15,7 @@ REST = "[[rule]]\ncodec = 'int8'\ntake = 'always'\n"
 
 
 @pytest.fixture
-def check(cli, host_drop_in, tmp_path):
+def check(cli_here, host_drop_in, tmp_path):
     """Checks a file with this content, by the drop-in for the host backend."""
     library = tmp_path / "lib" / "libnarrowcast.so"
     library.parent.mkdir()
@@ -24,7 +24,7 @@ def check(cli, host_drop_in, tmp_path):
 
     def run(content, *options):
         (tmp_path / "own.toml").write_text(content)
-        return cli("policy", "check", "own.toml", *options, NARROWCAST_LIBRARY=str(library))
+        return cli_here("policy", "check", "own.toml", *options, NARROWCAST_LIBRARY=str(library))
 
     return run
 

@@ -25,18 +25,18 @@ def test_a_closed_pipe_is_not_an_error(slices, tmp_path):
     assert (done.stdout, done.stderr) == ("[", "")
 
 
-def test_ratio_as_table_and_json(cli, slices, tmp_path):
-    rows = json.loads(cli("ratio", "--json", slices).stdout)
+def test_ratio_as_table_and_json(cli_here, slices, tmp_path):
+    rows = json.loads(cli_here("ratio", "--json", slices).stdout)
     assert [row["tensor"] for row in rows][:2] == ["weights_bf16", "grads_bf16"]
     for row in rows:
         assert row.keys() >= {"tensor", "dtype", "elems", "codec", "ratio", "widths", "escapes"}
         assert row["exponent_entropy"] + row["trailing_zeros"] - 1 <= row["ratio"] < 1
     np.save(tmp_path / "counts.npy", np.arange(1000, dtype=np.int32))
     np.save(tmp_path / "none.npy", np.zeros(0, np.float32))
-    (row,) = json.loads(cli("ratio", "--json", "counts.npy").stdout)
+    (row,) = json.loads(cli_here("ratio", "--json", "counts.npy").stdout)
     assert (row["dtype"], row["codec"], row["exponent_entropy"]) == ("int32", "raw", 1.0)
-    assert json.loads(cli("ratio", "--json", "none.npy").stdout) == []
-    table = cli("ratio", slices, "counts.npy", "--codec", "window", "--codec", "raw")
+    assert json.loads(cli_here("ratio", "--json", "none.npy").stdout) == []
+    table = cli_here("ratio", slices, "counts.npy", "--codec", "window", "--codec", "raw")
     assert (table.returncode, table.stderr) == (0, "")
     assert table.stdout.count("weights_bf16") == 2
     assert "exponents" in table.stdout
@@ -48,14 +48,14 @@ def test_names_with_brackets_are_printed_unchanged(cli_here, slices, tmp_path):
     assert "a[bold]b" in cli_here("ratio", "a[bold]b", "--dtype", "bf16").stdout
 
 
-def test_ratio_rejects_encoded_files(cli, slices):
-    assert cli("encode", slices, "-o", "model.ncast").returncode == 0
-    assert_one_line(cli("ratio", "model.ncast"), 2, "already encoded", "inspect")
+def test_ratio_rejects_encoded_files(cli_here, slices):
+    assert cli_here("encode", slices, "-o", "model.ncast").returncode == 0
+    assert_one_line(cli_here("ratio", "model.ncast"), 2, "already encoded", "inspect")
 
 
-def test_ratio_writes_a_plot(cli, slices, tmp_path):
+def test_ratio_writes_a_plot(cli_here, slices, tmp_path):
     pytest.importorskip("matplotlib")
-    assert cli("ratio", slices, "--plot", "out.png").returncode == 0
+    assert cli_here("ratio", slices, "--plot", "out.png").returncode == 0
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 

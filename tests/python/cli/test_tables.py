@@ -73,11 +73,11 @@ def test_rows_must_have_a_cell_for_every_column():
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
-def test_the_tables_of_files_fit(cli, model, columns):
-    assert cli("decode", "-f", "model.ncast", "-o", "model.safetensors").returncode == 0
+def test_the_tables_of_files_fit(cli_here, model, columns):
+    assert cli_here("decode", "-f", "model.ncast", "-o", "model.safetensors").returncode == 0
     model = "model.safetensors"
     for command in (["inspect", "model.ncast"], ["ratio", model], ["ratio", model, model, "--codec", "raw"]):
-        done = cli(*command, COLUMNS=str(columns))
+        done = cli_here(*command, COLUMNS=str(columns))
         assert (done.returncode, done.stderr) == (0, "")
         assert max(map(text_width, done.stdout.splitlines())) <= columns
         assert "…" not in done.stdout
@@ -93,8 +93,8 @@ def test_the_tables_of_files_fit(cli, model, columns):
         ["doctor"],
     ],
 )
-def test_other_tables_fit_80_columns(cli, command):
-    done = cli(*command, COLUMNS="")
+def test_other_tables_fit_80_columns(cli_here, command):
+    done = cli_here(*command, COLUMNS="")
     # A path is not broken: the place where the package is installed can be any length.
     lines = [line for line in done.stdout.splitlines() if not line.strip().startswith("/") or " " in line.strip()]
     assert max(map(len, lines)) <= 80, done.stdout

@@ -143,8 +143,8 @@ def test_invalid_arguments_are_rejected():
         narrowcast.explain("all_reduce", 1, dtype="int8", ranks=9)
 
 
-def test_the_command_explains(cli):
-    shown = cli("explain", "all_reduce", "--bytes", "64M", "--dtype", "bf16", "--ranks", 8)
+def test_the_command_explains(cli_here):
+    shown = cli_here("explain", "all_reduce", "--bytes", "64M", "--dtype", "bf16", "--ranks", 8)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "all_reduce of 33,554,432 bfloat16 between 8 ranks" in shown.stdout
     for word in ("64.00 MiB", "blocks", "codec", "rings", "CTAs", "predicted: ", "blocks:raw"):
@@ -173,7 +173,7 @@ def test_the_command_explains_as_json(cli_here, operation):
     assert report["chosen"]["codec_why"] == "raw was requested"
 
 
-def test_the_codec_of_results_is_explained(cli):
+def test_the_codec_of_results_is_explained(cli_here):
     call = {"dtype": "bfloat16", "ranks": 4, "codec": "int8!"}
     both = narrowcast.explain("all_reduce", 1 << 24, result_codec="int4", **call)
     assert (both.codec, both.result_codec) == ("int8", "int4")
@@ -182,17 +182,17 @@ def test_the_codec_of_results_is_explained(cli):
     with pytest.raises(narrowcast.InvalidArgumentError, match="result_codec is only for all_reduce, not for reduce"):
         narrowcast.explain("reduce", 1 << 24, result_codec="int4", **call)
     command = ["explain", "all_reduce", "--bytes", "64M", "--ranks", 4, "--codec", "raw", "--result-codec", "int8!"]
-    shown = cli(*command).stdout
+    shown = cli_here(*command).stdout
     assert re.search(r"│ codec +│ raw +│", shown)
     assert re.search(r"│ results +│ int8 +│", shown)
-    report = json.loads(cli(*command, "--backend", "host", "--json").stdout)
+    report = json.loads(cli_here(*command, "--backend", "host", "--json").stdout)
     assert (report["asked"]["result_codec"], report["chosen"]["result_codec"]) == ("int8!", "int8")
 
 
-def test_the_command_shows_the_error_bound(cli):
+def test_the_command_shows_the_error_bound(cli_here):
     def explained(codec, *options):
         arguments = ["explain", "all_reduce", "--bytes", "64M", "--ranks", 4, "--codec", codec, *options]
-        return cli(*arguments).stdout
+        return cli_here(*arguments).stdout
 
     assert re.search(r"│ error +│ 0\.162 +│ at most, if all values are at most 1", explained("int6!"))
     assert "error" not in explained("window!")
