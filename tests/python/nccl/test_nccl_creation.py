@@ -22,8 +22,16 @@ def transfers_of(statistics):
     }
 
 
-@pytest.mark.parametrize("way", ["by rank", "with a configuration", "scalable", "in a group"])
-@pytest.mark.parametrize("attach", ["init", "first"])
+@pytest.mark.parametrize(
+    ("attach", "way"),
+    [
+        ("init", "by rank"),
+        ("init", "with a configuration"),
+        ("init", "scalable"),
+        ("init", "in a group"),
+        ("first", "by rank"),
+    ],
+)
 def test_programs_that_only_send_and_receive_are_executed(at_creation, monkeypatch, attach, way):
     monkeypatch.setenv("NARROWCAST_ATTACH", attach)
     assert at_creation("transfers", way=way) == [[True] * 2] * 3
@@ -98,8 +106,7 @@ def test_every_operation_is_executed(at_creation, preloaded):
     assert {forwarded for _, forwarded in at_creation.taken().values()} == {0}
 
 
-@pytest.mark.parametrize("differing", [0, 2])
-@pytest.mark.parametrize("value", ["first", "init"])
+@pytest.mark.parametrize(("value", "differing"), [("first", 0), ("init", 2)])
 def test_different_attach_settings_are_detected_at_a_collective(preloaded, monkeypatch, differing, value):
     monkeypatch.setenv("NARROWCAST_ATTACH", "init" if value == "first" else "first")
     on_ranks = Ranks(preloaded)
