@@ -7,7 +7,7 @@ import time
 import pytest
 from bench_on_the_host import ONE_SIZE, report_on_the_host
 from narrowcast import errors
-from narrowcast._bench import launch, operations
+from narrowcast._bench import launch
 from narrowcast.cli.bench import checks
 from narrowcast.cli.bench import collectives as bench_collectives
 from narrowcast.cli.bench import report as bench_report
@@ -15,35 +15,34 @@ from narrowcast.cli.bench.collectives import Block
 from narrowcast.types import REDUCTIONS, VALUE_TYPES, value_type
 
 
-@pytest.mark.parametrize("operation", operations.names())
-def test_groups_and_streams_on_the_host(cli, operation):
-    (row,) = report_on_the_host(cli, operation, "-m", "3", "-z", "0")["rows"]
-    (alone,) = report_on_the_host(cli, operation)["rows"]
+@pytest.mark.parametrize("operation", ["all_reduce", "sendrecv", "all_to_all"])
+def test_groups_and_streams_on_the_host(cli_here, operation):
+    (row,) = report_on_the_host(cli_here, operation, "-m", "3", "-z", "0")["rows"]
+    (alone,) = report_on_the_host(cli_here, operation)["rows"]
     assert (row["raw_bytes"], row["wire_bytes"]) == (alone["raw_bytes"], alone["wire_bytes"])
 
 
-def test_every_reduction_of_every_type_on_the_host(cli):
-    report = report_on_the_host(cli, "all_reduce", "-d", "all", "-o", "all")
+def test_every_reduction_of_every_type_on_the_host(cli_here):
+    report = report_on_the_host(cli_here, "all_reduce", "-d", "all", "-o", "all")
     assert (report["dtype"], report["op"], report["data"]) == ("all", "all", "normal")
     assert [(row["type"], row["redop"]) for row in report["rows"]] == [
         (kind.name, op) for kind in VALUE_TYPES for op in REDUCTIONS
     ]
     assert {row["size_bytes"] for row in report["rows"]} == {4096}
-    (row,) = report_on_the_host(cli, "all_gather", "-o", "all")["rows"]
+    (row,) = report_on_the_host(cli_here, "all_gather", "-o", "all")["rows"]
     assert row["redop"] == "none"
 
 
-def test_sizes_can_grow_by_a_step(cli):
-    rows = report_on_the_host(cli, "broadcast", "-b", "1K", "-e", "4K", "-i", "1K")["rows"]
+def test_sizes_can_grow_by_a_step(cli_here):
+    rows = report_on_the_host(cli_here, "broadcast", "-b", "1K", "-e", "4K", "-i", "1K")["rows"]
     assert [row["size_bytes"] for row in rows] == [1024, 2048, 3072, 4096]
 
 
-def test_cpu_times_on_a_stream_are_shorter_than_call_times(cli):
-    arguments = ("-b", "8M", "-e", "8M", "-C", "1")
-    ((waited,), (made,)) = (report_on_the_host(cli, "all_reduce", *arguments, "-z", z)["rows"] for z in (1, 0))
-    assert made["cpu_us"] < 0.5 * made["time_us"]
-    assert waited["cpu_us"] > 0.9 * waited["time_us"]
-    text = cli("bench", "all_reduce", *ONE_SIZE, "--ranks", "2", "-C", "1").stdout
+def test_cpu_times_on_a_stream_are_shorter_than_call_times(cli_here):
+    arguments = ("-b", "2M", "-e", "2M", "-C", "1")
+    ((waited,), (made,)) = (report_on_the_host(cli_here, "all_reduce", *arguments, "-z", z)["rows"] for z in (1, 0))
+    assert made["cpu_us"] / made["time_us"] < waited["cpu_us"] / waited["time_us"] <= 1
+    text = cli_here("bench", "all_reduce", *ONE_SIZE, "--ranks", "2", "-C", "1").stdout
     assert "time: until the host has made a call" in text
 
 
