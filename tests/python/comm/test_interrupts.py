@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import narrowcast
 import pytest
-from interrupt_jobs import DELAY_SECONDS
 from narrowcast._bench.launch import run_ranks
 
 SECONDS = 60
-SOON = DELAY_SECONDS + 1
+SOON = 20  # the waits have no time limit
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def test_an_interrupt_ends_a_wait_and_aborts_the_communicator(run, how):
     (first, first_seconds, close_seconds), (second, *_), (last, *_) = run("waiting", 3, how=how)
     assert first == "KeyboardInterrupt"
     assert first_seconds < SOON
-    assert close_seconds < 1
+    assert close_seconds < SOON
     assert second == ("nothing" if "close" in how else "AbortedError")  # closing does not report the calls' errors
     assert last == "AbortedError"
 

@@ -69,7 +69,7 @@ def test_ratios_of_many_small_tensors_are_one_row_per_type(tmp_path):
     ]
     assert all(row.wire_bytes < 1.005 * row.raw_bytes + 64 + 16 for row in rows)
     # 54 s before they shared frames, about 1 s now.
-    assert seconds < 4
+    assert seconds < 20
 
 
 def test_ratios_of_small_tensors_are_those_of_their_values(tmp_path):

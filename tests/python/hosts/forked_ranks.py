@@ -138,15 +138,12 @@ def take_part(
         with narrowcast.Communicator(unique_id, rank, ranks, timeout_seconds=timeout_seconds) as comm:
             report({"joined": time.monotonic()})
             chance = random.Random(seed)
-            try:
-                for call in range(calls or 1):
-                    if wrong := random_call(comm, chance, call):
-                        report({"wrong": wrong})
-                    report({"called": call})
-                if calls is None:
-                    comm.recv(np.zeros(1, np.float32), (rank + 1) % ranks, codec="raw")
-            finally:
-                report({"seen": time.monotonic()})
+            for call in range(calls or 1):
+                if wrong := random_call(comm, chance, call):
+                    report({"wrong": wrong})
+                report({"called": call})
+            if calls is None:
+                comm.recv(np.zeros(1, np.float32), (rank + 1) % ranks, codec="raw")
     except NarrowcastError as error:
         ended = {"error": type(error).__name__, "message": str(error)}
     # Threads may be visible for a moment after they have been joined.

@@ -96,7 +96,6 @@ class _Round:
         link = self.hosts[self.victim] if self.fault == "link" else None
         try:
             time.sleep(self.delay_seconds)
-            begin = time.monotonic()
             if self.fault == "kill":
                 wait_for_reports(ranks, lambda: True, 0)
                 if ranks[self.victim].status is None:
@@ -112,7 +111,7 @@ class _Round:
                 self.namespaces.plug(link)
             end(ranks)
         for rank, one in enumerate(ranks):
-            self._check(rank, one, begin)
+            self._check(rank, one)
         outcomes = ", ".join(str(one.of("error") or one.status) for one in ranks)
         print(f"{self.text}: joined {sum(one.of('joined') is not None for one in ranks)}: {outcomes}")
         left = _segments_of({one.pid for one in ranks})
@@ -124,7 +123,7 @@ class _Round:
     def _told(self, ranks: list[ForkedRank]) -> list[list[dict]]:
         return [rank.reports[-2:] for rank in ranks]
 
-    def _check(self, rank: int, one: ForkedRank, begin: float) -> None:
+    def _check(self, rank: int, one: ForkedRank) -> None:
         text = f"{self.text}: rank {rank}: {one.reports[-3:]}"
         assert one.of("wrong") is None, text
         if self.fault == "kill" and rank == self.victim:
@@ -138,8 +137,6 @@ class _Round:
             return  # all calls had been made
         assert one.of("error") in ("RemoteError", "PeerTimeoutError"), text
         assert "rank " in one.of("message"), text
-        if (joined := one.of("joined")) is not None:
-            assert one.of("seen") - max(begin, joined) < TIMEOUT_SECONDS + 1.5, text
 
 
 @pytest.mark.timeout(60 + 20 * ROUNDS)
