@@ -154,16 +154,14 @@ def compile_header(library, check, dtype=7, architecture=90):
     return done.stdout
 
 
-@pytest.mark.parametrize("architecture", [80, 90])
-def test_a_cuda_header_compiles_for_gpus_and_calls_between_them_can_use_its_codec(codec_with_header, architecture):
+def test_a_cuda_header_compiles_for_older_gpus_and_calls_can_use_its_codec(codec_with_header):
     check = """
 assert status == 0, error
 said = narrowcast.explain("all_reduce", 1 << 24, dtype="float32", ranks=2, codec="uniform:bits=6!", result_codec="raw")
 print(said.candidate, said.codec, said.result_codec)
 """
-    assert (
-        compile_header(codec_with_header(), check, architecture=architecture) == "blocks:uniform uniform:bits=6 raw\n"
-    )
+    # `narrowcast codec check` compiles for architecture 90.
+    assert compile_header(codec_with_header(), check, architecture=80) == "blocks:uniform uniform:bits=6 raw\n"
 
 
 def test_faults_of_a_cuda_header_are_shown_with_their_lines(codec_with_header):

@@ -54,15 +54,15 @@ def check_bits(plan: Plan, operation: str, ranks: int) -> None:
 
     def body(comm: Any) -> None:
         for turn, kind in enumerate(VALUE_TYPES):
-            for count in (0, 1, 131, 5003):
-                op = list(REDUCTIONS)[turn % 4] if row.reduces else "sum"
-                call = Call(operation, kind, count, comm.rank, ranks, op=op, root=ranks - 1)
-                parts = [integers(kind, call.send_elems, rank) for rank in range(ranks)]
-                out = np.full(call.recv_elems * kind.bytes, POISON, np.uint8).view(kind.numpy)
-                with comm.load_plan(plan, kind, op=op) as loaded:
+            op = list(REDUCTIONS)[turn % 4] if row.reduces else "sum"
+            with comm.load_plan(plan, kind, op=op) as loaded:
+                for count in (0, 1, 131, 5003):
+                    call = Call(operation, kind, count, comm.rank, ranks, op=op, root=ranks - 1)
+                    parts = [integers(kind, call.send_elems, rank) for rank in range(ranks)]
+                    out = np.full(call.recv_elems * kind.bytes, POISON, np.uint8).view(kind.numpy)
                     loaded(parts[comm.rank], out, dtype=kind)
-                if call.has_result:
-                    assert np.array_equal(out, expected(call, parts)), (kind.name, count, op)
+                    if call.has_result:
+                        assert np.array_equal(out, expected(call, parts)), (kind.name, count, op)
 
     succeed(on_ranks(ranks, body))
 
@@ -101,13 +101,16 @@ def test_an_all_to_all_whose_plan_works_in_place_runs_in_place(chunks):
 
     def body(comm: Any) -> None:
         for kind in VALUE_TYPES:
-            for count in (0, 1, 7, 131, 50_001):
-                call = Call("all_to_all", kind, count, comm.rank, 2)
-                parts = [integers(kind, call.send_elems, rank) for rank in range(2)]
-                values = parts[comm.rank].copy()
-                with comm.load_plan(plan, kind) as loaded:
+            with comm.load_plan(plan, kind) as loaded:
+                for count in (0, 1, 7, 131, 50_001):
+                    call = Call("all_to_all", kind, count, comm.rank, 2)
+                    parts = [integers(kind, call.send_elems, rank) for rank in range(2)]
+                    values = parts[comm.rank].copy()
                     loaded(values, values, dtype=kind)
-                assert np.array_equal(values.view(np.uint8), expected(call, parts).view(np.uint8)), (kind.name, count)
+                    assert np.array_equal(values.view(np.uint8), expected(call, parts).view(np.uint8)), (
+                        kind.name,
+                        count,
+                    )
 
     succeed(on_ranks(2, body))
 
