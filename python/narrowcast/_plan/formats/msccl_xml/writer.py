@@ -10,7 +10,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from xml.sax.saxutils import quoteattr
 
 from ....errors import InvalidArgumentError, UnsupportedError
 from ...model import Group, Operand, PlanModel
@@ -231,6 +230,8 @@ class _Exporter:
         return numbers
 
     def text(self) -> str:
+        from xml.sax.saxutils import quoteattr  # not above, because it loads urllib.request and ssl
+
         plan = self.plan
         ranks = len(plan.ranks)
         inputs, outputs = buffer_chunks(plan.operation, ranks, plan.chunks)
