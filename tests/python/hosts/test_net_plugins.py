@@ -12,7 +12,7 @@ import pytest
 from narrowcast._bench.launch import run_ranks
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
-HOSTS = [0, 1, 1]
+HOSTS = [0, 1]
 
 
 def results(**environment: str) -> list[dict[str, str]]:

@@ -22,7 +22,7 @@ def test_real_rows_keep_their_bits_and_are_not_larger_than_invariant_bit_packing
     rows, kind = real
     picked = np.random.default_rng(1).integers(0, len(rows), 300)
     for layout, unit in (("packed", 1), ("auto", 32)):
-        with store.build(rows, layout=layout, dtype=kind) as table:
+        with store.build(rows, layout=layout, dtype=kind, threads=1) as table:
             whole, gathered = table[:], table.gather(picked)
             assert same(whole.view(rows.dtype), rows)
             assert same(gathered.view(rows.dtype), rows[picked])
@@ -35,7 +35,7 @@ def test_auto_is_within_a_percent_of_the_best_codec_for_real_rows(real, layout):
     rows, kind = real
 
     def stored(codec: str) -> int:
-        with store.build(rows, codec, layout, dtype=kind) as table:
+        with store.build(rows, codec, layout, dtype=kind, threads=1) as table:
             return table.stored_bytes
 
     codecs = ["plain" if codec == "raw" and layout == "packed" else codec for codec in CODECS]

@@ -31,7 +31,7 @@ def sampled(source, **options) -> np.ndarray:
 
 def report_of(source, *arguments, **options) -> store.BuildReport:
     reports: list[store.BuildReport] = []
-    store.build(source, *arguments, report=reports.append, **options).close()
+    store.build(source, *arguments, report=reports.append, threads=1, **options).close()
     return reports[0]
 
 

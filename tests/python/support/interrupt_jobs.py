@@ -104,6 +104,8 @@ def handled(*, unique_id, rank, ranks, what, emit):
             outcome = _outcome(lambda: comm.all_reduce(values))
     else:
         time.sleep(3 * DELAY_SECONDS)
+        while what in ("raises", "aborts") and comm.async_error() is None:
+            time.sleep(0.01)
         outcome = _outcome(lambda: comm.all_reduce(values))
     emit([outcome[0], values[0].item(), len(handled)])
 
