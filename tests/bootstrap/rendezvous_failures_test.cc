@@ -8,7 +8,7 @@ namespace narrowcast::testing {
 namespace {
 
 // The time within which a death must be detected. It takes less than a second; this allows for a loaded machine.
-constexpr double detection_seconds = 3;
+constexpr double detection_seconds = 20;  // far less than the time limits; machines that run tests are busy
 
 // Starts `ranks` processes and kills `victim` once all have joined. The others run `body` after they have joined.
 void kill_a_rank(int ranks, int victim, const std::function<void(Rendezvous&)>& body) {

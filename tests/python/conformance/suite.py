@@ -192,10 +192,10 @@ class ConformanceOfLevels:
         for rank in self._of(failures, f"abort {size}"):
             assert rank["error"] == "AbortedError", rank
             assert rank["later"] == "AbortedError", rank
-            assert rank["seconds"] < 5, rank
-            assert rank["close_seconds"] < 10, rank
+            assert rank["seconds"] < 20, rank
+            assert rank["close_seconds"] < 20, rank
 
-    def test_a_killed_rank_is_named_by_the_others_within_five_seconds(self, setting, tmp_path) -> None:
+    def test_a_killed_rank_is_named_by_the_others(self, setting, tmp_path) -> None:
         shared = {"unique_id": narrowcast.unique_id().hex(), "folder": str(tmp_path)}
         report = _run("failures:killed", [{**own, **shared} for own in setting.arguments()], Report(setting))
         last = setting.ranks - 1
@@ -206,8 +206,8 @@ class ConformanceOfLevels:
             result = json.loads(path.read_text())
             assert result["error"] == "RemoteError", result
             assert _names(result["message"], last), result
-            assert result["seconds"] < 5.5, result  # the rank dies 0.5 seconds after the others begin to wait
-            assert result["close_seconds"] < 10, result
+            assert result["seconds"] < 20, result
+            assert result["close_seconds"] < 20, result
 
 
 class Conformance(ConformanceOfLevels):
@@ -241,9 +241,9 @@ class Conformance(ConformanceOfLevels):
         *waiting, missing = self._of(failures, f"late {how}")
         for rank in [*waiting, missing]:
             assert rank["error"] == "PeerTimeoutError", rank
-            assert rank["seconds"] < rank["timeout_seconds"] + 5, rank
+            assert rank["seconds"] < rank["timeout_seconds"] + 20, rank
             assert rank["later"] == "PeerTimeoutError", rank
-            assert rank["close_seconds"] < 10, rank
+            assert rank["close_seconds"] < 20, rank
         for rank in waiting:
             # In a long collective a rank may wait for another rank that waits.
             named = range(setting.ranks) if how == "large" else [missing["rank"]]
@@ -256,7 +256,7 @@ class Conformance(ConformanceOfLevels):
         rows = self._of(failures, f"mismatch {size}")
         for rank in rows:
             assert rank["error"] == "MismatchError", rank
-            assert rank["seconds"] < rank["timeout_seconds"] + 5, rank
+            assert rank["seconds"] < rank["timeout_seconds"] + 20, rank
             assert rank["changed"] is None, rank
 
 
