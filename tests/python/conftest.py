@@ -27,7 +27,7 @@ from run_traffic import COMMUNICATORS
 settings.register_profile("narrowcast", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("narrowcast")
 
-# NumPy would start threads in each of the many processes of the tests, in which none multiplies large matrices.
+# NumPy would start threads in each of the many processes of the tests, none of which multiplies large matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 HERE = Path(__file__).parent

@@ -41,7 +41,7 @@ def test_sizes_can_grow_by_a_step(cli_here):
 def test_cpu_times_on_a_stream_are_shorter_than_call_times(cli_here):
     arguments = ("-b", "2M", "-e", "2M", "-C", "1")
     ((waited,), (made,)) = (report_on_the_host(cli_here, "all_reduce", *arguments, "-z", z)["rows"] for z in (1, 0))
-    assert made["cpu_us"] / made["time_us"] < waited["cpu_us"] / waited["time_us"] <= 1
+    assert made["cpu_us"] / made["time_us"] < waited["cpu_us"] / waited["time_us"]
     text = cli_here("bench", "all_reduce", *ONE_SIZE, "--ranks", "2", "-C", "1").stdout
     assert "time: until the host has made a call" in text
 
