@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -17,6 +16,7 @@ from doctor_report import problem
 from narrowcast._doctor import gpus
 from narrowcast._doctor.limits import SHARED_MEMORY
 from narrowcast._dropin import preload
+from segments import segment_of
 
 
 def test_a_complete_machine_has_no_problems(doctor, fakes, stand_in):
@@ -89,13 +89,6 @@ def test_no_value_is_cut_or_broken_on_a_terminal_of_80_columns(cli, stand_in, fa
                 assert set(text.split()) <= words
     for line in done.stdout.splitlines():
         assert len(line) <= 80 or len(line.split()) <= 2, line
-
-
-def segment_of(unique_id: bytes):
-    """The shared memory segment of a communicator: its name is a digest of the id. None if there is none."""
-    digest = hashlib.sha256(b"narrowcast host segment\0" + unique_id[8:24]).hexdigest()
-    path = SHARED_MEMORY / f"narrowcast.{digest[:32]}"
-    return path if path.exists() else None
 
 
 @pytest.fixture
