@@ -30,6 +30,15 @@ namespace bootstrap = narrowcast::bootstrap;
 
 constexpr double default_timeout_seconds = 300;
 
+// As checked_config(), but two levels may have more ranks than a backend connects.
+ncast_status config_of(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config,
+                       bool* has_levels) {
+  // What these reject, checked_config() rejects.
+  *has_levels =
+      read_config(given, config) == NCAST_OK && wants_levels(ranks, *config, has_levels) == NCAST_OK && *has_levels;
+  return *has_levels ? checked_config(1, 0, given, config) : checked_config(ranks, rank, given, config);
+}
+
 // What each rank sends to the others before the communicator is created.
 struct Contribution {
   ncast_unique_id id;  // only that of rank 0 is used
@@ -41,10 +50,19 @@ struct Contribution {
 
 ncast_status own_contribution(int ranks, int rank, const ncast_comm_config* given_config, Contribution* own) {
   ncast_comm_config config;
-  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
+  bool has_levels = false;
+  if (ncast_status status = config_of(ranks, rank, given_config, &config, &has_levels)) return status;
   own->backend = config.backend;
   own->host = bootstrap::own_host();
   return rank == 0 ? ncast_get_unique_id(&own->id) : NCAST_OK;
+}
+
+ncast_status check_id(const ncast_unique_id& id) {
+  if (!bootstrap::is_unique_id(id))
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not created by ncast_get_unique_id");
+  if (is_used(bootstrap::content_of(id).world))
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was already used for a communicator of this process");
+  return NCAST_OK;
 }
 
 // A rank whose arguments are invalid still takes part in the exchange and sends its error, so that the others do not
@@ -76,12 +94,7 @@ ncast_status exchange_and_create(ncast_comm** comm, int ranks, int rank, ncast_e
                   "NARROWCAST_SOCKET_IFNAME there",
                   function, peer);
   }
-  // Two levels of GPUs also create a communicator of the backend `host`. For GPUs, the hub of the id always listens.
-  bootstrap::UniqueIdContent content = bootstrap::content_of(all[0].id);
-  const auto is_elsewhere = [&](const Contribution& one) { return one.host != all[0].host; };
-  if (own->backend == NCAST_BACKEND_CUDA && std::ranges::any_of(all, is_elsewhere)) content.spans_hosts = 1;
-  const ncast_unique_id id = bootstrap::make_unique_id(content);
-  return create(comm, ranks, &id, rank, given_config);
+  return create(comm, ranks, &all[0].id, rank, given_config);
 }
 
 ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange, void* context,
@@ -127,27 +140,23 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   *comm = nullptr;
   if (id == nullptr) return null_argument("ncast_comm_create", "id");
   ncast_comm_config config;
-  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
   bool has_levels = false;
-  if (ncast_status status = wants_levels(ranks, config, &has_levels)) return status;
-  return has_levels ? create_levels(comm, ranks, *id, rank, config) : create_one_level(comm, ranks, id, rank, &config);
+  if (ncast_status status = config_of(ranks, rank, given_config, &config, &has_levels)) return status;
+  if (ncast_status status = check_id(*id)) return status;
+  const bool has_hub = config.backend == NCAST_BACKEND_CUDA || bootstrap::content_of(*id).spans_hosts != 0;
+  if (has_levels && has_hub) return create_levels(comm, ranks, *id, rank, config);
+  return create_one_level(comm, ranks, id, rank, &config);
 }
 
 ncast_status create_one_level(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                               const ncast_comm_config* given_config) {
   ncast_comm_config config;
   if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
-  if (!bootstrap::is_unique_id(*id)) {
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not created by ncast_get_unique_id");
-  }
-  const bootstrap::WorldId world = bootstrap::content_of(*id).world;
-  if (is_used(world)) {
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was already used for a communicator of this process");
-  }
+  if (ncast_status status = check_id(*id)) return status;
   close_hub(*id, config.backend);
   if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
   // All ranks have joined, so no other rank of this process still needs the id.
-  mark_used(world);
+  mark_used(bootstrap::content_of(*id).world);
   (*comm)->set_config(config);
   use_default_selector(**comm);
   add_communicator(*comm);

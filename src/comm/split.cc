@@ -48,9 +48,9 @@ struct Part {
   }
 };
 
-ncast_status exchange(ncast_comm* comm, const Part& own, std::vector<Part>* all) {
-  all->resize(static_cast<size_t>(comm->ranks()));
-  const ncast_status status = comm->exchange(&own, sizeof own, all->data());
+ncast_status exchange(Parent& parent, const Part& own, std::vector<Part>* all) {
+  all->resize(static_cast<size_t>(parent.ranks()));
+  const ncast_status status = parent.exchange(&own, sizeof own, all->data());
   // The error of this rank may have made others abort the exchange.
   if (own.status != NCAST_OK) return fail(own.status, "%s", own.message);
   if (status != NCAST_OK) return status;
@@ -97,46 +97,62 @@ ncast_status check_same_backend(const std::vector<Part>& all) {
 // rank that got as far as the exchange may not have joined the new one.
 class ParentCheck {
  public:
-  ParentCheck(ncast_comm* parent, const std::vector<int>& members) : parent_(parent), members_(members) {}
+  ParentCheck(Parent& parent, const std::vector<int>& members) : parent_(parent), members_(members) {}
 
  private:
   static int is_over(void* self) {
     auto& check = *static_cast<ParentCheck*>(self);
     if (check.scope_.outer_interrupts()) return 1;
-    const ncast_status status = check.parent_->check_alive(check.members_);
+    const ncast_status status = check.parent_.check_alive(check.members_);
     if (status == NCAST_OK) return 0;
     const std::string message = ncast_last_error();
     bootstrap::set_interruption_cause(status, ("in the communicator that was split, " + message).c_str());
     return 1;
   }
 
-  ncast_comm* parent_;
+  Parent& parent_;
   const std::vector<int>& members_;
   bootstrap::InterruptScope scope_{is_over, this};
 };
 
-ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config* given, decltype(create)* create_part,
-                   ncast_comm** result) {
-  ncast_comm_config config;
-  Part own = {color, key, comm->backend(), NCAST_OK, bootstrap::own_network(), bootstrap::own_host(), {}, {}};
-  own.set_status(check(comm, color, given, &config));
-  if (own.status == NCAST_OK) own.backend = config.backend;
+class Communicator final : public Parent {
+ public:
+  explicit Communicator(ncast_comm* comm) : comm_(comm) {}
+  int rank() const override { return comm_->rank(); }
+  int ranks() const override { return comm_->ranks(); }
+  ncast_status exchange(const void* mine, size_t bytes, void* all) override {
+    return comm_->exchange(mine, bytes, all);
+  }
+  ncast_status check_alive(std::span<const int> ranks) override { return comm_->check_alive(ranks); }
+
+ private:
+  ncast_comm* comm_;
+};
+
+}  // namespace
+
+namespace narrowcast::comm {
+
+ncast_status split(Parent& parent, int color, int key, ncast_status status, const ncast_comm_config& config,
+                   decltype(create)* create_part, ncast_comm** result) {
+  Part own = {color, key, config.backend, NCAST_OK, bootstrap::own_network(), bootstrap::own_host(), {}, {}};
+  own.set_status(status);
   std::vector<Part> all;
-  if (ncast_status status = exchange(comm, own, &all)) return status;
+  if (status = exchange(parent, own, &all); status != NCAST_OK) return status;
   const std::vector<int> ranks = members(all, color);
-  if (ncast_status status = check_same_backend(all)) return status;
-  const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == comm->rank();
+  if (status = check_same_backend(all); status != NCAST_OK) return status;
+  const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == parent.rank();
   const auto is_near = [&](int rank) { return all[static_cast<size_t>(rank)].network == own.network; };
   const auto shares_memory = [&](int rank) { return all[static_cast<size_t>(rank)].host == own.host; };
   if (is_first) {
     const auto reach = std::ranges::all_of(ranks, is_near) ? bootstrap::Reach::local : bootstrap::Reach::anywhere;
     own.set_status(make_id(reach, !std::ranges::all_of(ranks, shares_memory), 0, &own.id));
   }
-  ncast_status status = exchange(comm, own, &all);
+  status = exchange(parent, own, &all);
   if (status == NCAST_OK && joins) {
-    const auto rank = std::ranges::find(ranks, comm->rank()) - ranks.begin();
+    const auto rank = std::ranges::find(ranks, parent.rank()) - ranks.begin();
     const ncast_unique_id id = all[static_cast<size_t>(ranks[0])].id;
-    const ParentCheck parent(comm, ranks);
+    const ParentCheck check(parent, ranks);
     status = create_part(result, static_cast<int>(ranks.size()), &id, static_cast<int>(rank), &config);
   }
   if (status != NCAST_OK && is_first && bootstrap::is_unique_id(own.id)) {
@@ -147,18 +163,9 @@ ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config
   return status;
 }
 
-}  // namespace
-
-namespace narrowcast::comm {
-
-ncast_status split_into_one_level(ncast_comm* comm, int color, int key, const ncast_comm_config* config,
-                                  ncast_comm** result) {
-  return split(comm, color, key, config, create_one_level, result);
-}
-
 }  // namespace narrowcast::comm
 
-extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, const ncast_comm_config* config,
+extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, const ncast_comm_config* given,
                                          ncast_comm** result) {
   return guarded(function, [&] {
     if (result == nullptr) return null_argument(function, "result");
@@ -170,6 +177,9 @@ extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, c
       const std::string message = ncast_last_error();
       return fail(status, "%s: %s", function, message.c_str());
     }
-    return split(comm, color, key, config, create, result);
+    ncast_comm_config config = comm->config();
+    const ncast_status status = check(comm, color, given, &config);
+    Communicator parent(comm);
+    return split(parent, color, key, status, config, create, result);
   });
 }

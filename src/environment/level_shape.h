@@ -12,8 +12,7 @@ namespace narrowcast::environment {
 
 // The most GPUs of a communicator of one level. Messages here and in the drop-in state this number.
 inline constexpr int most_ranks_of_level = 8;
-// Of two levels, because a communicator of the backend `host` connects them.
-inline constexpr int most_ranks_of_levels = 64;
+inline constexpr int most_ranks_of_levels = 1024;
 
 // Rank number group * of_group + index is in this group. At least 2 of both. of_group <= most_ranks_of_level; more
 // groups form two levels in turn.
@@ -40,7 +39,7 @@ inline std::optional<LevelCounts> level_counts(const std::vector<uint64_t>& host
   int others = ranks;
   for (const int prime : {2, 3, 5, 7})
     while (others % prime == 0) others /= prime;
-  *why = "there are more than 64";
+  *why = "there are more than 1024";
   if (ranks > most_ranks_of_levels) return std::nullopt;
   *why = "the number of ranks has a prime factor above 7";
   if (others != 1) return std::nullopt;

@@ -26,7 +26,7 @@ constexpr std::string_view shared_line = "shared_kib ";
 constexpr std::string_view network_line = "network_gbps ";
 constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
-constexpr int most_world_ranks = 64;
+constexpr int most_world_ranks = 1024;
 
 constexpr Operation measured_operations[] = {Operation::send,       Operation::broadcast,      Operation::reduce,
                                              Operation::gather,     Operation::scatter,        Operation::all_gather,

@@ -30,7 +30,8 @@ TEST_CASE("groups are hosts, or as small as possible") {
   for (const auto& hosts : {std::vector<size_t>{8}, {1, 1, 1}, {3, 2}}) CHECK(counts_of(hosts) == no_hosts);
   for (const auto& hosts : {std::vector<size_t>{11}, {8, 3}, std::vector<size_t>(11, 5)})
     CHECK(counts_of(hosts) == "the number of ranks has a prime factor above 7");
-  CHECK(counts_of(std::vector<size_t>(9, 8)) == "there are more than 64");
+  CHECK(counts_of(std::vector<size_t>(128, 8)) == "128x8");
+  CHECK(counts_of(std::vector<size_t>(129, 8)) == "there are more than 1024");
 }
 
 }  // namespace

@@ -113,12 +113,15 @@ def test_the_sums_of_a_host_are_rounded_if_the_user_prefers_it(monkeypatch, leve
         assert rank.of("of 10") == rank.of("of 100000") == [total], rank.reports
 
 
-# 9 groups, which form 3 groups of 3: each of two ranks, or of one.
-_MANY_HOSTS = {"9x2": [f"host {rank // 2}" for rank in range(18)], "9x1": [f"host {rank}" for rank in range(9)]}
+# 9 groups, which form 3 groups of 3.
+_NINE_BY_TWO = [f"host {rank // 2}" for rank in range(18)]
+_NINE_BY_ONE = [f"host {rank}" for rank in range(9)]
+_NINE_BY_EIGHT = [f"host {rank // 8}" for rank in range(72)]
 
 
-@pytest.mark.parametrize("hosts", _MANY_HOSTS.values(), ids=_MANY_HOSTS)
-@pytest.mark.parametrize("count", [10, 40_000])
+@pytest.mark.parametrize(
+    ("hosts", "count"), [(_NINE_BY_TWO, 10), (_NINE_BY_TWO, 40_000), (_NINE_BY_ONE, 40_000), (_NINE_BY_EIGHT, 10)]
+)
 def test_more_than_8_hosts_have_the_results_that_the_operations_define(monkeypatch, hosts, count) -> None:
     ranks, root = len(hosts), 5
     values = np.random.default_rng(count).integers(-1000, 1000, (ranks, ranks * count)).astype(np.int32)
@@ -169,7 +172,7 @@ def test_ranks_on_more_than_8_hosts_send_to_those_that_levels_reach(monkeypatch)
             tell({"error": str(error)})
         tell({"sum": float(comm.all_reduce(np.ones(1, np.float32))[0])})
 
-    for rank in run(monkeypatch, _start(monkeypatch), _MANY_HOSTS["9x2"], body):
+    for rank in run(monkeypatch, _start(monkeypatch), _NINE_BY_TWO, body):
         assert [rank.of(f"shift {shift}") for shift in (1, 2, 3)] == [True] * 3, rank.reports
         assert "cannot exchange messages" in rank.of("error")
         assert rank.of("sum") == 18
@@ -188,7 +191,7 @@ def test_a_rank_that_ends_is_named_on_more_than_8_hosts(monkeypatch) -> None:
         except NarrowcastError as error:
             tell({"failure": str(error)})
 
-    for number, rank in enumerate(run(monkeypatch, _start(monkeypatch), _MANY_HOSTS["9x2"], body)):
+    for number, rank in enumerate(run(monkeypatch, _start(monkeypatch), _NINE_BY_TWO, body)):
         assert number == 11 or "rank 11" in rank.of("failure"), rank.reports
 
 

@@ -115,7 +115,7 @@ TEST_CASE("a model names candidates, links, data and kernels") {
            "'peer' is not a link: nvlink, pcie, host, shm, network, gpu_network or two_levels");
   rejected("all_gather 2 shm blocks:raw 1:1", "'blocks:raw' is not a candidate on the link shm");
   rejected("all_gather 2 nvlink frames:raw 1:1", "'frames:raw' is not a candidate on the link nvlink");
-  rejected("all_gather 65 shm frames:raw 1:1", "'65' is not a number of ranks, 2 to 64");
+  rejected("all_gather 1025 shm frames:raw 1:1", "'1025' is not a number of ranks, 2 to 1024");
   rejected("all_gather 2 nvlink plan: 1:1", "'plan:' is not a candidate");
   rejected("all_gather 2 nvlink plan:a/b 1:1", "'plan:a/b' is not a candidate");
   rejected("all_gather 2 nvlink raw 1:1", "'raw' is not a candidate");

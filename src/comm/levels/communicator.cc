@@ -4,7 +4,6 @@
 #include <chrono>
 #include <functional>
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "comm/levels/prediction.h"
 #include "comm/levels/steps.h"
 #include "executor/backend.h"
-#include "executor/host/communicator.h"
 #include "executor/launch_apart.h"
 #include "executor/registry.h"
 #include "status/error.h"
@@ -69,10 +67,11 @@ Levels::Levels(ncast_backend backend, LevelShape shape, bool rounds_partial_sums
 
 Levels::~Levels() { leave_ranks(); }
 
-ncast_status Levels::start() {
+ncast_status Levels::start(bootstrap::Limit limit) {
   if (ncast_status status = find_backend(backend())->make_local_work(within()->config(), &work_)) return status;
   if (ncast_status status = work_->allocate(area_bytes, &areas_)) return status;
   if (ncast_status status = start_predictions()) return status;
+  comms_.all->set_limit(limit);
   return bootstrap::start_background_thread("ncast levels", [this] { watch(); }, &watcher_);
 }
 
@@ -119,19 +118,17 @@ void Levels::end_calls(ncast_status status, const std::string& message) {
     error_ = status;
     message_ = message;
   }
-  static_cast<host::Communicator&>(*comms_.all).set_error(status, message.c_str());
+  comms_.all->publish_failure(status, message.c_str());
   static_cast<void>(within()->abort());
   static_cast<void>(between()->abort());
 }
 
-// If another rank has failed, the communicator of all ranks says which, and why.
+// If another rank has failed, the rendezvous says which, and why.
 ncast_status Levels::cause_of(ncast_status status, std::string* message) const {
-  std::vector<int> everyone(static_cast<size_t>(ranks()));
-  std::iota(everyone.begin(), everyone.end(), 0);
   const bool is_remote = status == NCAST_REMOTE_ERROR || status == NCAST_ABORTED;
   for (int attempt = 0; attempt < (is_remote ? 10 : 1); ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (const ncast_status found = comms_.all->check_alive(everyone)) {
+    if (const ncast_status found = comms_.all->check_failure()) {
       *message = ncast_last_error();
       return found;
     }
@@ -146,8 +143,11 @@ ncast_status Levels::check_own_error() const {
 
 ncast_status Levels::check_error() {
   if (ncast_status status = check_own_error()) return status;
+  if (const ncast_status status = comms_.all->check_failure()) {
+    set_error(status, ncast_last_error());
+    return check_own_error();
+  }
   const std::pair<ncast_comm*, const char*> levels[] = {
-      {comms_.all.get(), ""},
       {between(), "between groups of ranks, where ranks are numbered by group: "},
       {within(), "within a group, where ranks are numbered from 0: "}};
   for (const auto& [comm, where] : levels) {
@@ -164,11 +164,6 @@ ncast_status Levels::call_error() {
     if (!failed && !call_failed_) return NCAST_OK;
   }
   return check_error();
-}
-
-ncast_status Levels::check_alive(std::span<const int> ranks) {
-  if (ncast_status status = check_error()) return status;
-  return comms_.all->check_alive(ranks);
 }
 
 ncast_status Levels::abort() {
@@ -191,7 +186,8 @@ Counters Levels::counters() const {
 }
 
 ncast_status Levels::exchange(const void* mine, size_t bytes, void* all) {
-  return comms_.all->exchange(mine, bytes, all);
+  if (ncast_status status = check_own_error()) return status;
+  return comms_.all->all_gather(mine, bytes, all);
 }
 
 ncast_status Levels::wait_until_idle() {

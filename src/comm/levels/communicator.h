@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "bootstrap/rendezvous.h"
 #include "comm/levels/shape.h"
 #include "comm/levels/steps.h"
 #include "executor/call.h"
@@ -23,9 +24,9 @@ struct DestroyComm {
 };
 using OwnedComm = std::unique_ptr<ncast_comm, DestroyComm>;
 
-// The communicators that it consists of.
+// What it consists of.
 struct LevelComms {
-  OwnedComm all;      // of all ranks, on the backend `host`: finds ranks that end
+  std::unique_ptr<bootstrap::Rendezvous> all;
   OwnedComm within;   // of the ranks of this group
   OwnedComm between;  // of the ranks with this index in every group
 };
@@ -35,13 +36,12 @@ class Levels final : public ncast_comm, private StepTaker {
   Levels(ncast_backend backend, LevelShape shape, bool rounds_partial_sums, LevelComms comms);
   ~Levels() override;
 
-  // Called once, before the communicator is used, on all ranks.
-  ncast_status start();
+  // Called once, before the communicator is used, on all ranks. limit: of later exchanges.
+  ncast_status start(bootstrap::Limit limit);
 
   bool has_levels() const override { return true; }
   ncast_status check_error() override;
   ncast_status call_error() override;
-  ncast_status check_alive(std::span<const int> ranks) override;
   ncast_status abort() override;
   executor::Counters counters() const override;
   ncast_status exchange(const void* mine, size_t bytes, void* all) override;

@@ -11,8 +11,8 @@
 
 namespace narrowcast::comm {
 
-// Whether create_levels() creates the communicator: more GPUs than one communicator can have, or the user's choice.
-// config has passed checked_config().
+// Whether create_levels() creates the communicator, if its id has a hub: more GPUs than one communicator can have, or
+// the user's choice.
 ncast_status wants_levels(int ranks, const ncast_comm_config& config, bool* wants);
 
 // As ncast_comm_create. Creates a communicator of one level if all ranks fit into one but do not form two levels (see

@@ -15,8 +15,7 @@ namespace {
 ncast_status check_config(int ranks, const ncast_comm_config& config) {
   Options options;
   if (ncast_status status = Options::of(config, &options)) return status;
-  // Of two levels (comm/levels/).
-  constexpr int most_ranks = channel::max_gpu_ranks * channel::max_gpu_ranks;
+  constexpr int most_ranks = channel::max_gpu_ranks;
   if (ranks > most_ranks) return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, most_ranks);
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
