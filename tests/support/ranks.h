@@ -29,7 +29,7 @@ namespace narrowcast::testing {
   _exit(1);
 }
 
-inline constexpr unsigned default_seconds = 60;  // generous: the sanitizers are slow
+inline constexpr unsigned default_seconds = 120;  // generous: sanitizers are slow, and machines that run tests busy
 
 // Kills the process if the scope takes longer.
 class TimeLimit {
