@@ -30,12 +30,11 @@ namespace bootstrap = narrowcast::bootstrap;
 
 constexpr double default_timeout_seconds = 300;
 
-// As checked_config(), but two levels may have more ranks than a backend connects.
+// As checked_config(), but two levels may have more ranks than a backend connects. *has_levels is false before.
 ncast_status config_of(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config,
                        bool* has_levels) {
-  // What these reject, checked_config() rejects.
-  *has_levels =
-      read_config(given, config) == NCAST_OK && wants_levels(ranks, *config, has_levels) == NCAST_OK && *has_levels;
+  // checked_config() reports the errors of both.
+  if (read_config(given, config) == NCAST_OK) static_cast<void>(wants_levels(ranks, *config, has_levels));
   return *has_levels ? checked_config(1, 0, given, config) : checked_config(ranks, rank, given, config);
 }
 

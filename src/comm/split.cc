@@ -48,8 +48,8 @@ struct Part {
   }
 };
 
-ncast_status exchange(Parent& parent, const Part& own, std::vector<Part>* all) {
-  all->resize(static_cast<size_t>(parent.ranks()));
+ncast_status exchange(const Parent& parent, const Part& own, std::vector<Part>* all) {
+  all->resize(static_cast<size_t>(parent.ranks));
   const ncast_status status = parent.exchange(&own, sizeof own, all->data());
   // The error of this rank may have made others abort the exchange.
   if (own.status != NCAST_OK) return fail(own.status, "%s", own.message);
@@ -97,7 +97,7 @@ ncast_status check_same_backend(const std::vector<Part>& all) {
 // rank that got as far as the exchange may not have joined the new one.
 class ParentCheck {
  public:
-  ParentCheck(Parent& parent, const std::vector<int>& members) : parent_(parent), members_(members) {}
+  ParentCheck(const Parent& parent, const std::vector<int>& members) : parent_(parent), members_(members) {}
 
  private:
   static int is_over(void* self) {
@@ -110,30 +110,16 @@ class ParentCheck {
     return 1;
   }
 
-  Parent& parent_;
+  const Parent& parent_;
   const std::vector<int>& members_;
   bootstrap::InterruptScope scope_{is_over, this};
-};
-
-class Communicator final : public Parent {
- public:
-  explicit Communicator(ncast_comm* comm) : comm_(comm) {}
-  int rank() const override { return comm_->rank(); }
-  int ranks() const override { return comm_->ranks(); }
-  ncast_status exchange(const void* mine, size_t bytes, void* all) override {
-    return comm_->exchange(mine, bytes, all);
-  }
-  ncast_status check_alive(std::span<const int> ranks) override { return comm_->check_alive(ranks); }
-
- private:
-  ncast_comm* comm_;
 };
 
 }  // namespace
 
 namespace narrowcast::comm {
 
-ncast_status split(Parent& parent, int color, int key, ncast_status status, const ncast_comm_config& config,
+ncast_status split(const Parent& parent, int color, int key, ncast_status status, const ncast_comm_config& config,
                    decltype(create)* create_part, ncast_comm** result) {
   Part own = {color, key, config.backend, NCAST_OK, bootstrap::own_network(), bootstrap::own_host(), {}, {}};
   own.set_status(status);
@@ -141,7 +127,7 @@ ncast_status split(Parent& parent, int color, int key, ncast_status status, cons
   if (status = exchange(parent, own, &all); status != NCAST_OK) return status;
   const std::vector<int> ranks = members(all, color);
   if (status = check_same_backend(all); status != NCAST_OK) return status;
-  const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == parent.rank();
+  const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == parent.rank;
   const auto is_near = [&](int rank) { return all[static_cast<size_t>(rank)].network == own.network; };
   const auto shares_memory = [&](int rank) { return all[static_cast<size_t>(rank)].host == own.host; };
   if (is_first) {
@@ -150,7 +136,7 @@ ncast_status split(Parent& parent, int color, int key, ncast_status status, cons
   }
   status = exchange(parent, own, &all);
   if (status == NCAST_OK && joins) {
-    const auto rank = std::ranges::find(ranks, parent.rank()) - ranks.begin();
+    const auto rank = std::ranges::find(ranks, parent.rank) - ranks.begin();
     const ncast_unique_id id = all[static_cast<size_t>(ranks[0])].id;
     const ParentCheck check(parent, ranks);
     status = create_part(result, static_cast<int>(ranks.size()), &id, static_cast<int>(rank), &config);
@@ -179,7 +165,10 @@ extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, c
     }
     ncast_comm_config config = comm->config();
     const ncast_status status = check(comm, color, given, &config);
-    Communicator parent(comm);
+    const Parent parent = {
+        comm->rank(), comm->ranks(),
+        [comm](const void* mine, size_t bytes, void* all) { return comm->exchange(mine, bytes, all); },
+        [comm](std::span<const int> ranks) { return comm->check_alive(ranks); }};
     return split(parent, color, key, status, config, create, result);
   });
 }

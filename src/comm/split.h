@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 
 #include "comm/create.h"
@@ -9,20 +10,16 @@
 
 namespace narrowcast::comm {
 
-// Ranks that split.
-class Parent {
- public:
-  virtual ~Parent() = default;
-  virtual int rank() const = 0;
-  virtual int ranks() const = 0;
-  // As in ncast_comm.
-  virtual ncast_status exchange(const void* mine, size_t bytes, void* all) = 0;
-  virtual ncast_status check_alive(std::span<const int> ranks) = 0;
+// Ranks that split. The functions are as in ncast_comm.
+struct Parent {
+  int rank, ranks;
+  std::function<ncast_status(const void* mine, size_t bytes, void* all)> exchange;
+  std::function<ncast_status(std::span<const int> ranks)> check_alive;
 };
 
 // As ncast_comm_split, with create_part() in place of ncast_comm_create. status: the last error, if this rank cannot
 // take part; otherwise config has passed checked_config().
-ncast_status split(Parent& parent, int color, int key, ncast_status status, const ncast_comm_config& config,
+ncast_status split(const Parent& parent, int color, int key, ncast_status status, const ncast_comm_config& config,
                    decltype(create)* create_part, ncast_comm** result);
 
 }  // namespace narrowcast::comm

@@ -36,13 +36,13 @@ inline int ranks_of_each_host(const std::vector<uint64_t>& hosts) {
 // hosts: of each rank, a number for its host. nullopt: they do not form two levels. *why: a string constant.
 inline std::optional<LevelCounts> level_counts(const std::vector<uint64_t>& hosts, const char** why) {
   const auto ranks = static_cast<int>(hosts.size());
-  int others = ranks;
+  int rest = ranks;
   for (const int prime : {2, 3, 5, 7})
-    while (others % prime == 0) others /= prime;
-  *why = "there are more than 1024";
+    while (rest % prime == 0) rest /= prime;
+  *why = "there are more than 1024 ranks";
   if (ranks > most_ranks_of_levels) return std::nullopt;
   *why = "the number of ranks has a prime factor above 7";
-  if (others != 1) return std::nullopt;
+  if (rest != 1) return std::nullopt;
   const int of_host = ranks_of_each_host(hosts);
   if (of_host > 1 && of_host < ranks && of_host <= most_ranks_of_level) return LevelCounts{ranks / of_host, of_host};
   *why = "the hosts have different numbers of ranks, or one each, or are one host";

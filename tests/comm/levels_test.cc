@@ -31,7 +31,7 @@ TEST_CASE("groups are hosts, or as small as possible") {
   for (const auto& hosts : {std::vector<size_t>{11}, {8, 3}, std::vector<size_t>(11, 5)})
     CHECK(counts_of(hosts) == "the number of ranks has a prime factor above 7");
   CHECK(counts_of(std::vector<size_t>(128, 8)) == "128x8");
-  CHECK(counts_of(std::vector<size_t>(129, 8)) == "there are more than 1024");
+  CHECK(counts_of(std::vector<size_t>(129, 8)) == "there are more than 1024 ranks");
 }
 
 }  // namespace

@@ -25,24 +25,13 @@ constexpr int most_ranks = environment::most_ranks_of_level;
 static_assert(most_ranks == channel::max_gpu_ranks &&
               environment::most_ranks_of_levels == bootstrap::Rendezvous::max_ranks);
 
-class Ranks final : public Parent {
- public:
-  explicit Ranks(bootstrap::Rendezvous& all) : all_(all) {}
-  int rank() const override { return all_.rank(); }
-  int ranks() const override { return all_.ranks(); }
-  ncast_status exchange(const void* mine, size_t bytes, void* all) override {
-    return all_.all_gather(mine, bytes, all);
-  }
-  ncast_status check_alive(std::span<const int>) override { return all_.check_failure(); }
-
- private:
-  bootstrap::Rendezvous& all_;
-};
-
 // Of the ranks with this color.
 ncast_status create_part(bootstrap::Rendezvous& all, int color, decltype(create)* create,
                          const ncast_comm_config& config, OwnedComm* part) {
-  Ranks parent(all);
+  const Parent parent = {
+      all.rank(), all.ranks(),
+      [&](const void* mine, size_t bytes, void* theirs) { return all.all_gather(mine, bytes, theirs); },
+      [&](std::span<const int>) { return all.check_failure(); }};
   ncast_comm* made = nullptr;
   const ncast_status status = split(parent, color, all.rank(), NCAST_OK, config, create, &made);
   part->reset(made);

@@ -7,23 +7,19 @@ import ctypes
 import importlib
 import os
 import random
-import threading
 from ctypes import byref, c_void_p
 from typing import Any
 
 import nccl_jobs
-from narrowcast._native.cuda_driver import Stream
 from nccl_program import (
     BFLOAT16,
     FLOAT32,
     INT32,
     SUM,
     Program,
-    on_gpu_of,
     program,
     sum_of_all,
     values_of,
-    values_of_all,
 )
 
 _CLONE_NEWNET = 0x40000000
@@ -114,27 +110,8 @@ def messages(*, rank: int, ranks: int, hosts: list[str], order: str, emit: Any) 
 def threads(*, rank: int, ranks: int, of_host: int, emit: Any) -> None:
     """All-gathers of threads: `ranks` processes, each on a host of its own, have `of_host` ranks each."""
     _enter(f"host of process {rank}")
-    count, everyone, found = 1000, ranks * of_host, [False] * of_host
-    nccl = Program(rank, ranks)
-    unique_id = nccl.unique_id()
-
-    def run(index: int) -> None:
-        own = rank * of_host + index
-        with on_gpu_of(own):
-            comm, stream = c_void_p(), Stream()
-            nccl("CommInitRank", byref(comm), everyone, unique_id, own)
-            mine, gathered = nccl.put(values_of(own, count)), nccl.zeros(everyone * count)
-            nccl("AllGather", mine, gathered, count, BFLOAT16, comm, stream)
-            stream.synchronize()
-            found[index] = nccl.holds(gathered, values_of_all(everyone, count))
-            nccl("CommDestroy", comm)
-
-    running = [threading.Thread(target=run, args=(index,)) for index in range(of_host)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    emit(found)
+    own = range(rank * of_host, (rank + 1) * of_host)
+    emit(nccl_jobs.gathers_of_threads(Program(rank, ranks), own, ranks * of_host))
 
 
 def with_another_setting(*, rank: int, ranks: int, hosts: list[str], name: str, value: str, emit: Any) -> None:

@@ -204,8 +204,12 @@ def one_thread(*, ranks: int, emit: Any) -> None:
 
 def threads(*, ranks: int, emit: Any) -> None:
     """One thread per rank, in one process."""
-    found = [False] * ranks
-    nccl = Program(0, ranks)
+    emit(gathers_of_threads(Program(0, ranks), range(ranks), ranks))
+
+
+def gathers_of_threads(nccl: Program, own: range, ranks: int) -> list[bool]:
+    """All-gathers of this process's ranks, each in a thread. Returns whether the results are correct."""
+    found = dict.fromkeys(own, False)
     unique_id = nccl.unique_id()
 
     def run(rank: int) -> None:
@@ -219,12 +223,12 @@ def threads(*, ranks: int, emit: Any) -> None:
             found[rank] = nccl.holds(gathered, values_of_all(ranks, count))
             nccl("CommDestroy", comm)
 
-    running = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    running = [threading.Thread(target=run, args=(rank,)) for rank in own]
     for thread in running:
         thread.start()
     for thread in running:
         thread.join()
-    emit(found)
+    return list(found.values())
 
 
 def kept_order(*, rank: int, ranks: int, emit: Any) -> None:
