@@ -47,7 +47,7 @@ class CommunicatorRecord:
     calls: Entries
     """`time_ns` is when a call was put on its stream; `launch` numbers the calls, and groups of calls."""
     launches: Entries
-    """A sample of the launches: `time_ns` is their begin on the GPU, and `count` their nanoseconds."""
+    """A sample of the launches, in order: `time_ns` is their begin on the GPU, and `count` their nanoseconds."""
 
     @property
     def captured(self) -> int:
@@ -104,7 +104,8 @@ def _process_of(entries: Entries) -> ProcessRecord:
                 rank=int(last["peer"]),
                 ranks=int(last["launch"]),
                 calls=own[_CALL],
-                launches=own[_LAUNCH],
+                # Written when their events are complete, which streams are in any order.
+                launches=own[_LAUNCH][np.argsort(own[_LAUNCH]["launch"], kind="stable")],
             )
         )
     return ProcessRecord(communicators, by_kind[_MARK]["time_ns"])

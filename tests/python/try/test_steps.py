@@ -147,3 +147,19 @@ def test_waits_for_the_last_rank_are_told_apart_from_transfers():
     assert own.waiting_seconds == pytest.approx(CALLS * 2.5e-3, rel=0.15)
     alone = steps.communication(first, *found.measured_ns(), found.measured, [first])
     assert alone.waiting_seconds is None
+
+
+def test_launches_may_have_been_recorded_in_any_order(tmp_path):
+    times = 30.0 * np.arange(200)
+    rng = np.random.default_rng(1)
+    for rank in range(2):
+        (own,) = rank_of(rank, times, times, 2.0 + 5 * (np.arange(200 * CALLS) % 2 == rank)).communicators
+        header = np.frombuffer(record._MAGIC + bytes([record._VERSION]) + bytes(23), record._ENTRY)
+        communicator = entries_of(record._COMMUNICATOR, 1, count=own.id, peer=rank, launch=2)
+        entries = np.concatenate([header, communicator, own.calls, rng.permutation(own.launches)])
+        entries.tofile(tmp_path / f"{rank}.calls")
+    processes = record.read_folder(tmp_path)
+    found = steps_of(*processes)
+    assert found.gpu_seconds() == pytest.approx(0.030)
+    own = steps.communication(found.process, *found.measured_ns(), found.measured, processes)
+    assert own.waiting_seconds == pytest.approx(CALLS * 2.5e-3, rel=0.15)
