@@ -23,12 +23,21 @@ class LocalWork {
  public:
   virtual ~LocalWork() = default;
 
-  // Two areas of `bytes` bytes for intermediate values, which the calls of a communicator share.
-  virtual ncast_status allocate(size_t bytes, void* (*areas)[2]) = 0;
+  // Memory for intermediate values, which the calls of a communicator share.
+  virtual ncast_status allocate(size_t bytes, void** memory) = 0;
 
   // enter() makes the stream wait for the previous call, which may be on a different stream; leave() ends a call.
   virtual ncast_status enter(ncast_stream stream) = 0;
   virtual ncast_status leave(ncast_stream stream) = 0;
+
+  // Whether calls of several communicators, with so many CTAs in all, may run at the same time: they must leave as many
+  // SMs to a communicator of the user as a single one does.
+  virtual bool may_overlap(uint32_t ctas) const = 0;
+  // For such calls.
+  virtual ncast_stream second_stream() const = 0;
+  // Makes a stream wait for all that another one had when this mark was set. mark: 0 or 1.
+  virtual ncast_status set_mark(int mark, ncast_stream stream) = 0;
+  virtual ncast_status wait_for_mark(int mark, ncast_stream stream) = 0;
 
   virtual ncast_status clear(void* memory, size_t bytes, ncast_stream stream) = 0;
   virtual ncast_status copy(const void* from, Strides from_strides, void* to, Strides to_strides, Box box,

@@ -7,29 +7,37 @@
 namespace narrowcast::select {
 namespace {
 
-// Local copies between the steps are not predicted: memory is faster than any link. Unknown if any step is.
-Cost sum_of(const std::vector<Step>& steps) {
-  Cost sum;
+// The time of steps of which each has this time. A step begins when those before it have ended: of its level, and of
+// its part of the call.
+template <typename Time>
+double time_of(const std::vector<Step>& steps, bool overlap, Time time) {
+  double levels[2] = {}, slots[2] = {};
   for (const Step& step : steps) {
-    const Cost& one = step.decision.predicted;
-    if (!one.is_known() && step.shape.bytes != 0) return {};
-    sum.typical += one.typical;
-    sum.incompressible += std::max(one.incompressible, one.typical);
+    double& level = levels[overlap && step.is_between];
+    level = slots[step.slot] = std::max(level, slots[step.slot]) + time(step.decision.predicted);
   }
-  return sum;
+  return std::max(levels[0], levels[1]);
+}
+
+// Local copies between the steps are not predicted: memory is faster than any link. Unknown if any step is.
+Cost cost_of(const std::vector<Step>& steps, bool overlap) {
+  for (const Step& step : steps)
+    if (!step.decision.predicted.is_known() && step.shape.bytes != 0) return {};
+  return {time_of(steps, overlap, [](const Cost& one) { return one.typical; }),
+          time_of(steps, overlap, [](const Cost& one) { return std::max(one.incompressible, one.typical); })};
 }
 
 // Whole calls are measured with bfloat16 and the codecs that `auto` allows. Those of other types and codecs take as
 // much longer, or shorter, as their steps are predicted to.
-Cost adapted(double measured, const CallShape& shape, const Cost& sum, const TwoLevels& levels) {
+Cost adapted(double measured, const CallShape& shape, const Cost& of_steps, const TwoLevels& levels) {
   CallShape as_measured = shape;
   as_measured.dtype = NCAST_BFLOAT16;
   as_measured.codec = NCAST_CODEC_AUTO;
   as_measured.result_codec.reset();
-  const Cost of_measured = as_measured == shape ? sum : sum_of(levels.steps_of(as_measured));
-  if (!sum.is_known() || !of_measured.is_known()) return {measured, measured};
+  const Cost of_measured = as_measured == shape ? of_steps : cost_of(levels.steps_of(as_measured), levels.overlaps());
+  if (!of_steps.is_known() || !of_measured.is_known()) return {measured, measured};
   const double factor = measured / of_measured.typical;
-  return {sum.typical * factor, sum.incompressible * factor};
+  return {of_steps.typical * factor, of_steps.incompressible * factor};
 }
 
 }  // namespace
@@ -53,7 +61,7 @@ Decision decide_two_levels(const CallShape& shape, const Policy& policy) {
     break;
   }
   const Costs costs = costs_of(shape, policy.costs);
-  decision.predicted = sum_of(steps);
+  decision.predicted = cost_of(steps, policy.levels->overlaps());
   if (const Cost& measured = costs[index_of("steps")]; measured.is_known())
     decision.predicted = adapted(measured.typical, shape, decision.predicted, *policy.levels);
   decision.nccl = costs[index_of("nccl")];

@@ -1,4 +1,5 @@
 // Predictions for GPUs in two levels. No GPU is needed.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,9 +22,9 @@ constexpr Operation collectives[] = {Operation::broadcast,  Operation::reduce,  
                                      Operation::all_reduce, Operation::reduce_scatter, Operation::send};
 
 struct Hosts {
-  explicit Hosts(bool are_alike = true)
+  explicit Hosts(bool are_alike = true, bool overlaps = true)
       : decider({.ranks = hosts * of_host, .link = Link::two_levels}, CostModel(),
-                levels_of({hosts, of_host, 0, 0}, false, within, between, are_alike)) {}
+                levels_of({hosts, of_host, 0, 0}, false, within, between, are_alike, overlaps)) {}
 
   select::Decision decide(Operation operation, uint64_t bytes, ncast_codec codec = NCAST_CODEC_AUTO,
                           ncast_dtype dtype = NCAST_BFLOAT16) {
@@ -67,14 +68,14 @@ TEST_CASE("long calls of GPUs in two levels are encoded between hosts, where val
 TEST_CASE("the steps of an all-reduce are those that run") {
   const Hosts comm;
   const select::CallShape shape =
-      comm.decider.shape_of(Operation::all_reduce, NCAST_BFLOAT16, NCAST_CODEC_AUTO, 32 << 20);
+      comm.decider.shape_of(Operation::all_reduce, NCAST_BFLOAT16, NCAST_CODEC_AUTO, 4 << 20);
   struct Expected {
     bool is_between;
     Operation operation;
     ncast_dtype dtype;
     uint64_t bytes;
   };
-  constexpr uint64_t count = (32 << 20) / 2;
+  constexpr uint64_t count = (4 << 20) / 2;
   const Expected expected[] = {{false, Operation::reduce_scatter, NCAST_FLOAT32, 4 * count / of_host},
                                {true, Operation::reduce_scatter, NCAST_FLOAT32, 4 * count / of_host / hosts},
                                {true, Operation::all_gather, NCAST_BFLOAT16, 2 * count / of_host / hosts},
@@ -91,7 +92,22 @@ TEST_CASE("the steps of an all-reduce are those that run") {
     CHECK(steps[i].shape.ranks == (expected[i].is_between ? hosts : of_host));
     sum += steps[i].decision.predicted.typical;
   }
-  CHECK(Hosts().decide(Operation::all_reduce, 32 << 20).predicted.typical == doctest::Approx(sum));
+  CHECK(Hosts().decide(Operation::all_reduce, 4 << 20).predicted.typical == doctest::Approx(sum));
+}
+
+TEST_CASE("parts of a long call move within hosts while others move between them") {
+  const Hosts comm;
+  for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast}) {
+    CAPTURE(name_of(operation));
+    const select::CallShape shape = comm.decider.shape_of(operation, NCAST_BFLOAT16, NCAST_CODEC_AUTO, 256 << 20);
+    double levels[2] = {};
+    for (const select::Step& step : comm.decider.levels()->steps_of(shape))
+      levels[step.is_between] += step.decision.predicted.typical;
+    CHECK(Hosts(true, false).decide(operation, 256 << 20).predicted.typical == doctest::Approx(levels[0] + levels[1]));
+    const double predicted = Hosts().decide(operation, 256 << 20).predicted.typical;
+    CHECK(predicted >= std::max(levels[0], levels[1]));
+    CHECK(predicted < levels[0] + levels[1]);
+  }
 }
 
 TEST_CASE("hosts that would predict different times predict none") {

@@ -15,9 +15,10 @@ class Levels final : public TwoLevels {
  public:
   explicit Levels(bool are_alike) : are_alike_(are_alike) {}
   bool is_on_gpus() const override { return true; }
+  bool overlaps() const override { return false; }
   std::vector<Step> steps_of(const CallShape& shape) const override {
     if (!are_alike_) return {};
-    Step within{false, shape, {}}, between{true, shape, {}};
+    Step within{false, 0, shape, {}}, between{true, 0, shape, {}};
     within.decision.codec = NCAST_CODEC_WINDOW;
     within.decision.predicted = {10, 0};
     between.decision.codec = shape.codec == NCAST_CODEC_AUTO ? NCAST_CODEC_WINDOW : NCAST_CODEC_RAW;

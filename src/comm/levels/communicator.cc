@@ -29,13 +29,14 @@ constexpr auto watch_interval = std::chrono::milliseconds(50);
 // What predictions depend on.
 struct Basis {
   Basis() = default;
-  Basis(const select::Decider& within, const select::Decider& between)
-      : traits{within.traits(), between.traits()}, costs{hash_of(within), hash_of(between)} {}
+  Basis(const select::Decider& within, const select::Decider& between, bool overlaps)
+      : traits{within.traits(), between.traits()}, costs{hash_of(within), hash_of(between)}, overlaps(overlaps) {}
   static size_t hash_of(const select::Decider& decider) { return std::hash<std::string>()(decider.costs()->text()); }
   bool operator==(const Basis&) const = default;
 
   select::CommTraits traits[2] = {};
   size_t costs[2] = {};
+  bool overlaps = false;
 };
 static_assert(std::is_trivially_copyable_v<Basis>);
 
@@ -69,7 +70,11 @@ Levels::~Levels() { leave_ranks(); }
 
 ncast_status Levels::start(bootstrap::Limit limit) {
   if (ncast_status status = find_backend(backend())->make_local_work(within()->config(), &work_)) return status;
-  if (ncast_status status = work_->allocate(area_bytes, &areas_)) return status;
+  if (ncast_status status = work_->allocate(areas * area_bytes, &memory_)) return status;
+  uint32_t ctas = 0;
+  for (const auto& level : parts_)
+    for (ncast_comm* const comm : level) ctas += comm->decider()->traits().max_ctas;
+  overlaps_ = work_->may_overlap(ctas);
   if (ncast_status status = start_predictions()) return status;
   comms_.all->set_limit(limit);
   return bootstrap::start_background_thread("ncast levels", [this] { watch(); }, &watcher_);
@@ -77,13 +82,13 @@ ncast_status Levels::start(bootstrap::Limit limit) {
 
 // Predictions are the same on all ranks, although the ranks of other groups may have other deciders.
 ncast_status Levels::start_predictions() {
-  const Basis own(*within()->decider(), *between()->decider());
+  const Basis own(*within()->decider(), *between()->decider(), overlaps_);
   std::vector<Basis> all(static_cast<size_t>(ranks()));
   if (ncast_status status = exchange(&own, sizeof own, all.data())) return status;
   const bool are_alike = std::ranges::all_of(all, [&](const Basis& one) { return one == own; });
   set_decider({.ranks = ranks(), .link = select::Link::two_levels},
               are_alike ? *between()->decider()->costs() : select::CostModel(),
-              levels_of(shape_, rounds_partial_sums_, within()->decider(), between()->decider(), are_alike));
+              levels_of(shape_, rounds_partial_sums_, within()->decider(), between()->decider(), are_alike, overlaps_));
   return NCAST_OK;
 }
 
@@ -179,7 +184,7 @@ Counters Levels::counters() const {
   Counters counters;
   add(within()->counters(), &counters);
   add(between()->counters(), &counters);
-  counters.scratch_bytes += std::size(areas_) * area_bytes;
+  counters.scratch_bytes += areas * area_bytes;
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < calls_.size(); ++i) counters.operations[i].calls = calls_[i];
   return counters;
@@ -253,7 +258,7 @@ ncast_status Levels::run(std::span<const Call> calls) {
   return transfers.empty() ? NCAST_OK : send_and_receive(transfers);
 }
 
-ncast_status Levels::take(Call call, bool is_between) {
+ncast_status Levels::take(Call call, bool is_between, int) {
   call.comm = is_between ? between() : within();
   if (ncast_status status = submit(call)) return status;
   for (ncast_comm* const one : parts_[is_between])

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -60,9 +61,12 @@ class Levels final : public ncast_comm, private StepTaker {
     return between()->has_levels() ? static_cast<const Levels*>(between()) : nullptr;
   }
   bool reaches(int peer) const;  // by messages
-  ncast_status take(executor::Call call, bool is_between) override;
+  ncast_status take(executor::Call call, bool is_between, int slot) override;
   executor::LocalWork* work() override { return work_.get(); }
-  void* area(int number) override { return areas_[number]; }
+  bool overlaps() const override { return overlaps_; }
+  void* area(int number) override {
+    return static_cast<std::byte*>(memory_) + static_cast<size_t>(number) * area_bytes;
+  }
   ncast_status start_predictions();
   int group_of(int rank) const { return rank / shape_.of_group; }
   int index_of(int rank) const { return rank % shape_.of_group; }
@@ -84,7 +88,8 @@ class Levels final : public ncast_comm, private StepTaker {
   const LevelComms comms_;
   std::vector<ncast_comm*> parts_[2];  // the communicators of one level within and between groups
   std::unique_ptr<executor::LocalWork> work_;
-  void* areas_[2] = {};
+  bool overlaps_ = false;
+  void* memory_ = nullptr;
   std::mutex launching_;
 
   mutable std::mutex mutex_;  // protects the members below

@@ -1,5 +1,6 @@
 #include "comm/levels/create.h"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@ namespace narrowcast::comm {
 namespace {
 
 constexpr int most_ranks = environment::most_ranks_of_level;
+// On GPUs with at least 108 SMs, the CTAs of a call between groups can run beside these.
+constexpr uint32_t most_ctas_within = 36;
 static_assert(most_ranks == channel::max_gpu_ranks &&
               environment::most_ranks_of_levels == bootstrap::Rendezvous::max_ranks);
 
@@ -51,7 +54,10 @@ ncast_status create_from(LevelComms& comms, const ncast_comm_config& config, nca
   if (const auto counts = environment::level_counts(hosts, &why_not)) {
     const int of_group = counts->of_group;
     const LevelShape shape{counts->groups, of_group, all.rank() / of_group, all.rank() % of_group};
-    if (ncast_status status = create_part(all, shape.group, create_one_level, config, &comms.within)) return status;
+    ncast_comm_config config_within = config;
+    if (is_on_gpu) config_within.max_ctas = std::min(options.max_ctas, most_ctas_within);
+    if (ncast_status status = create_part(all, shape.group, create_one_level, config_within, &comms.within))
+      return status;
     const auto create_between = shape.groups <= most_ranks ? create_one_level : create;
     if (ncast_status status = create_part(all, shape.index, create_between, config, &comms.between)) return status;
     auto made = std::make_unique<Levels>(config.backend, shape, options.rounds_partial_sums, std::move(comms));

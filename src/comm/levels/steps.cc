@@ -1,6 +1,8 @@
 #include "comm/levels/steps.h"
 
 #include <algorithm>
+#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -16,8 +18,14 @@ using namespace executor;
 // Up to this size a call takes the fewest steps; longer ones send the fewest bytes.
 constexpr uint64_t short_bytes = 64 << 10;
 
-// Intermediate values are boxes in the two areas. [a][b][c] means a planes of b rows of c values. After a failure the
-// steps that follow do nothing.
+// A call is cut into so many parts, or more if their values would not fit into an area. More and shorter ones overlap
+// better, but each has the latency of its steps.
+constexpr uint64_t wanted_parts = 4, least_part_bytes = 8 << 20;
+
+constexpr uint64_t ceil_div(uint64_t dividend, uint64_t divisor) { return (dividend + divisor - 1) / divisor; }
+
+// Intermediate values are boxes in the two areas of a slot. [a][b][c] means a planes of b rows of c values. After a
+// failure the steps that follow do nothing.
 class Steps {
  public:
   Steps(const LevelShape& shape, bool rounds_partial_sums, StepTaker& taker, const Call& call)
@@ -32,7 +40,8 @@ class Steps {
         sum_bytes_(ncast_dtype_bytes(sum_dtype_)),
         root_group_(call.peer / shape_.of_group),
         root_index_(call.peer % shape_.of_group),
-        exact_codec_(codec::canonical(call.codec) == NCAST_CODEC_RAW ? NCAST_CODEC_RAW : NCAST_CODEC_AUTO) {}
+        exact_codec_(codec::canonical(call.codec) == NCAST_CODEC_RAW ? NCAST_CODEC_RAW : NCAST_CODEC_AUTO),
+        stream_(call.stream) {}
 
   ncast_status run() {
     switch (call_.operation) {
@@ -55,7 +64,8 @@ class Steps {
   uint64_t ranks() const { return groups_ * locals_; }
   bool is_root() const { return is_in_root_group() && shape_.index == root_index_; }
   bool is_in_root_group() const { return shape_.group == root_group_; }
-  void* area(int number) const { return taker_.area(number); }
+  // Of this part.
+  void* area(int number) const { return taker_.area(2 * slot_ + number); }
   // The values of the user's buffers from number `elem` on.
   const void* sent(uint64_t elem) const { return static_cast<const std::byte*>(call_.send) + elem * bytes_; }
   void* received(uint64_t elem) const { return static_cast<std::byte*>(call_.recv) + elem * bytes_; }
@@ -76,8 +86,7 @@ class Steps {
     if (LocalWork* const local = taker_.work()) step([&] { return std::forward<Work>(work)(*local); });
   }
   void copy(const void* from, Strides from_strides, void* to, Strides to_strides, Box box) {
-    locally(
-        [&](LocalWork& work) { return work.copy(from, from_strides, to, to_strides, box, call_.dtype, call_.stream); });
+    locally([&](LocalWork& work) { return work.copy(from, from_strides, to, to_strides, box, call_.dtype, stream_); });
   }
 
   // Makes a call of one level. sub: what differs from the whole call.
@@ -90,8 +99,8 @@ class Steps {
     take(sub, true);
   }
   void take(Call& sub, bool is_between) {
-    sub.stream = call_.stream;
-    step([&] { return taker_.take(sub, is_between); });
+    sub.stream = stream_;
+    step([&] { return taker_.take(sub, is_between, slot_); });
   }
   Call moving(Operation operation, const void* send, void* recv, uint64_t count, int root = 0) const {
     return {.operation = operation, .send = send, .recv = recv, .count = count, .dtype = call_.dtype, .peer = root};
@@ -110,17 +119,53 @@ class Steps {
             .redop = call_.redop == NCAST_AVG ? NCAST_SUM : call_.redop};
   }
 
-  // Calls body(first, elems) for parts of call_.count values, of at most `most`.
-  template <typename Body>
-  void for_each_part(uint64_t most, Body body) {
-    for (uint64_t first = 0; first < call_.count && status_ == NCAST_OK; first += most)
-      body(first, std::min(most, call_.count - first));
-  }
+  // Steps of one level, and the local work after them, on `elems` values of each rank from number `first` on.
+  struct Stage {
+    bool is_between;
+    std::function<void(uint64_t first, uint64_t elems)> run;
+  };
+  static constexpr bool is_within = false, is_between = true;
+
   // Pieces are multiples of 16 bytes, because kernels are slower where values are not aligned to that.
   uint64_t unit() const { return 16 / bytes_; }
-  // The number of values of each rank that fit into an area.
-  uint64_t piece_in_area(uint64_t value_bytes) const {
-    return StepTaker::area_bytes / value_bytes / ranks() / unit() * unit();
+
+  // Cuts `count` values into parts of a multiple of `granule`, and runs the stages of each. all_bytes: that each value
+  // takes in an area. The stages of a part follow each other; stages of different levels run at the same time.
+  void in_parts(uint64_t count, uint64_t all_bytes, uint64_t granule, std::initializer_list<Stage> stages) {
+    if (count == 0) return;
+    const uint64_t wanted = std::clamp<uint64_t>(count * all_bytes / least_part_bytes, 1, wanted_parts);
+    const uint64_t fitting = StepTaker::area_bytes / all_bytes / granule * granule;
+    const uint64_t elems = std::min(fitting, ceil_div(ceil_div(count, wanted), granule) * granule);
+    const uint64_t parts = ceil_div(count, elems);
+    LocalWork* const work = taker_.work();
+    const ncast_stream streams[] = {call_.stream,
+                                    taker_.overlaps() && parts > 1 ? work->second_stream() : call_.stream};
+    const bool overlap = streams[is_between] != call_.stream;
+    ncast_stream last[] = {call_.stream, call_.stream};  // stream of the last stage in each slot
+    const auto mark = [&](int slot) {
+      if (overlap) step([&] { return work->set_mark(slot, last[slot]); });
+    };
+    const auto follow = [&](int slot, ncast_stream stream) {
+      if (stream != last[slot]) step([&] { return work->wait_for_mark(slot, stream); });
+    };
+    for (const int slot : {0, 1}) mark(slot);
+    // In a turn, each stage runs on the part after that of the next stage. At most two parts are unfinished.
+    for (uint64_t turn = 0; turn < parts + stages.size() - 1; ++turn) {
+      for (size_t number = stages.size(); number-- > 0;) {
+        if (turn < number || turn - number >= parts) continue;
+        const uint64_t part = turn - number;
+        const Stage& stage = stages.begin()[number];
+        slot_ = static_cast<int>(part % 2);
+        stream_ = streams[stage.is_between];
+        follow(slot_, stream_);
+        stage.run(part * elems, std::min(elems, count - part * elems));
+        last[slot_] = stream_;
+        mark(slot_);
+      }
+    }
+    for (const int slot : {0, 1}) follow(slot, call_.stream);
+    stream_ = call_.stream;
+    slot_ = 0;
   }
 
   // Accumulators of this rank's values, packed in area 0. Overwrites area 1.
@@ -131,47 +176,51 @@ class Steps {
       void* const to = area(widens ? 1 : 0);
       copy(from, strides, to, packed(box.rows, box.elems), box);
       if (call_.factor)
-        locally([&](LocalWork& work) { return work.scale(to, to, count, call_.dtype, *call_.factor, call_.stream); });
+        locally([&](LocalWork& work) { return work.scale(to, to, count, call_.dtype, *call_.factor, stream_); });
       from = to;
     }
-    if (widens) locally([&](LocalWork& work) { return work.widen(from, area(0), count, call_.dtype, call_.stream); });
+    if (widens) locally([&](LocalWork& work) { return work.widen(from, area(0), count, call_.dtype, stream_); });
   }
 
   // If the user prefers shorter payloads: in area 1, as accumulators, from which codecs remove the bits that are zero.
   void round_partial_sums(uint64_t count) {
     if (!rounds_partial_sums_ || sum_dtype_ == call_.dtype) return;
-    locally(
-        [&](LocalWork& work) { return work.finish(area(1), area(0), count, call_.dtype, NCAST_SUM, 1, call_.stream); });
-    locally([&](LocalWork& work) { return work.widen(area(0), area(1), count, call_.dtype, call_.stream); });
+    locally([&](LocalWork& work) { return work.finish(area(1), area(0), count, call_.dtype, NCAST_SUM, 1, stream_); });
+    locally([&](LocalWork& work) { return work.widen(area(0), area(1), count, call_.dtype, stream_); });
   }
 
   // Of area 0, [index][group][piece], every rank gets the sums of its piece, there. They are added in the order of the
   // ranks of a group, then of the groups.
-  void sum_pieces(uint64_t piece) {
+  void sum_within(uint64_t piece) {
     within(summing(Operation::reduce_scatter, area(0), area(1), groups_ * piece));
     round_partial_sums(groups_ * piece);
+  }
+  void sum_between(uint64_t piece) {
     between(summing(Operation::reduce_scatter, area(1), area(0), piece), codec_of_sums());
   }
 
   void finish(void* to, uint64_t count) {
     const auto ranks = shape_.groups * shape_.of_group;
-    locally([&](LocalWork& work) {
-      return work.finish(area(0), to, count, call_.dtype, call_.redop, ranks, call_.stream);
-    });
+    locally([&](LocalWork& work) { return work.finish(area(0), to, count, call_.dtype, call_.redop, ranks, stream_); });
   }
 
-  // Cuts `count` values into a piece per rank, adds them and leaves the results of this rank's piece in area 1.
-  // Returns the size of a piece. The last pieces may be filled up with zeros.
-  uint64_t reduce_part(uint64_t first, uint64_t count) {
-    const uint64_t units = ranks() * unit(), piece = (count + units - 1) / units * unit();
+  // The size of a piece if each rank adds one of `count` values. The last pieces may be filled up with zeros.
+  uint64_t piece_of(uint64_t count) const { return ceil_div(count, ranks() * unit()) * unit(); }
+
+  // The first stage of calls that add pieces, and the beginning of the second one: the results of this rank's piece are
+  // in area 1.
+  void sum_part_within(uint64_t first, uint64_t count) {
+    const uint64_t piece = piece_of(count);
     load(sent(first), {}, {1, 1, count});
     if (const uint64_t rest = piece * ranks() - count; rest != 0)
       locally([&](LocalWork& work) {
-        return work.clear(static_cast<std::byte*>(area(0)) + count * sum_bytes_, rest * sum_bytes_, call_.stream);
+        return work.clear(static_cast<std::byte*>(area(0)) + count * sum_bytes_, rest * sum_bytes_, stream_);
       });
-    sum_pieces(piece);
+    sum_within(piece);
+  }
+  void sum_part_between(uint64_t piece) {
+    sum_between(piece);
     finish(area(1), piece);
-    return piece;
   }
 
   void all_reduce() {
@@ -183,31 +232,47 @@ class Steps {
       between(summing(Operation::all_reduce, area(1), area(0), call_.count), codec_of_sums());
       return finish(call_.recv, call_.count);
     }
-    for_each_part(piece_in_area(sum_bytes_) * ranks(), [&](uint64_t first, uint64_t count) {
-      const uint64_t piece = reduce_part(first, count);
-      between(moving(Operation::all_gather, area(1), area(0), piece), call_.result_codec);
-      const bool fits = piece * ranks() == count;
-      within(moving(Operation::all_gather, area(0), fits ? received(first) : area(1), groups_ * piece));
-      if (!fits) copy(area(1), {}, received(first), {}, {1, 1, count});
-    });
+    in_parts(call_.count, sum_bytes_, ranks() * unit(),
+             {{is_within, [&](uint64_t first, uint64_t count) { sum_part_within(first, count); }},
+              {is_between,
+               [&](uint64_t, uint64_t count) {
+                 sum_part_between(piece_of(count));
+                 between(moving(Operation::all_gather, area(1), area(0), piece_of(count)), call_.result_codec);
+               }},
+              {is_within, [&](uint64_t first, uint64_t count) {
+                 const uint64_t piece = piece_of(count);
+                 const bool fits = piece * ranks() == count;
+                 within(moving(Operation::all_gather, area(0), fits ? received(first) : area(1), groups_ * piece));
+                 if (!fits) copy(area(1), {}, received(first), {}, {1, 1, count});
+               }}});
   }
 
   void reduce() {
-    for_each_part(piece_in_area(sum_bytes_) * ranks(), [&](uint64_t first, uint64_t count) {
-      const uint64_t piece = reduce_part(first, count);
-      between(moving(Operation::gather, area(1), area(0), piece, root_group_), exact_codec_);
-      if (!is_in_root_group()) return;
-      within(moving(Operation::gather, area(0), area(1), groups_ * piece, root_index_));
-      if (is_root()) copy(area(1), {}, received(first), {}, {1, 1, count});
-    });
+    in_parts(call_.count, sum_bytes_, ranks() * unit(),
+             {{is_within, [&](uint64_t first, uint64_t count) { sum_part_within(first, count); }},
+              {is_between,
+               [&](uint64_t, uint64_t count) {
+                 sum_part_between(piece_of(count));
+                 between(moving(Operation::gather, area(1), area(0), piece_of(count), root_group_), exact_codec_);
+               }},
+              {is_within, [&](uint64_t first, uint64_t count) {
+                 if (!is_in_root_group()) return;
+                 within(moving(Operation::gather, area(0), area(1), groups_ * piece_of(count), root_index_));
+                 if (is_root()) copy(area(1), {}, received(first), {}, {1, 1, count});
+               }}});
   }
 
   void reduce_scatter() {
-    for_each_part(piece_in_area(sum_bytes_), [&](uint64_t first, uint64_t elems) {
-      load(sent(first), by_index(call_.count), {locals_, groups_, elems});
-      sum_pieces(elems);
-      finish(received(first), elems);
-    });
+    in_parts(call_.count, ranks() * sum_bytes_, unit(),
+             {{is_within,
+               [&](uint64_t first, uint64_t elems) {
+                 load(sent(first), by_index(call_.count), {locals_, groups_, elems});
+                 sum_within(elems);
+               }},
+              {is_between, [&](uint64_t first, uint64_t elems) {
+                 sum_between(elems);
+                 finish(received(first), elems);
+               }}});
   }
 
   void all_gather() {
@@ -217,22 +282,38 @@ class Steps {
       within(moving(Operation::all_gather, call_.send, of_group, count));
       return between(moving(Operation::all_gather, of_group, call_.recv, locals_ * count));
     }
-    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
-      between(moving(Operation::all_gather, sent(first), area(0), elems));
-      within(moving(Operation::all_gather, area(0), area(1), groups_ * elems));
-      copy(area(1), packed(groups_, elems), received(first), by_index(count), {locals_, groups_, elems});
-    });
+    in_parts(
+        count, ranks() * bytes_, unit(),
+        {{is_between,
+          [&](uint64_t first, uint64_t elems) { between(moving(Operation::all_gather, sent(first), area(0), elems)); }},
+         {is_within, [&](uint64_t first, uint64_t elems) {
+            within(moving(Operation::all_gather, area(0), area(1), groups_ * elems));
+            copy(area(1), packed(groups_, elems), received(first), by_index(count), {locals_, groups_, elems});
+          }}});
   }
 
   void broadcast() {
-    const uint64_t piece = call_.count * bytes_ <= short_bytes ? 0 : call_.count / locals_ / unit() * unit();
-    const uint64_t in_pieces = piece * locals_;
-    if (piece != 0) {
-      void* const own = received(static_cast<uint64_t>(shape_.index) * piece);
-      if (is_in_root_group()) within(moving(Operation::scatter, call_.send, own, piece, root_index_));
-      between(moving(Operation::broadcast, own, own, piece, root_group_));
-      within(moving(Operation::all_gather, own, call_.recv, piece));
-    }
+    const uint64_t granule = locals_ * unit();
+    const uint64_t in_pieces = call_.count * bytes_ <= short_bytes ? 0 : call_.count / granule * granule;
+    // The piece of this rank, of part of the values.
+    const auto own = [&](uint64_t first, uint64_t count) {
+      return received(first + static_cast<uint64_t>(shape_.index) * (count / locals_));
+    };
+    in_parts(in_pieces, bytes_, granule,
+             {{is_within,
+               [&](uint64_t first, uint64_t count) {
+                 if (!is_in_root_group()) return;
+                 const void* const from = is_root() ? sent(first) : nullptr;
+                 within(moving(Operation::scatter, from, own(first, count), count / locals_, root_index_));
+               }},
+              {is_between,
+               [&](uint64_t first, uint64_t count) {
+                 void* const piece = own(first, count);
+                 between(moving(Operation::broadcast, piece, piece, count / locals_, root_group_));
+               }},
+              {is_within, [&](uint64_t first, uint64_t count) {
+                 within(moving(Operation::all_gather, own(first, count), received(first), count / locals_));
+               }}});
     if (in_pieces == call_.count) return;
     void* const rest = received(in_pieces);
     const uint64_t count = call_.count - in_pieces;
@@ -242,33 +323,47 @@ class Steps {
   }
 
   void all_to_all() {
-    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
-      const Box by_ranks{locals_, groups_, elems};
-      copy(sent(first), by_index(call_.count), area(0), packed(groups_, elems), by_ranks);
-      within(moving(Operation::all_to_all, area(0), area(1), groups_ * elems));
-      copy(area(1), packed(groups_, elems), area(0), by_index(elems), by_ranks);
-      between(moving(Operation::all_to_all, area(0), area(1), locals_ * elems));
-      copy(area(1), by_group(elems), received(first), by_group(call_.count), {groups_, locals_, elems});
-    });
+    in_parts(call_.count, ranks() * bytes_, unit(),
+             {{is_within,
+               [&](uint64_t first, uint64_t elems) {
+                 const Box by_ranks{locals_, groups_, elems};
+                 copy(sent(first), by_index(call_.count), area(0), packed(groups_, elems), by_ranks);
+                 within(moving(Operation::all_to_all, area(0), area(1), groups_ * elems));
+                 copy(area(1), packed(groups_, elems), area(0), by_index(elems), by_ranks);
+               }},
+              {is_between, [&](uint64_t first, uint64_t elems) {
+                 between(moving(Operation::all_to_all, area(0), area(1), locals_ * elems));
+                 copy(area(1), by_group(elems), received(first), by_group(call_.count), {groups_, locals_, elems});
+               }}});
   }
 
   void gather() {
-    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
-      between(moving(Operation::gather, sent(first), area(0), elems, root_group_));
-      if (!is_in_root_group()) return;
-      within(moving(Operation::gather, area(0), area(1), groups_ * elems, root_index_));
-      if (is_root())
-        copy(area(1), packed(groups_, elems), received(first), by_index(call_.count), {locals_, groups_, elems});
-    });
+    in_parts(call_.count, ranks() * bytes_, unit(),
+             {{is_between,
+               [&](uint64_t first, uint64_t elems) {
+                 between(moving(Operation::gather, sent(first), area(0), elems, root_group_));
+               }},
+              {is_within, [&](uint64_t first, uint64_t elems) {
+                 if (!is_in_root_group()) return;
+                 within(moving(Operation::gather, area(0), area(1), groups_ * elems, root_index_));
+                 if (is_root())
+                   copy(area(1), packed(groups_, elems), received(first), by_index(call_.count),
+                        {locals_, groups_, elems});
+               }}});
   }
 
   void scatter() {
-    for_each_part(piece_in_area(bytes_), [&](uint64_t first, uint64_t elems) {
-      if (is_root())
-        copy(sent(first), by_index(call_.count), area(0), packed(groups_, elems), {locals_, groups_, elems});
-      if (is_in_root_group()) within(moving(Operation::scatter, area(0), area(1), groups_ * elems, root_index_));
-      between(moving(Operation::scatter, area(1), received(first), elems, root_group_));
-    });
+    in_parts(call_.count, ranks() * bytes_, unit(),
+             {{is_within,
+               [&](uint64_t first, uint64_t elems) {
+                 if (is_root())
+                   copy(sent(first), by_index(call_.count), area(0), packed(groups_, elems), {locals_, groups_, elems});
+                 if (is_in_root_group())
+                   within(moving(Operation::scatter, area(0), area(1), groups_ * elems, root_index_));
+               }},
+              {is_between, [&](uint64_t first, uint64_t elems) {
+                 between(moving(Operation::scatter, area(1), received(first), elems, root_group_));
+               }}});
   }
 
   StepTaker& taker_;
@@ -280,6 +375,9 @@ class Steps {
   const uint64_t sum_bytes_;
   const int root_group_, root_index_;
   const ncast_codec exact_codec_;
+  // Of the stage that runs.
+  ncast_stream stream_;
+  int slot_ = 0;
   ncast_status status_ = NCAST_OK;
 };
 

@@ -1,4 +1,5 @@
-// The steps of a call of two levels: calls of the levels, and work on local memory between them.
+// The steps of a call of two levels: calls of the levels, and work on local memory between them. A long call is cut
+// into parts, so that one part moves within groups while another one moves between them.
 #pragma once
 
 #include "comm/levels/shape.h"
@@ -11,13 +12,17 @@ namespace narrowcast::comm {
 class StepTaker {
  public:
   virtual ~StepTaker() = default;
-  // Of a level. call.comm is not set.
-  virtual ncast_status take(executor::Call call, bool is_between) = 0;
+  // Of a level. call.comm is not set. slot: where the part has its intermediate values, 0 or 1. Parts that have the
+  // same one follow each other.
+  virtual ncast_status take(executor::Call call, bool is_between, int slot) = 0;
   // NULL: local work is left out.
   virtual executor::LocalWork* work() = 0;
-  // Of intermediate values, area_bytes each; 0 or 1.
+  // Whether calls between groups are on the second stream of work(), beside those within groups.
+  virtual bool overlaps() const = 0;
+  // Of intermediate values, area_bytes each, two for each slot.
   virtual void* area(int number) = 0;
-  static constexpr size_t area_bytes = size_t{64} << 20;
+  static constexpr int areas = 4;
+  static constexpr size_t area_bytes = size_t{32} << 20;
 };
 
 // Takes the steps of a collective, but not all_to_all_v, on the rank at this place. The call's arguments have been

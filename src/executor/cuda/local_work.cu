@@ -13,6 +13,7 @@
 #include "executor/cuda/scaled_copy.h"
 #include "executor/cuda/stream_order.h"
 #include "executor/cuda/word_values.cuh"
+#include "select/block_split.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::cuda {
@@ -76,22 +77,28 @@ class GpuWork final : public LocalWork {
   explicit GpuWork(int device) : device_(device) {}
   ~GpuWork() override {
     const device::DeviceGuard guard(device_);
-    for (void* area : areas_) cudaFree(area);
+    if (second_ != nullptr) cudaStreamDestroy(second_);
+    for (const cudaEvent_t mark : marks_)
+      if (mark != nullptr) cudaEventDestroy(mark);
+    cudaFree(memory_);
   }
 
   ncast_status prepare() {
     const device::DeviceGuard guard(device_);
-    if (const cudaError_t error = order_.create()) return checked("setting up the communicator", error);
+    cudaError_t error = order_.create();
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&second_, cudaStreamNonBlocking);
+    for (cudaEvent_t& mark : marks_)
+      if (error == cudaSuccess) error = cudaEventCreateWithFlags(&mark, cudaEventDisableTiming);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms_, cudaDevAttrMultiProcessorCount, device_);
+    if (error != cudaSuccess) return checked("setting up the communicator", error);
     return checked("loading the kernels", load_local_work());
   }
 
-  ncast_status allocate(size_t bytes, void* (*areas)[2]) override {
+  ncast_status allocate(size_t bytes, void** memory) override {
     const device::DeviceGuard guard(device_);
-    for (size_t i = 0; i < 2; ++i) {
-      if (const cudaError_t error = cudaMalloc(&areas_[i], bytes)) return checked("allocating memory", error);
-      (*areas)[i] = areas_[i];
-    }
-    return NCAST_OK;
+    const ncast_status status = checked("allocating memory", cudaMalloc(&memory_, bytes));
+    *memory = memory_;
+    return status;
   }
 
   ncast_status enter(ncast_stream stream) override {
@@ -101,6 +108,17 @@ class GpuWork final : public LocalWork {
   ncast_status leave(ncast_stream stream) override {
     const device::DeviceGuard guard(device_);
     return checked("leaving a call", order_.leave(handle(stream)));
+  }
+
+  bool may_overlap(uint32_t ctas) const override { return ctas <= select::ctas_that_fit(static_cast<uint32_t>(sms_)); }
+  ncast_stream second_stream() const override { return second_; }
+  ncast_status set_mark(int mark, ncast_stream stream) override {
+    const device::DeviceGuard guard(device_);
+    return checked("recording an event", cudaEventRecord(marks_[mark], handle(stream)));
+  }
+  ncast_status wait_for_mark(int mark, ncast_stream stream) override {
+    const device::DeviceGuard guard(device_);
+    return checked("waiting for an event", cudaStreamWaitEvent(handle(stream), marks_[mark]));
   }
 
   ncast_status clear(void* memory, size_t bytes, ncast_stream stream) override {
@@ -178,8 +196,11 @@ class GpuWork final : public LocalWork {
   }
 
   const int device_;
+  int sms_ = 0;
   StreamOrder order_;
-  void* areas_[2] = {};
+  cudaStream_t second_ = nullptr;
+  cudaEvent_t marks_[2] = {};
+  void* memory_ = nullptr;
 };
 
 }  // namespace

@@ -11,16 +11,19 @@ namespace {
 // Calls run one at a time, before they return.
 class HostWork final : public LocalWork {
  public:
-  ncast_status allocate(size_t bytes, void* (*areas)[2]) override {
-    for (size_t i = 0; i < 2; ++i) {
-      areas_[i] = std::make_unique_for_overwrite<std::max_align_t[]>(bytes / sizeof(std::max_align_t) + 1);
-      (*areas)[i] = areas_[i].get();
-    }
+  ncast_status allocate(size_t bytes, void** memory) override {
+    memory_ = std::make_unique_for_overwrite<std::max_align_t[]>(bytes / sizeof(std::max_align_t) + 1);
+    *memory = memory_.get();
     return NCAST_OK;
   }
 
   ncast_status enter(ncast_stream) override { return NCAST_OK; }
   ncast_status leave(ncast_stream) override { return NCAST_OK; }
+
+  bool may_overlap(uint32_t) const override { return false; }
+  ncast_stream second_stream() const override { return nullptr; }
+  ncast_status set_mark(int, ncast_stream) override { return NCAST_OK; }
+  ncast_status wait_for_mark(int, ncast_stream) override { return NCAST_OK; }
 
   ncast_status clear(void* memory, size_t bytes, ncast_stream) override {
     std::memset(memory, 0, bytes);
@@ -58,7 +61,7 @@ class HostWork final : public LocalWork {
   ncast_status stop_after_failure(ncast_comm*, ncast_comm*, ncast_stream) override { return NCAST_OK; }
 
  private:
-  std::unique_ptr<std::max_align_t[]> areas_[2];
+  std::unique_ptr<std::max_align_t[]> memory_;
 };
 
 }  // namespace
