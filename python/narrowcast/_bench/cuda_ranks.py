@@ -1,4 +1,4 @@
-"""The rank processes of benchmarks on GPUs. Rank r uses device r."""
+"""The rank processes of benchmarks on GPUs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from . import samples
 from .contenders import Contender, Opponents, run_ours, set_bytes
 from .harness import Harness, Schedule, enter_host, set_environment, source_of
 from .launch import Emit
+from .launched import device_of
 from .operations import Call, barrier
 
 
@@ -63,11 +64,12 @@ def bench(
         [Call(operation, value_type(dtype), count, rank, ranks, op=op, root=root, pattern=pattern) for count in counts]
         for dtype, op, counts in blocks
     ]
-    on_gpu: dict[str, Any] = {"backend": "cuda", "device": rank}
+    device = device_of(rank)
+    on_gpu: dict[str, Any] = {"backend": "cuda", "device": device}
     with (
         # For communication between the processes outside of the GPUs.
         Communicator(bytes.fromhex(host_id), rank, ranks, timeout_seconds=timeout_seconds) as host,
-        cuda_driver.on_device(rank),
+        cuda_driver.on_device(device),
         Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds, **on_gpu) as comm,
     ):
         schedule = Schedule(
@@ -77,7 +79,7 @@ def bench(
             batches=batches,
             graph_calls=graph_calls,
             check=check,
-            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, rank),
+            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, device),
             group_calls=group_calls,
             blocking=blocking,
         )
@@ -91,7 +93,7 @@ def bench(
         contenders += opponents.contenders
         emit(
             {
-                "device": cuda_driver.device_name(rank),
+                "device": cuda_driver.device_name(device),
                 "link": _link(comm),
                 "versions": {"narrowcast": library_version(), "nccl": opponents.version},
                 "contenders": [one.name for one in contenders],

@@ -19,6 +19,7 @@ from .contenders import Contender, Opponents, run_ours, run_plan, set_bytes
 from .cost_model import INCOMPRESSIBLE, coded
 from .harness import Harness, Schedule, enter_host, set_environment, source_of
 from .launch import Emit
+from .launched import device_of
 from .operations import Call, barrier, call_of, count_of, describe, size_of
 from .tuned_plans import TunedPlan, loaded
 
@@ -63,10 +64,11 @@ def tune(
     def communicator(unique_id: str, **options: Any) -> Communicator:
         return Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds, **options)
 
-    on_gpu: dict[str, Any] = {"backend": "cuda", "device": rank}
+    device = device_of(rank)
+    on_gpu: dict[str, Any] = {"backend": "cuda", "device": device}
     with contextlib.ExitStack() as stack:
         host = stack.enter_context(communicator(host_id))
-        stack.enter_context(cuda_driver.on_device(rank))
+        stack.enter_context(cuda_driver.on_device(device))
         with _forced("packets"):
             by_packets = stack.enter_context(communicator(packets_id, **on_gpu))
         with _forced("blocks"):
@@ -79,7 +81,7 @@ def tune(
             batches=batches,
             graph_calls=graph_calls,
             check=False,
-            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, rank),
+            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, device),
         )
         calls = {
             operation: [

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
+from .._bench import launched
 from .._bench.cost_model import UNKNOWN_KERNELS, Curve, Times, coded, load, series_of, series_of_nccl
-from .._bench.launch import run_ranks
 from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
 from .._bench.tuned_plans import TunedPlan
@@ -26,7 +26,6 @@ from .._files.display import bytes_text, printable
 from .._native import cuda_driver
 from .._native.codecs import split_codecs
 from .._native.library import library
-from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
@@ -108,6 +107,8 @@ def tune(
     ] = None,
 ) -> None:
     """Measure every candidate of every operation on this machine, and write a cost model."""
+    if launched.takes_part():
+        return
     # Fails before the work, not after it.
     check_output(str(output_file), *map(str, [*(reports or []), *(plans or [])]))
     check_writable(output_file)
@@ -121,6 +122,10 @@ def tune(
         machine, remarks = _add_reports(times, reports)
         kernels, own, shared_kib = UNKNOWN_KERNELS, {}, None
     else:
+        started = launched.rank_count()
+        if started is not None and (backend == "host" or hosts > 1 or ranks not in (None, [started])):
+            option = "--backend host" if backend == "host" else f"--hosts {hosts}" if hosts > 1 else "--ranks"
+            raise BadUse(f"{option} is given, but torchrun has started {started} ranks on their hosts")
         if backend == "host" and (nccl or codecs or hosts > 1):
             raise BadUse(f"{'--nccl' if nccl else '--codec' if codecs else '--hosts'} is for --backend cuda")
         lossy = _lossy(codecs or [])
@@ -170,18 +175,22 @@ def _lossy(options: Sequence[str]) -> list[str]:
 
 def _shared_kib(gpus: int) -> int | None:
     """The KiB of shared memory that a CTA had on the first `gpus` GPUs; None if it had as much as kernels can use."""
-    limits = [cuda_driver.device_attribute(cuda_driver.SHARED_BYTES, ordinal) >> 10 for ordinal in range(gpus)]
+    limits = [
+        cuda_driver.device_attribute(cuda_driver.SHARED_BYTES, ordinal) >> 10
+        for ordinal in range(min(gpus, device_count()))
+    ]
     least = min(*limits, int(os.environ.get("NARROWCAST_SHARED_KIB") or _MOST_SHARED_KIB))
     return least if least < _MOST_SHARED_KIB else None
 
 
 def _numbers_of_ranks(requested: list[int] | None) -> list[int]:
-    gpus = device_count()
+    started = launched.rank_count()
+    gpus = started or device_count()
     if gpus < 2:
         raise UnsupportedError(f"tune needs at least 2 CUDA GPUs, but {gpus or 'none'} was found")
-    numbers = list(dict.fromkeys(requested or [min(gpus, _MAX_RANKS)]))
+    numbers = list(dict.fromkeys(requested or [started or min(gpus, _MAX_RANKS)]))
     if max(numbers) > _MAX_RANKS:
-        raise BadUse(f"--ranks {max(numbers)} is more than {_MAX_RANKS}, the most GPUs of a communicator")
+        raise BadUse(f"{max(numbers)} ranks are more than {_MAX_RANKS}, the most GPUs of a communicator of one level")
     if max(numbers) > gpus:
         raise UnsupportedError(
             f"tune needs one GPU per rank: {max(numbers)} ranks were requested, {gpus} GPUs were found"
@@ -233,7 +242,7 @@ def measure(
     )
     arguments = {
         # Created here, because this process lives as long as the ranks.
-        **{f"{name}_id": unique_id(local=True).hex() for name in ("host", "packets", "blocks")},
+        **{f"{name}_id": launched.unique_id().hex() for name in ("host", "packets", "blocks")},
         "ranks": ranks,
         "operations": operations or names(),
         "sizes": list(sizes(_FIRST_BYTES, last_bytes or most_bytes, schedule.size_factor)),
@@ -268,7 +277,9 @@ def measure(
                 curve = Curve(call_of(operation), ranks, setup["link"], series)
                 times.add(curve, first["count"] * value_bytes, microseconds)
 
-    run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=timeout_seconds)
+    launched.run_ranks(
+        job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=timeout_seconds
+    )
     versions = setup["versions"]
     where = f" on {hosts} hosts" if hosts > 1 else ""
     nccl_version = f"NCCL {versions['nccl']}" if versions["nccl"] else "without NCCL"

@@ -50,8 +50,8 @@ def test_ranks_wait_for_a_missing_rank_until_the_timeout(rank_jobs, monkeypatch)
     def run(function, arguments, on_results, **limits):
         real("rank_jobs:benches_late", arguments, on_results, **limits)
 
-    real = bench_collectives.run_ranks
-    monkeypatch.setattr(bench_collectives, "run_ranks", run)
+    real = bench_collectives.launched.run_ranks
+    monkeypatch.setattr(bench_collectives.launched, "run_ranks", run)
     monkeypatch.setattr(launch, "GRACE_SECONDS", 1)
     begin = time.monotonic()
     with pytest.raises(errors.RemoteError, match="waited 1 s for ranks that have not joined: 1"):
@@ -89,7 +89,7 @@ def test_the_timeout_reaches_the_ranks(cli_here, monkeypatch, given, limit):
         seen.update(arguments[1], together=timeout_seconds)
         raise errors.RemoteError("enough")
 
-    monkeypatch.setattr(bench_collectives, "run_ranks", run)
+    monkeypatch.setattr(bench_collectives.launched, "run_ranks", run)
     assert cli_here("bench", "all_reduce", *ONE_SIZE, *given).returncode == 1
     assert seen["timeout_seconds"] == limit
     # One size, a warm-up, two calls, and two more.
@@ -105,7 +105,7 @@ def seen(monkeypatch):
         found.update(arguments[0])
         raise errors.RemoteError("enough")
 
-    monkeypatch.setattr(bench_collectives, "run_ranks", run)
+    monkeypatch.setattr(bench_collectives.launched, "run_ranks", run)
     monkeypatch.setattr(checks, "device_count", lambda: 2)
     return found
 

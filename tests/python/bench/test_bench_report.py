@@ -48,7 +48,7 @@ def test_wrong_values_give_exit_status_1(cli_here, monkeypatch):
         result = {"seconds": [1e-3], "wrong": 1, "raw_bytes": 8, "wire_bytes": 8}
         on_results([{"count": 64, "contenders": {"raw": result}}] * 2)
 
-    monkeypatch.setattr(bench_collectives, "run_ranks", one_wrong)
+    monkeypatch.setattr(bench_collectives.launched, "run_ranks", one_wrong)
     done = cli_here("bench", "all_reduce", "--backend", "host", "--ranks", "2", "--codec", "raw", *ONE_SIZE[:4])
     assert done.returncode == 1
     assert "2 values of all_reduce are wrong" in done.stderr

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..._bench import operations, samples
+from ..._bench import launched, operations, samples
 from ..._bench.nccl_library import COPY_ENGINE, VARIANTS
 from ..._files.atomic import check_writable
 from ..._native.codecs import split_codecs
@@ -138,7 +138,13 @@ def opponents(operation: str, requested: list[str], is_cuda: bool, *, windows: b
     return requested or [name for name in own if not windows or name != "nccl"]
 
 
-def rank_count(requested: int | None, is_cuda: bool) -> int:
+def rank_count(requested: int | None, is_cuda: bool, hosts: int) -> int:
+    started = launched.rank_count()
+    if started is not None:
+        if hosts > 1 or requested not in (None, started):
+            option = f"--hosts {hosts}" if hosts > 1 else f"--ranks {requested}"
+            raise BadUse(f"{option} is given, but torchrun has started {started} ranks on their hosts")
+        return started
     if not is_cuda:
         return requested or _HOST_RANKS
     gpus = device_count()

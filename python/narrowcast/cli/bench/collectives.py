@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from ..._bench import operations
-from ..._bench.launch import run_ranks
+from ..._bench import launched, operations
 from ..._files.display import printable_lines
-from ...comm import unique_id
 from ...errors import InternalError
 from ...types import ValueType
 from .._common import print_json, write_json
@@ -94,6 +92,8 @@ def collective(operation: str) -> Callable[..., None]:
         output_file: options.OutputFile = None,
         plot: options.Plot = None,
     ) -> None:
+        if launched.takes_part():
+            return
         gpu_options = {
             "--cudagraph": graph,
             "--against": against,
@@ -111,7 +111,7 @@ def collective(operation: str) -> Callable[..., None]:
         codecs = checks.listed_codecs(codec) or ["auto"]
         opponents = checks.opponents(operation, checks.listed(against), is_cuda, windows=register == _WINDOWS)
         checks.check_outputs(output_file, plot, len(kinds) * len(ops))
-        ranks = checks.rank_count(ranks, is_cuda)
+        ranks = checks.rank_count(ranks, is_cuda, hosts)
         checks.check_ranks(ranks, root, pattern)
         every_size = checks.every_size(begin, end, step, factor)
         settings: dict[str, Any] = {
@@ -198,13 +198,13 @@ def measure(
         **{name: value for name, value in settings.items() if name not in _REPORT_ONLY},
         "blocks": [(block.kind.name, block.op, block.counts) for block in blocks],
         # Created here, because this process lives as long as the ranks.
-        "unique_id": unique_id(local=True).hex(),
+        "unique_id": launched.unique_id().hex(),
         "ranks": ranks,
         "check": check,
         "timeout_seconds": timeout_seconds,
     }
     if is_cuda:
-        arguments["host_id"] = unique_id(local=True).hex()
+        arguments["host_id"] = launched.unique_id().hex()
     report: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     # Programs that parse the output get all columns of nccl-tests.
@@ -227,7 +227,7 @@ def measure(
     counts = sum(len(block.counts) for block in blocks)
     contenders = len(settings["codecs"]) + len(settings.get("against", []))
     calls = settings["warmup"] + settings["iterations"] * settings["group_calls"] * settings["batches"] + 2
-    run_ranks(
+    launched.run_ranks(
         job or ("narrowcast._bench.cuda_ranks:bench" if is_cuda else "narrowcast._bench.host_ranks:bench"),
         [{**arguments, "rank": rank} for rank in range(ranks)],
         add,
