@@ -130,10 +130,10 @@ def larger(world: World) -> Cases:
             count_bytes = int(4 * KIB * 2 ** rng.uniform(0, 11 if world.thorough else 7))
             yield _case(world, section, choice(operation, count_bytes, rng.randrange(4), VALUE_TYPES))
     bf16, fp32 = value_type("bfloat16"), value_type("float32")
-    if world.two_levels:  # three parts
-        for operation in world.operations():
-            pieces = 1 if operation in ("all_reduce", "reduce", "broadcast") else world.ranks
-            yield _case(world, section, Choice(operation, fp32, "sum", "weights", 6 * MIB // pieces + 3, 1))
+    if world.two_levels:
+        for operation in ("all_reduce", "all_gather", "broadcast", "reduce_scatter"):
+            pieces = 1 if operation in ("all_reduce", "broadcast") else world.ranks
+            yield _case(world, section, Choice(operation, fp32, "sum", "weights", 6 * MIB // pieces + 3, 1))  # 3 parts
     if world.thorough:
         yield _case(world, section, Choice("all_reduce", bf16, "sum", "weights", 50 * MIB + 17, 0))
         yield _case(world, section, Choice("all_gather", fp32, "sum", "weights", 25 * MIB // world.ranks + 3, 0))
