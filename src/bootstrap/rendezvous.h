@@ -13,6 +13,7 @@ namespace narrowcast::bootstrap {
 class Rendezvous {
  public:
   static constexpr size_t max_round_bytes = size_t{64} << 20;  // per all_gather, of all ranks together
+  static constexpr size_t max_pair_bytes = 4096;
   static constexpr int max_ranks = 1024;
   static constexpr size_t failure_message_bytes = 500;  // longer failure messages are truncated
 
@@ -31,6 +32,11 @@ class Rendezvous {
   // are failures of the group: MISMATCH (different `bytes`), TIMEOUT (names the ranks that did not call), and the
   // errors of check_failure().
   virtual ncast_status all_gather(const void* mine, size_t bytes, void* all) = 0;
+
+  // Both of two ranks contribute `bytes` bytes, at most max_pair_bytes, and receive those of the other one. Blocks. Any
+  // thread; one call at a time for each peer. Calls of other pairs and all_gather do not matter. Errors as for
+  // all_gather.
+  virtual ncast_status exchange_with(int peer, const void* mine, size_t bytes, void* theirs) = 0;
 
   // Returns when all ranks have called it. Like all_gather with 0 bytes.
   ncast_status barrier() { return all_gather(nullptr, 0, nullptr); }

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <iterator>
 
 #include "bootstrap/rank_list.h"
 
@@ -142,6 +143,7 @@ void Hub::handle_messages(int rank, std::span<const Message> messages) {
 void Hub::handle(int rank, const Message& message) {
   switch (message.header.kind) {
     case MessageKind::gather: return receive_blob(rank, message.payload);
+    case MessageKind::to_peer: return relay(rank, message.header.value, message.payload);
     case MessageKind::timed_out: return handle_timeout(rank, from_payload<double>(message.payload));
     case MessageKind::goodbye: return remove_member(rank, true, 0);
     case MessageKind::failure: {
@@ -167,6 +169,11 @@ void Hub::remove_member(int rank, bool orderly, int error) {
     fail_group(NCAST_REMOTE_ERROR, FailureMessage::from_hub, member.name + " left" + when);
   }
   if (first_contributor_ >= 0) advance_round();
+  for (auto one = unanswered_.begin(); one != unanswered_.end();) {
+    const auto [sender, receiver] = *one;
+    if (receiver == rank) this->member(sender).connection->queue(MessageKind::peer_left, rank);
+    one = sender == rank || receiver == rank ? unanswered_.erase(one) : std::next(one);
+  }
   if (orderly && complete_ && member.in_hub_process && rank_in_hub_process() < 0) {
     send_to_all(MessageKind::hub_may_end, 0, nullptr);
   }
@@ -189,6 +196,16 @@ void Hub::receive_blob(int rank, const std::vector<char>& blob) {
   std::copy(blob.begin(), blob.end(), round_.begin() + static_cast<std::ptrdiff_t>(blob_bytes_ * size_t(rank)));
   member.contributed = true;
   advance_round();
+}
+
+// Of two ranks, each sends one blob to the other.
+void Hub::relay(int from, int to, const std::vector<char>& blob) {
+  if (failure_ != nullptr) return;
+  const bool is_rank = to >= 0 && static_cast<size_t>(to) < members_.size() && to != from;
+  if (!complete_ || !is_rank || blob.size() > Rendezvous::max_pair_bytes) return remove_member(from, false, EBADMSG);
+  if (member(to).state != Member::joined) return member(from).connection->queue(MessageKind::peer_left, to);
+  if (unanswered_.erase({to, from}) == 0) unanswered_.emplace(from, to);
+  member(to).connection->queue(MessageKind::to_peer, from, std::make_shared<const std::vector<char>>(blob));
 }
 
 // Ends the round if all ranks have contributed, or with an error if a rank has left without contributing.

@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/tcp_messages.h"
@@ -65,6 +67,7 @@ class Hub {
   void handle(int rank, const Message& message);
   void remove_member(int rank, bool orderly, int error);
   void receive_blob(int rank, const std::vector<char>& blob);
+  void relay(int from, int to, const std::vector<char>& blob);
   void advance_round();
   void end_round();
   void handle_timeout(int rank, double seconds);
@@ -85,9 +88,10 @@ class Hub {
   Payload failure_;  // the first failure
   Clock::time_point failed_at_;
   // The current round of all_gather.
-  std::vector<char> round_;     // the blobs of all ranks
-  size_t blob_bytes_ = 0;       // bytes from each rank
-  int first_contributor_ = -1;  // -1: no round has begun
+  std::vector<char> round_;                   // the blobs of all ranks
+  size_t blob_bytes_ = 0;                     // bytes from each rank
+  int first_contributor_ = -1;                // -1: no round has begun
+  std::set<std::pair<int, int>> unanswered_;  // blobs of one rank for another, by sender and receiver
 };
 
 }  // namespace narrowcast::bootstrap

@@ -18,7 +18,7 @@
 
 namespace narrowcast::bootstrap {
 
-inline constexpr uint32_t protocol_version = 2;
+inline constexpr uint32_t protocol_version = 3;
 inline constexpr char hello_magic[8] = {'n', 'c', 'a', 's', 't', 'r', 'v', 0};
 
 enum class MessageKind : uint32_t {
@@ -29,12 +29,14 @@ enum class MessageKind : uint32_t {
   goodbye = 3,
   // In both directions.
   failure = 4,  // a FailureMessage
+  to_peer = 9,  // a blob for one rank; value: to the hub the receiver, from the hub the sender
   // From the hub.
   challenge = 0x6c616863,  // the first message, a HubChallenge
   welcome = 5,             // all ranks have joined; value: a rank in the process of the hub, or -1. A Proof
   gathered = 6,            // payload: the blobs of all ranks
   gather_refused = 7,      // a FailureMessage that concerns only this all_gather
   hub_may_end = 8,         // all ranks in the hub's process have left, so the end of the hub is not a failure
+  peer_left = 10,          // value: a rank that has left, although this one has sent it a blob and needs an answer
 };
 
 // The same in every version.
@@ -75,7 +77,8 @@ struct FailureMessage {
   int32_t rank;  // the rank that failed, or from_hub: the text is about the group
   char text[Rendezvous::failure_message_bytes];
 };
-inline constexpr size_t largest_short_message = 4096;  // payload bytes of messages other than blobs, in any version
+inline constexpr size_t largest_short_message =
+    Rendezvous::max_pair_bytes;  // payload bytes of messages other than blobs, in any version
 
 template <typename Content>
 Payload to_payload(const Content& content) {

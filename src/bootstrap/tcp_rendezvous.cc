@@ -42,6 +42,15 @@ ncast_status TcpRendezvous::all_gather(const void* mine, size_t bytes, void* all
   return watcher_->exchange(mine, bytes, all);
 }
 
+ncast_status TcpRendezvous::exchange_with(int peer, const void* mine, size_t bytes, void* theirs) {
+  if (watcher_->forked()) return forked_failure();
+  if (peer < 0 || peer >= ranks() || peer == rank() || bytes > max_pair_bytes) {
+    return fail(NCAST_INVALID_ARGUMENT, "rank %d of %d cannot exchange %zu bytes with rank %d", rank(), ranks(), bytes,
+                peer);
+  }
+  return watcher_->exchange_with(peer, mine, bytes, theirs);
+}
+
 void TcpRendezvous::set_limit(Limit limit) {
   if (!watcher_->forked()) watcher_->set_limit(limit);
 }

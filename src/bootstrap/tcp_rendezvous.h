@@ -25,6 +25,7 @@ class TcpRendezvous final : public Rendezvous {
   ~TcpRendezvous() override;
 
   ncast_status all_gather(const void* mine, size_t bytes, void* all) override;
+  ncast_status exchange_with(int peer, const void* mine, size_t bytes, void* theirs) override;
   void set_limit(Limit limit) override;
   void publish_failure(ncast_status status, const char* message) override;
   ncast_status check_failure() const override;

@@ -42,6 +42,11 @@ int milliseconds_until(Limit limit, Clock::time_point start) {
   return static_cast<int>(seconds_until(limit, start) * 1000) + 1;
 }
 
+Payload blob_of(const void* bytes, size_t count) {
+  const char* const first = static_cast<const char*>(bytes);
+  return count == 0 ? nullptr : std::make_shared<const std::vector<char>>(first, first + count);
+}
+
 Hello make_hello(const WorldId& secret, int rank, int ranks) {
   Hello hello = {{}, protocol_version, rank, {}, {}, ranks, is_hub_running(secret) ? 1U : 0U, getpid(), {}};
   std::copy(std::begin(hello_magic), std::end(hello_magic), hello.magic);
@@ -120,8 +125,7 @@ ncast_status TcpWatcher::join(const WorldId& secret) {
 
 ncast_status TcpWatcher::exchange(const void* mine, size_t bytes, void* all) {
   const auto start = Clock::now();
-  const char* first = static_cast<const char*>(mine);
-  Payload blob = bytes == 0 ? nullptr : std::make_shared<const std::vector<char>>(first, first + bytes);
+  Payload blob = blob_of(mine, bytes);
   std::unique_lock lock(mutex_);
   if (ncast_status status = check_failure_locked()) return status;
   exchanging_ = true;
@@ -144,6 +148,39 @@ ncast_status TcpWatcher::exchange(const void* mine, size_t bytes, void* all) {
   // The connection was closed without a failure, as the hub had announced.
   return fail(NCAST_REMOTE_ERROR, "rank %d, whose process runs the rendezvous, left before an all_gather that needs it",
               rank_in_hub_process_);
+}
+
+ncast_status TcpWatcher::exchange_with(int peer, const void* mine, size_t bytes, void* theirs) {
+  Payload blob = blob_of(mine, bytes);
+  std::unique_lock lock(mutex_);
+  if (ncast_status status = check_failure_locked()) return status;
+  Pair& pair = pairs_[peer];
+  send(MessageKind::to_peer, std::move(blob), peer);
+  const auto done = [&] { return !pair.received.empty() || pair.has_left || ended_ || failure_ != NCAST_OK; };
+  const Limit limit = limit_;
+  bool stopped = false;
+  if (!wait(lock, limit, done, &stopped) && !stopped) {
+    char message[Rendezvous::failure_message_bytes];
+    std::snprintf(message, sizeof message, "rank %d waited %g s for rank %d to connect", rank_, limit.seconds, peer);
+    publish_locked(NCAST_TIMEOUT, message);
+  }
+  if (pair.received.empty()) {
+    if (ncast_status status = check_failure_locked()) return status;
+    // Otherwise the connection was closed without a failure, as the hub had announced.
+    return fail(NCAST_REMOTE_ERROR, "rank %d cannot connect to rank %d, because rank %d has left", rank_, peer,
+                pair.has_left ? peer : rank_in_hub_process_);
+  }
+  const std::vector<char> received = std::move(pair.received.front());
+  pair.received.pop_front();
+  if (received.size() == bytes) {
+    std::copy(received.begin(), received.end(), static_cast<char*>(theirs));
+    return NCAST_OK;
+  }
+  char message[Rendezvous::failure_message_bytes];
+  std::snprintf(message, sizeof message, "rank %d sends %zu bytes to rank %d, which sends %zu", peer, received.size(),
+                rank_, bytes);
+  publish_locked(NCAST_MISMATCH, message);
+  return check_failure_locked();
 }
 
 // Waits until `done` or the limit. Returns whether it is done. An interruption ends the wait and is a failure of this
@@ -221,8 +258,8 @@ void TcpWatcher::set_handler(Handler handler) {
   wake();
 }
 
-void TcpWatcher::send(MessageKind kind, Payload payload) {
-  outbox_.emplace_back(kind, std::move(payload));
+void TcpWatcher::send(MessageKind kind, Payload payload, int32_t value) {
+  outbox_.push_back({kind, value, std::move(payload)});
   wake();
 }
 
@@ -244,7 +281,7 @@ bool TcpWatcher::serve() {
   bool leaving = false;
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [kind, payload] : outbox_) connection_.queue(kind, 0, std::move(payload));
+    for (auto& [kind, value, payload] : outbox_) connection_.queue(kind, value, std::move(payload));
     outbox_.clear();
     leaving = leaving_;
     if (leaving && !goodbye_queued_) connection_.queue(MessageKind::goodbye, 0);
@@ -292,6 +329,8 @@ bool TcpWatcher::receive(Message& message) {
       refusal_ = read_failure(message.payload);
       exchanged_ = true;
       break;
+    case MessageKind::to_peer: pairs_[message.header.value].received.push_back(std::move(message.payload)); break;
+    case MessageKind::peer_left: pairs_[message.header.value].has_left = true; break;
     case MessageKind::failure: record_failure(read_failure(message.payload)); break;
     case MessageKind::hub_may_end: hub_may_end_ = true; break;
     default: valid = false;

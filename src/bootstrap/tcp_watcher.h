@@ -4,7 +4,9 @@
 #include <sys/types.h>
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -29,6 +31,7 @@ class TcpWatcher {
   ncast_status join(const WorldId& secret);
   // Like the functions of Rendezvous (exchange: all_gather). Any thread; one exchange() at a time.
   ncast_status exchange(const void* mine, size_t bytes, void* all);
+  ncast_status exchange_with(int peer, const void* mine, size_t bytes, void* theirs);
   void set_limit(Limit limit);
   void publish_failure(ncast_status status, const char* message);
   ncast_status check_failure() const;
@@ -38,6 +41,16 @@ class TcpWatcher {
   bool forked() const;
 
  private:
+  struct Outgoing {
+    MessageKind kind;
+    int32_t value;
+    Payload payload;
+  };
+  struct Pair {
+    std::deque<std::vector<char>> received;  // not returned yet
+    bool has_left = false;
+  };
+
   ncast_status connect(Clock::time_point start);
   void run();
   bool serve();
@@ -49,7 +62,7 @@ class TcpWatcher {
   // The caller of these, and of wait(), holds mutex_.
   void record_failure(const FailureMessage& failure);
   void publish_locked(ncast_status status, const char* message);
-  void send(MessageKind kind, Payload payload);
+  void send(MessageKind kind, Payload payload, int32_t value = 0);
   void wake();
   ncast_status check_failure_locked() const;
   template <typename Done>
@@ -69,7 +82,7 @@ class TcpWatcher {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Limit limit_;  // for joining and for each exchange
-  std::vector<std::pair<MessageKind, Payload>> outbox_;
+  std::vector<Outgoing> outbox_;
   bool answered_ = false;  // the challenge of the hub
   Proof expected_proof_ = {};
   bool welcomed_ = false;
@@ -84,6 +97,7 @@ class TcpWatcher {
   size_t expected_bytes_ = 0;
   std::vector<char> gathered_;
   FailureMessage refusal_ = {};      // the error of the current exchange, if any
+  std::map<int, Pair> pairs_;        // by peer
   ncast_status failure_ = NCAST_OK;  // the first failure; it and its message do not change again
   bool failure_is_mine_ = false;
   char failure_message_[Rendezvous::failure_message_bytes + 40] = "";

@@ -55,6 +55,63 @@ TEST_CASE("an all-gather that waits for a killed rank fails") {
   });
 }
 
+TEST_CASE("an exchange of two ranks that waits for a killed rank fails") {
+  kill_a_rank(3, 0, [](Rendezvous& rendezvous) {
+    int mine = 0, theirs = 0;
+    EXPECT(rendezvous.exchange_with(0, &mine, sizeof mine, &theirs) == NCAST_REMOTE_ERROR);
+    EXPECT(error_contains("rank 0 (pid "));
+  });
+}
+
+TEST_CASE("a timeout of an exchange of two ranks names the other one") {
+  const HubProcess hub;
+  run_processes(3, [&](int rank) {
+    const auto rendezvous = hub->must_join(rank, 3);
+    rendezvous->set_limit({rank == 2 ? 0.3 : 30});
+    int mine = 0, theirs = 0;
+    if (rank == 2) {
+      EXPECT(rendezvous->exchange_with(1, &mine, sizeof mine, &theirs) == NCAST_TIMEOUT);
+      EXPECT(error_contains("rank 2 waited 0.3 s for rank 1 to connect"));
+    } else {
+      EXPECT(wait_for_failure(*rendezvous) == NCAST_TIMEOUT);
+      EXPECT(error_contains("rank 2 waited 0.3 s for rank 1 to connect"));
+    }
+  });
+}
+
+TEST_CASE("an exchange of two ranks of different sizes is a mismatch") {
+  run_threads_with_hub(2, [&](const HubAddress& hub, int rank) {
+    const auto rendezvous = hub.must_join(rank, 2);
+    const char mine[9] = {};
+    char theirs[9];
+    EXPECT(rendezvous->exchange_with(1 - rank, mine, 8 + static_cast<size_t>(rank), theirs) == NCAST_MISMATCH);
+  });
+}
+
+TEST_CASE("an exchange of two ranks fails if the other one has left or leaves") {
+  for (const bool has_left : {true, false}) {
+    CAPTURE(has_left);
+    SharedCount left, waiting;
+    const HubProcess hub;
+    run_processes(3, [&](int rank) {
+      auto rendezvous = hub->must_join(rank, 3);
+      if (rank == 1) {
+        if (!has_left) waiting.wait_for(2);
+        if (!has_left) usleep(50000);
+        rendezvous.reset();
+        return left.add();
+      }
+      waiting.add();
+      if (has_left) left.wait_for(1);
+      int mine = 0, theirs = 0;
+      EXPECT(rendezvous->exchange_with(1, &mine, sizeof mine, &theirs) == NCAST_REMOTE_ERROR);
+      EXPECT(error_contains("because rank 1 has left"));
+      EXPECT_OK(rendezvous->exchange_with(2 - rank, &mine, sizeof mine, &theirs));
+      EXPECT_OK(rendezvous->check_failure());
+    });
+  }
+}
+
 TEST_CASE("a death is detected even if a forked child lives") {
   const HubProcess hub;
   SharedCount forked;

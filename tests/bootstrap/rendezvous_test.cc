@@ -47,6 +47,28 @@ TEST_CASE("every thread receives all blobs in rank order") {
   }
 }
 
+TEST_CASE("any two ranks exchange blobs, in an order of their own") {
+  constexpr int ranks = 5;
+  const HubProcess hub;
+  run_processes(ranks, [&](int rank) {
+    const auto rendezvous = hub->must_join(rank, ranks);
+    const auto bytes_of = [](int round) {
+      return static_cast<size_t>(round) * 1031 % (Rendezvous::max_pair_bytes + 1);
+    };
+    const auto value = [](int from, int to, int round) { return static_cast<char>(from * 50 + to * 7 + round); };
+    // A thread for each peer, because ranks visit the others in different orders.
+    run_threads(ranks, [&](int peer) {
+      for (int round = 0; peer != rank && round < 40; ++round) {
+        const std::vector<char> mine(bytes_of(round), value(rank, peer, round));
+        std::vector<char> theirs(mine.size());
+        EXPECT_OK(rendezvous->exchange_with(peer, mine.data(), mine.size(), theirs.data()));
+        EXPECT(theirs == std::vector<char>(mine.size(), value(peer, rank, round)));
+      }
+    });
+    gather_rounds(*rendezvous, 3, 100);
+  });
+}
+
 TEST_CASE("a barrier returns when all ranks have arrived") {
   std::atomic<int> arrived{0};
   run_threads_with_hub(3, [&](const HubAddress& hub, int rank) {
@@ -74,6 +96,18 @@ TEST_CASE("blobs above the limit are rejected") {
       EXPECT(all[i * bytes] == static_cast<char>('a' + i));
       EXPECT(std::memcmp(&all[i * bytes], &all[i * bytes + 1], bytes - 1) == 0);
     }
+  });
+}
+
+TEST_CASE("a rank exchanges blobs only with others, and short ones") {
+  run_threads_with_hub(2, [&](const HubAddress& hub, int rank) {
+    const auto rendezvous = hub.must_join(rank, 2);
+    const std::vector<char> blob(Rendezvous::max_pair_bytes + 1);
+    std::vector<char> other(blob.size());
+    for (const int peer : {-1, rank, 2})
+      EXPECT(rendezvous->exchange_with(peer, blob.data(), 1, other.data()) == NCAST_INVALID_ARGUMENT);
+    EXPECT(rendezvous->exchange_with(1 - rank, blob.data(), blob.size(), other.data()) == NCAST_INVALID_ARGUMENT);
+    EXPECT_OK(rendezvous->exchange_with(1 - rank, blob.data(), blob.size() - 1, other.data()));
   });
 }
 
