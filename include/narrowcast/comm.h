@@ -216,7 +216,8 @@ NCAST_API ncast_status ncast_group_abandon(void);
 //
 // CUDA: a call is asynchronous on its stream (NULL: the legacy default stream) and may be captured in a CUDA graph. The
 // calls of a communicator run in order, on whichever streams they are. The caller orders launches of captured graphs
-// among each other and with other calls. If ranks make different calls, the received values are unspecified, and the
+// among each other and with other calls. In two levels the first message between two ranks may wait until both have
+// made it (docs/guide/communicator.md). If ranks make different calls, the received values are unspecified, and the
 // error is asynchronous: NCAST_MISMATCH. The GPUs compare 12-bit hashes, so calls that differ in more than one argument
 // pass as equal in 1 of 4096 cases. The error is NCAST_TIMEOUT, or NCAST_MISMATCH in a later call, if a rank makes no
 // corresponding call: if it makes fewer calls, a call with a count of 0, or sends and receives while the others run a

@@ -42,7 +42,7 @@ ncast_status shape_of(const char* function, const Question& question, const sele
                                                  *question.result_codec))
       return status;
   if (decider.levels() != nullptr && *operation == operation::Operation::all_to_all_v)
-    return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have all_to_all_v", function);
+    return fail(NCAST_UNSUPPORTED, "%s: in two levels all_to_all_v consists of messages: ask about send", function);
   if (decider.is_on_gpus())
     if (ncast_status status = check_on_gpu(function, question.codec, question.result_codec)) return status;
   // A call of two levels is predicted step by step: the number of steps grows with the bytes.

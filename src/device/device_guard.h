@@ -1,4 +1,4 @@
-// The GPU that the CUDA calls of a thread use.
+// The GPU that the CUDA calls of a thread use, and what they may do during captures.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,6 +19,19 @@ class DeviceGuard {
  private:
   bool pushed_ = false;
   cudaError_t error_ = cudaSuccess;
+};
+
+// Allows this thread what CUDA forbids while any thread captures a graph, such as allocations. Not for calls that
+// depend on the work of a capture.
+class RelaxedCaptureMode {
+ public:
+  RelaxedCaptureMode() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCaptureMode() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCaptureMode(const RelaxedCaptureMode&) = delete;
+  RelaxedCaptureMode& operator=(const RelaxedCaptureMode&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // exchanged with the previous mode
 };
 
 }  // namespace narrowcast::device

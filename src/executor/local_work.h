@@ -30,11 +30,12 @@ class LocalWork {
   virtual ncast_status enter(ncast_stream stream) = 0;
   virtual ncast_status leave(ncast_stream stream) = 0;
 
-  // Whether calls of several communicators, with so many CTAs in all, may run at the same time: they must leave as many
-  // SMs to a communicator of the user as a single one does.
+  // Calls on side streams, numbered from 0, run beside each other.
+  static constexpr int side_streams = 8;
+  virtual ncast_stream side_stream(int number) const = 0;
+  // Whether so many CTAs, of several communicators, may run at the same time: they must leave as many SMs to a
+  // communicator of the user as those of a single one do.
   virtual bool may_overlap(uint32_t ctas) const = 0;
-  // For such calls.
-  virtual ncast_stream second_stream() const = 0;
   // Makes a stream wait for all that another one had when this mark was set. mark: 0 or 1.
   virtual ncast_status set_mark(int mark, ncast_stream stream) = 0;
   virtual ncast_status wait_for_mark(int mark, ncast_stream stream) = 0;

@@ -44,7 +44,7 @@ class Streams final : public executor::LocalWork {
   ncast_status enter(ncast_stream) override { return NCAST_OK; }
   ncast_status leave(ncast_stream) override { return NCAST_OK; }
   bool may_overlap(uint32_t) const override { return true; }
-  ncast_stream second_stream() const override { return const_cast<Streams*>(this); }
+  ncast_stream side_stream(int) const override { return const_cast<Streams*>(this); }
   ncast_status set_mark(int mark, ncast_stream stream) override {
     marks_[mark] = clocks_[number_of(stream)];
     return NCAST_OK;

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 
 import narrowcast
@@ -37,26 +39,163 @@ def _start(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {"NARROWCAST_SOCKET_IFNAME": "lo"}
 
 
-def test_ranks_of_a_host_and_of_an_index_send_to_each_other(monkeypatch) -> None:
-    def body(comm: Communicator, tell: TellParent) -> None:
-        received = np.zeros((3, 1000), np.float32)
-        # To itself, to the other rank of the host, and to the one with this index on the other host.
-        peers = [comm.rank, comm.rank ^ 1, comm.rank ^ 2]
-        with narrowcast.group():
-            for peer, row in zip(peers, received, strict=True):
-                comm.send(np.full(1000, 10 * comm.rank + peer, np.float32), peer)
-                comm.recv(row, peer)
-        tell({"received": received[:, 0].tolist(), "same": bool((received == received[:, :1]).all())})
-        try:
-            comm.send(np.zeros(1, np.float32), comm.rank ^ 3)
-        except UnsupportedError as error:
-            tell({"error": str(error)})
+_TWO_BY_TWO = ["one", "one", "two", "two"]
+_THREE_BY_THREE = [f"host {rank // 3}" for rank in range(9)]
+# 9 groups, which form 3 groups of 3.
+_NINE_BY_TWO = [f"host {rank // 2}" for rank in range(18)]
+_NINE_BY_ONE = [f"host {rank}" for rank in range(9)]
+_NINE_BY_EIGHT = [f"host {rank // 8}" for rank in range(72)]
 
-    ranks = run(monkeypatch, _start(monkeypatch), ["one", "one", "two", "two"], body)
-    for number, rank in enumerate(ranks):
-        assert rank.of("received") == [10 * peer + number for peer in (number, number ^ 1, number ^ 2)], rank.reports
-        assert rank.of("same")
-        assert f"rank {number} cannot exchange messages with rank {number ^ 3}" in rank.of("error")
+
+def _of_message(sender: int, receiver: int) -> float:
+    return float(100 * sender + receiver)
+
+
+def _send(comm: Communicator, count: int, receiver: int) -> None:
+    comm.send(np.full(count, _of_message(comm.rank, receiver), np.float32), receiver)
+
+
+def _receive(comm: Communicator, count: int, sender: int) -> bool:
+    values = np.zeros(count, np.float32)
+    comm.recv(values, sender)
+    return bool((values == _of_message(sender, comm.rank)).all())
+
+
+@pytest.mark.parametrize(("hosts", "count"), [(_TWO_BY_TWO, 300_000), (_NINE_BY_TWO, 10), (_NINE_BY_ONE, 40_000)])
+def test_any_ranks_exchange_messages_in_groups_of_any_order(monkeypatch, hosts, count) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        order = np.random.default_rng(comm.rank)
+        for number in range(3):
+            received = np.zeros((comm.ranks, count), np.float32)
+            calls = [(what, peer) for what in (comm.send, comm.recv) for peer in range(comm.ranks)]
+            order.shuffle(calls)
+            with narrowcast.group():
+                for what, peer in calls:
+                    sent = np.full(count, _of_message(comm.rank, peer), np.float32)
+                    what(received[peer] if what == comm.recv else sent, peer)
+            right = [_of_message(sender, comm.rank) for sender in range(comm.ranks)]
+            tell({f"group {number}": bool((received == np.array(right)[:, None]).all())})
+        tell({"sum": float(comm.all_reduce(np.ones(1, np.float32))[0])})
+
+    for rank in run(monkeypatch, _start(monkeypatch), hosts, body):
+        assert [rank.of(f"group {number}") for number in range(3)] == [True] * 3, rank.reports
+        assert rank.of("sum") == len(hosts)
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_messages_of_a_group_wait_for_no_other(monkeypatch, connected: bool) -> None:
+    """Rank 4 receives before it connects to rank 0, whose group sends to it, and needs what rank 8 sends first."""
+    count = 1_000_000  # more than is on its way
+
+    def body(comm: Communicator, tell: TellParent) -> None:
+        others = [peer for peer in (0, 4, 8) if peer != comm.rank]
+        if connected and comm.rank in (0, 4, 8):
+            with narrowcast.group():
+                received = [np.zeros(1, np.float32) for _ in others]
+                for peer, values in zip(others, received, strict=True):
+                    _send(comm, 1, peer)
+                    comm.recv(values, peer)
+        if comm.rank == 0:
+            values = np.zeros(count, np.float32)
+            with narrowcast.group():
+                _send(comm, count, 4)
+                comm.recv(values, 8)
+            tell({"right": bool((values == _of_message(8, 0)).all())})
+        elif comm.rank == 4:
+            tell({"right": _receive(comm, count, 8) and _receive(comm, count, 0)})
+        elif comm.rank == 8:
+            _send(comm, count, 0)
+            _send(comm, count, 4)
+            tell({"right": True})
+
+    ranks = run(monkeypatch, _start(monkeypatch), _THREE_BY_THREE, body)
+    assert [ranks[number].of("right") for number in (0, 4, 8)] == [True] * 3, [rank.reports for rank in ranks]
+
+
+def test_a_rank_that_never_connects_is_a_timeout_that_names_it(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        begin = time.monotonic()
+        try:
+            if comm.rank == 0:
+                _send(comm, 1, 3)
+            else:
+                time.sleep(3)  # longer than rank 0 waits
+                comm.all_reduce(np.ones(1, np.float32))
+        except NarrowcastError as error:
+            tell({"failure": type(error).__name__, "message": str(error), "seconds": time.monotonic() - begin})
+
+    for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body, timeout_seconds=1):
+        assert rank.of("failure") == "PeerTimeoutError", rank.reports
+        assert "rank 0 waited 1 s for rank 3 to connect" in rank.of("message")
+        assert rank.of("seconds") < 15
+
+
+def test_an_abort_ends_connecting(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        if comm.rank == 0:
+            threading.Timer(0.3, comm.abort).start()
+        begin = time.monotonic()
+        try:
+            if comm.rank in (0, 1):
+                _send(comm, 1, 3 - comm.rank)  # which do not receive it
+            else:
+                comm.all_reduce(np.ones(1, np.float32))
+        except NarrowcastError as error:
+            tell({"failure": type(error).__name__, "seconds": time.monotonic() - begin})
+
+    for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body):
+        assert rank.of("failure") == "AbortedError", rank.reports
+        assert rank.of("seconds") < 10
+
+
+@pytest.mark.parametrize("milliseconds", [0, 20, 100, 300])
+def test_a_rank_that_is_killed_while_all_connect_is_named(monkeypatch, milliseconds: int) -> None:
+    victim = 11
+
+    def body(comm: Communicator, tell: TellParent) -> None:
+        if comm.rank == victim:
+            threading.Timer(milliseconds / 1000, lambda: os._exit(0)).start()
+        received = np.zeros((comm.ranks, 100_000), np.float32)
+        begin = time.monotonic()
+        try:
+            while True:
+                with narrowcast.group():
+                    for peer in range(comm.ranks):
+                        comm.send(received[comm.rank], peer)
+                        comm.recv(received[peer], peer)
+        except NarrowcastError as error:
+            tell({"failure": str(error), "seconds": time.monotonic() - begin})
+
+    for number, rank in enumerate(run(monkeypatch, _start(monkeypatch), _NINE_BY_TWO, body)):
+        assert number == victim or f"rank {victim}" in rank.of("failure"), rank.reports
+        assert number == victim or rank.of("seconds") < 15
+
+
+def test_a_rank_that_has_left_is_named(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        if comm.rank != 0:
+            return
+        try:
+            _send(comm, 1, 3)
+        except NarrowcastError as error:
+            tell({"failure": str(error)})
+
+    assert "because rank 3 has left" in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body)[0].of("failure")
+
+
+def test_different_messages_of_two_ranks_are_a_mismatch(monkeypatch) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        try:
+            if comm.rank == 0:
+                _send(comm, 10, 3)
+            if comm.rank == 3:
+                _receive(comm, 11, 0)
+            comm.all_reduce(np.ones(1, np.float32))
+        except NarrowcastError as error:
+            tell({"failure": type(error).__name__, "message": str(error)})
+
+    for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body):
+        assert rank.of("failure") == "MismatchError", rank.reports
 
 
 @pytest.mark.parametrize("hosts", [["one", "one"], ["one", "two"], ["one", "two", "two"], ["one", "two", "one", "two"]])
@@ -75,7 +214,6 @@ def test_what_only_one_level_has_is_refused_without_harm(monkeypatch) -> None:
         stream, values = narrowcast.Stream(), np.ones(4, np.float32)
         refused = {
             "explain": lambda: comm.explain("all_to_all_v", 4096, dtype="float32"),
-            "all_to_all_v": lambda: comm.all_to_all_v(values, values.copy(), [1] * 4, [1] * 4),
             "stream": lambda: comm.all_reduce(values, stream=stream),
         }
         for name, call in refused.items():
@@ -87,9 +225,8 @@ def test_what_only_one_level_has_is_refused_without_harm(monkeypatch) -> None:
         with comm.split(comm.rank % 2) as part:
             tell({"ranks": part.ranks, "part": float(part.all_reduce(np.ones(4, np.float32))[0])})
 
-    for rank in run(monkeypatch, _start(monkeypatch), ["one", "one", "two", "two"], body):
+    for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body):
         assert "two level" in rank.of("explain"), rank.reports
-        assert "two level" in rank.of("all_to_all_v")
         assert "two level" in rank.of("stream")
         assert rank.of("sum") == 4.0
         assert (rank.of("ranks"), rank.of("part")) == (2, 2.0)
@@ -109,14 +246,8 @@ def test_the_sums_of_a_host_are_rounded_if_the_user_prefers_it(monkeypatch, leve
 
     monkeypatch.setenv("NARROWCAST_LEVELS", levels)
     monkeypatch.setenv("NARROWCAST_PARTIAL_SUMS", sums)
-    for rank in run(monkeypatch, {"NARROWCAST_SOCKET_IFNAME": "lo"}, ["one", "one", "two", "two"], body):
+    for rank in run(monkeypatch, {"NARROWCAST_SOCKET_IFNAME": "lo"}, _TWO_BY_TWO, body):
         assert rank.of("of 10") == rank.of("of 100000") == [total], rank.reports
-
-
-# 9 groups, which form 3 groups of 3.
-_NINE_BY_TWO = [f"host {rank // 2}" for rank in range(18)]
-_NINE_BY_ONE = [f"host {rank}" for rank in range(9)]
-_NINE_BY_EIGHT = [f"host {rank // 8}" for rank in range(72)]
 
 
 @pytest.mark.parametrize(
@@ -151,35 +282,6 @@ def test_more_than_8_hosts_have_the_results_that_the_operations_define(monkeypat
 
 def _is_same(found: np.ndarray | None, right: np.ndarray | None) -> bool:
     return right is None or (found is not None and np.array_equal(found.ravel(), right.ravel()))
-
-
-def test_ranks_on_more_than_8_hosts_send_to_those_that_levels_reach(monkeypatch) -> None:
-    def body(comm: Communicator, tell: TellParent) -> None:
-        host, index = divmod(comm.rank, 2)
-        # The other rank of the host; those of two hosts in the same group of hosts; and one of another such group.
-        for shift in (1, 2, 3):
-            peers = {1: [host * 2 + 1 - index] * 2, 2: [_turned(host, by) * 2 + index for by in (1, -1)]}.get(
-                shift, [(comm.rank + by) % 18 for by in (6, -6)]
-            )
-            received = np.zeros(1000, np.int32)
-            with narrowcast.group():
-                comm.send(np.full(1000, comm.rank, np.int32), peers[0])
-                comm.recv(received, peers[1])
-            tell({f"shift {shift}": bool((received == peers[1]).all())})
-        try:
-            comm.send(np.zeros(1, np.int32), (comm.rank + 8) % 18)
-        except UnsupportedError as error:
-            tell({"error": str(error)})
-        tell({"sum": float(comm.all_reduce(np.ones(1, np.float32))[0])})
-
-    for rank in run(monkeypatch, _start(monkeypatch), _NINE_BY_TWO, body):
-        assert [rank.of(f"shift {shift}") for shift in (1, 2, 3)] == [True] * 3, rank.reports
-        assert "cannot exchange messages" in rank.of("error")
-        assert rank.of("sum") == 18
-
-
-def _turned(host: int, by: int) -> int:
-    return host // 3 * 3 + (host + by) % 3
 
 
 def test_a_rank_that_ends_is_named_on_more_than_8_hosts(monkeypatch) -> None:
@@ -227,7 +329,7 @@ def test_a_call_is_predicted_to_take_as_long_as_its_steps(monkeypatch, tmp_path)
         tell({"unknown": predicted("broadcast", 100_000, "raw")})
 
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(tmp_path / "levels.costs"))
-    for rank in run(monkeypatch, _start(monkeypatch), ["one", "one", "two", "two"], body):
+    for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body):
         assert rank.of("short") == pytest.approx(20 + 4), rank.reports
         assert rank.of("long") == pytest.approx(10 + 100 + 100 + 30)
         assert rank.of("send") == pytest.approx(4)
@@ -247,7 +349,7 @@ def test_measured_calls_are_predicted_to_take_as_long(monkeypatch, tmp_path) -> 
         tell({"other": other.predicted.chosen, "warning": measured.costs_warning})
 
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(tmp_path / "levels.costs"))
-    for rank in run(monkeypatch, _start(monkeypatch), ["one", "one", "two", "two"], body):
+    for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body):
         assert rank.of("measured") == pytest.approx(50), rank.reports
         assert rank.of("nccl") == pytest.approx(60)
         assert rank.of("other") == pytest.approx(50 * (10 + 100 + 100 + 30) / (10 + 200 + 100 + 30))

@@ -51,19 +51,16 @@ void add(const Counters& from, Counters* to) {
 
 }  // namespace
 
-void DestroyComm::operator()(ncast_comm* comm) const {
-  static_cast<void>(destroy_communicator("ncast_comm_destroy", comm));
-}
-
 Levels::Levels(ncast_backend backend, LevelShape shape, bool rounds_partial_sums, LevelComms comms)
     : ncast_comm(backend, comms.all->rank(), comms.all->ranks()),
       shape_(shape),
       rounds_partial_sums_(rounds_partial_sums),
-      comms_(std::move(comms)) {
-  parts_[0] = {within()};
+      comms_(std::move(comms)),
+      pairs_(*comms_.all) {
+  of_level_[0] = {within()};
   const Levels* const next = levels_between();
-  parts_[1] = next == nullptr ? std::vector{between()} : next->parts_[1];
-  if (next != nullptr) parts_[1].push_back(next->within());
+  of_level_[1] = next == nullptr ? std::vector{between()} : next->of_level_[1];
+  if (next != nullptr) of_level_[1].push_back(next->within());
 }
 
 Levels::~Levels() { leave_ranks(); }
@@ -72,7 +69,7 @@ ncast_status Levels::start(bootstrap::Limit limit) {
   if (ncast_status status = find_backend(backend())->make_local_work(within()->config(), &work_)) return status;
   if (ncast_status status = work_->allocate(areas * area_bytes, &memory_)) return status;
   uint32_t ctas = 0;
-  for (const auto& level : parts_)
+  for (const auto& level : of_level_)
     for (ncast_comm* const comm : level) ctas += comm->decider()->traits().max_ctas;
   overlaps_ = work_->may_overlap(ctas);
   if (ncast_status status = start_predictions()) return status;
@@ -89,15 +86,13 @@ ncast_status Levels::start_predictions() {
   set_decider({.ranks = ranks(), .link = select::Link::two_levels},
               are_alike ? *between()->decider()->costs() : select::CostModel(),
               levels_of(shape_, rounds_partial_sums_, within()->decider(), between()->decider(), are_alike, overlaps_));
+  if (are_alike) pairs_.set_costs(*between()->decider()->costs());
   return NCAST_OK;
 }
 
 void Levels::set_costs(select::CostModel costs) {
-  for (ncast_comm* const level : {within(), between()}) {
-    const select::Link link = level->decider()->traits().link;
-    const bool has_network = select::is_between_hosts(link) && costs.network_gbps();
-    if (level->has_levels() || costs.is_measured(link) || has_network) level->set_costs(costs);
-  }
+  for (ncast_comm* const level : {within(), between()}) set_costs_of_part(*level, costs);
+  pairs_.set_costs(costs);
   decider()->set_costs(std::move(costs));
 }
 
@@ -126,12 +121,13 @@ void Levels::end_calls(ncast_status status, const std::string& message) {
   comms_.all->publish_failure(status, message.c_str());
   static_cast<void>(within()->abort());
   static_cast<void>(between()->abort());
+  pairs_.abort();
 }
 
 // If another rank has failed, the rendezvous says which, and why.
 ncast_status Levels::cause_of(ncast_status status, std::string* message) const {
-  const bool is_remote = status == NCAST_REMOTE_ERROR || status == NCAST_ABORTED;
-  for (int attempt = 0; attempt < (is_remote ? 10 : 1); ++attempt) {
+  const int attempts = status == NCAST_REMOTE_ERROR ? 100 : status == NCAST_ABORTED ? 10 : 1;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (const ncast_status found = comms_.all->check_failure()) {
       *message = ncast_last_error();
@@ -146,24 +142,39 @@ ncast_status Levels::check_own_error() const {
   return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", message_.c_str());
 }
 
+std::vector<ncast_comm*> Levels::parts() const {
+  std::vector<ncast_comm*> parts{between(), within()};
+  for (const auto& [peer, comm] : pairs_.comms()) parts.push_back(comm);
+  return parts;
+}
+
+// In messages about it, before its own.
+std::string Levels::ranks_of(const ncast_comm* part) const {
+  if (part == within()) return "within a group, where ranks are numbered from 0: ";
+  for (const auto& [peer, comm] : pairs_.comms()) {
+    if (comm != part) continue;
+    const auto [first, second] = std::minmax(rank(), peer);
+    return "between ranks " + std::to_string(first) + " and " + std::to_string(second) + ", here numbered 0 and 1: ";
+  }
+  return "between groups of ranks, where ranks are numbered by group: ";
+}
+
 ncast_status Levels::check_error() {
   if (ncast_status status = check_own_error()) return status;
   if (const ncast_status status = comms_.all->check_failure()) {
     set_error(status, ncast_last_error());
     return check_own_error();
   }
-  const std::pair<ncast_comm*, const char*> levels[] = {
-      {between(), "between groups of ranks, where ranks are numbered by group: "},
-      {within(), "within a group, where ranks are numbered from 0: "}};
-  for (const auto& [comm, where] : levels) {
-    const ncast_status status = comm->check_error();
-    if (status != NCAST_OK) set_error(status, where + std::string(ncast_last_error()));
+  for (ncast_comm* const part : parts()) {
+    const ncast_status status = part->check_error();
+    if (status != NCAST_OK) set_error(status, ranks_of(part) + ncast_last_error());
   }
   return check_own_error();
 }
 
 ncast_status Levels::call_error() {
-  const bool failed = within()->call_error() != NCAST_OK || between()->call_error() != NCAST_OK;
+  const std::vector<ncast_comm*> all = parts();
+  const bool failed = std::ranges::any_of(all, [](ncast_comm* part) { return part->call_error() != NCAST_OK; });
   {
     const std::lock_guard lock(mutex_);
     if (!failed && !call_failed_) return NCAST_OK;
@@ -182,8 +193,7 @@ ncast_status Levels::abort() {
 
 Counters Levels::counters() const {
   Counters counters;
-  add(within()->counters(), &counters);
-  add(between()->counters(), &counters);
+  for (const ncast_comm* const part : parts()) add(part->counters(), &counters);
   counters.scratch_bytes += areas * area_bytes;
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < calls_.size(); ++i) counters.operations[i].calls = calls_[i];
@@ -196,8 +206,12 @@ ncast_status Levels::exchange(const void* mine, size_t bytes, void* all) {
 }
 
 ncast_status Levels::wait_until_idle() {
-  const ncast_status first = between()->wait_until_idle(), second = within()->wait_until_idle();
-  return first != NCAST_OK ? first : second;
+  ncast_status first = NCAST_OK;
+  for (ncast_comm* const part : parts()) {
+    const ncast_status status = part->wait_until_idle();
+    if (first == NCAST_OK) first = status;
+  }
+  return first;
 }
 
 void Levels::leave_ranks() {
@@ -210,23 +224,9 @@ void Levels::leave_ranks() {
 }
 
 ncast_status Levels::check(const Call& call) const {
-  const char* const function = function_of(call);
-  if (call.operation == Operation::all_to_all_v)
-    return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have it", function);
-  if (backend() == NCAST_BACKEND_HOST && call.stream != nullptr)
-    return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels on the backend host do not have streams", function);
-  if (!operation::is_point_to_point(call.operation) || reaches(call.peer)) return NCAST_OK;
-  return fail(NCAST_UNSUPPORTED,
-              "%s: rank %d cannot exchange messages with rank %d: with two levels, only ranks of one group and ranks "
-              "with the same index in their groups can",
-              function, rank(), call.peer);
-}
-
-bool Levels::reaches(int peer) const {
-  if (group_of(peer) == shape_.group) return true;
-  if (index_of(peer) != shape_.index) return false;
-  const Levels* const next = levels_between();
-  return next == nullptr || next->reaches(group_of(peer));
+  if (backend() != NCAST_BACKEND_HOST || call.stream == nullptr) return NCAST_OK;
+  return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels on the backend host do not have streams",
+              function_of(call));
 }
 
 ncast_status Levels::launch(std::span<const Call> calls) {
@@ -251,38 +251,28 @@ ncast_status Levels::run(std::span<const Call> calls) {
       transfers.push_back(call);
       continue;
     }
+    if (call.operation == Operation::all_to_all_v) {
+      if (ncast_status status = send_and_receive(messages_of(call))) return status;
+      continue;
+    }
     if (ncast_status status = work_->enter(call.stream)) return status;
     if (ncast_status status = take_steps(shape_, rounds_partial_sums_, *this, call)) return status;
     if (ncast_status status = work_->leave(call.stream)) return status;
   }
-  return transfers.empty() ? NCAST_OK : send_and_receive(transfers);
+  return send_and_receive(transfers);
 }
 
 ncast_status Levels::take(Call call, bool is_between, int) {
   call.comm = is_between ? between() : within();
   if (ncast_status status = submit(call)) return status;
-  for (ncast_comm* const one : parts_[is_between])
-    for (ncast_comm* const other : parts_[!is_between])
+  for (ncast_comm* const one : of_level_[is_between])
+    for (ncast_comm* const other : of_level_[!is_between])
       if (ncast_status status = work_->stop_after_failure(one, other, call.stream)) return status;
   return NCAST_OK;
 }
 
-// Those of a group first, on all ranks: kernels of the two levels run one after the other, and ranks that began with
-// different levels could wait for each other in a circle.
-ncast_status Levels::send_and_receive(std::span<const Call> calls) {
-  if (ncast_status status = start_group()) return status;
-  for (const bool is_local : {true, false}) {
-    for (Call call : calls) {
-      if ((group_of(call.peer) == shape_.group) != is_local) continue;
-      call.comm = is_local ? within() : between();
-      call.peer = is_local ? index_of(call.peer) : group_of(call.peer);
-      static_cast<void>(submit(call));  // an error is that of the group
-    }
-  }
-  return end_group("ncast_group_end", true);
-}
-
 ncast_status launch_levels(const std::vector<Call>& calls) {
+  if (ncast_status status = Levels::connect(calls)) return status;
   return launch_apart(calls, communicators_of(calls), &Call::comm,
                       [](ncast_comm* comm, const auto& those) { return static_cast<Levels*>(comm)->launch(those); });
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "bootstrap/rendezvous.h"
+#include "comm/levels/owned_comm.h"
+#include "comm/levels/pairs.h"
 #include "comm/levels/shape.h"
 #include "comm/levels/steps.h"
 #include "executor/call.h"
@@ -19,11 +22,6 @@
 #include "executor/local_work.h"
 
 namespace narrowcast::comm {
-
-struct DestroyComm {
-  void operator()(ncast_comm* comm) const;
-};
-using OwnedComm = std::unique_ptr<ncast_comm, DestroyComm>;
 
 // What it consists of.
 struct LevelComms {
@@ -50,6 +48,9 @@ class Levels final : public ncast_comm, private StepTaker {
   void leave_ranks() override;
   void set_costs(select::CostModel costs) override;
 
+  // Before a launch of calls of any communicators of two levels: connects ranks for their messages, except on the host.
+  static ncast_status connect(std::span<const executor::Call> calls);
+
   // Runs or enqueues calls of this communicator in order: collectives first, then sends and receives together.
   ncast_status launch(std::span<const executor::Call> calls);
 
@@ -60,7 +61,6 @@ class Levels final : public ncast_comm, private StepTaker {
   const Levels* levels_between() const {
     return between()->has_levels() ? static_cast<const Levels*>(between()) : nullptr;
   }
-  bool reaches(int peer) const;  // by messages
   ncast_status take(executor::Call call, bool is_between, int slot) override;
   executor::LocalWork* work() override { return work_.get(); }
   bool overlaps() const override { return overlaps_; }
@@ -71,22 +71,38 @@ class Levels final : public ncast_comm, private StepTaker {
   int group_of(int rank) const { return rank / shape_.of_group; }
   int index_of(int rank) const { return rank % shape_.of_group; }
   int device() const override { return comms_.within->config().device; }
-  // Whether two levels have the call.
   ncast_status check(const executor::Call& call) const;
   ncast_status run(std::span<const executor::Call> calls);
+
+  // messages.cc
+  // The communicator of one level that has this rank and the peer, or that of both; NULL if they are not connected.
+  // rank: of the peer there.
+  struct Place {
+    ncast_comm* comm;
+    int rank;
+  };
+  Place place_of(int peer) const;
+  Place level_of(int peer) const;
+  static std::vector<executor::Call> messages_of(const executor::Call& all_to_all_v);
+  bool connects_in_calls() const;
+  ncast_status attempt(const std::function<ncast_status()>& action);
   ncast_status send_and_receive(std::span<const executor::Call> calls);
+  ncast_status launch_messages(std::span<const executor::Call> calls);
   // Of a level: records it, or what has caused it, unless there was an error before, and ends the calls of all ranks.
   void set_error(ncast_status status, std::string message);
   ncast_status cause_of(ncast_status status, std::string* message) const;
   void end_calls(ncast_status status, const std::string& message);
   ncast_status check_own_error() const;
+  std::vector<ncast_comm*> parts() const;
+  std::string ranks_of(const ncast_comm* part) const;
   // The kernels of one level do not notice that those of the other have failed, so a thread looks for errors.
   void watch();
 
   const LevelShape shape_;
   const bool rounds_partial_sums_;
   const LevelComms comms_;
-  std::vector<ncast_comm*> parts_[2];  // the communicators of one level within and between groups
+  Pairs pairs_;
+  std::vector<ncast_comm*> of_level_[2];  // the communicators of one level within and between groups
   std::unique_ptr<executor::LocalWork> work_;
   bool overlaps_ = false;
   void* memory_ = nullptr;

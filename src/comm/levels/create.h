@@ -4,7 +4,7 @@
 // Every rank has a communicator with the ranks of its group, and one with the ranks of the same index in the other
 // groups, which has two levels in turn if there are more than 8. A call is a sequence of calls of these, so that every
 // value goes to each other group once, and every rank's link between groups carries an equal share, as in MSCCL++'s and
-// NCCL's hierarchical algorithms.
+// NCCL's hierarchical algorithms. Any other two ranks create a communicator at their first message (pairs.h).
 #pragma once
 
 #include "narrowcast/comm.h"

@@ -138,8 +138,7 @@ class Steps {
     const uint64_t elems = std::min(fitting, ceil_div(ceil_div(count, wanted), granule) * granule);
     const uint64_t parts = ceil_div(count, elems);
     LocalWork* const work = taker_.work();
-    const ncast_stream streams[] = {call_.stream,
-                                    taker_.overlaps() && parts > 1 ? work->second_stream() : call_.stream};
+    const ncast_stream streams[] = {call_.stream, taker_.overlaps() && parts > 1 ? work->side_stream(0) : call_.stream};
     const bool overlap = streams[is_between] != call_.stream;
     ncast_stream last[] = {call_.stream, call_.stream};  // stream of the last stage in each slot
     const auto mark = [&](int slot) {

@@ -17,7 +17,7 @@ class StepTaker {
   virtual ncast_status take(executor::Call call, bool is_between, int slot) = 0;
   // NULL: local work is left out.
   virtual executor::LocalWork* work() = 0;
-  // Whether calls between groups are on the second stream of work(), beside those within groups.
+  // Whether calls between groups are on a side stream of work(), beside those within groups.
   virtual bool overlaps() const = 0;
   // Of intermediate values, area_bytes each, two for each slot.
   virtual void* area(int number) = 0;

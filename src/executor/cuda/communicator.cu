@@ -41,13 +41,15 @@ void leak(Used& used) {
 
 ncast_status Communicator::create(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret, int ranks,
                                   int rank, const ncast_comm_config& config, ncast_comm** result) {
-  std::unique_ptr<Communicator> comm(new Communicator(ranks, rank));
-  comm->device_ = config.device;
-  if (config.device < 0) {
-    if (const cudaError_t error = cudaGetDevice(&comm->device_); error != cudaSuccess)
-      return failed("finding the GPU", error);
+  int device = config.device;
+  if (device < 0) {
+    if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return failed("finding the GPU", error);
   }
-  const device::DeviceGuard device_guard(comm->device_);
+  const device::DeviceGuard device_guard(device);
+  // Ranks of two levels may connect for a message that is being captured.
+  const device::RelaxedCaptureMode relaxed;
+  std::unique_ptr<Communicator> comm(new Communicator(ranks, rank));
+  comm->device_ = device;
   if (ncast_status status = comm->join(address, secret, config)) {
     const std::string message = ncast_last_error();
     if (comm->rendezvous_ != nullptr) comm->rendezvous_->publish_failure(status, message.c_str());
@@ -283,12 +285,9 @@ void Communicator::stop_kernels() {
 
 bool Communicator::has_calls_in_flight() const {
   if (order_.any_captured()) return true;
-  // Other threads may be capturing graphs.
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  cudaThreadExchangeStreamCaptureMode(&mode);
+  const device::RelaxedCaptureMode relaxed;  // other threads may be capturing graphs
   const bool in_flight = cudaEventQuery(order_.last_eager()) == cudaErrorNotReady;
   if (in_flight) cudaGetLastError();
-  cudaThreadExchangeStreamCaptureMode(&mode);
   return in_flight;
 }
 

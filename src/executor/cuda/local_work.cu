@@ -77,7 +77,8 @@ class GpuWork final : public LocalWork {
   explicit GpuWork(int device) : device_(device) {}
   ~GpuWork() override {
     const device::DeviceGuard guard(device_);
-    if (second_ != nullptr) cudaStreamDestroy(second_);
+    for (const cudaStream_t side : sides_)
+      if (side != nullptr) cudaStreamDestroy(side);
     for (const cudaEvent_t mark : marks_)
       if (mark != nullptr) cudaEventDestroy(mark);
     cudaFree(memory_);
@@ -86,7 +87,8 @@ class GpuWork final : public LocalWork {
   ncast_status prepare() {
     const device::DeviceGuard guard(device_);
     cudaError_t error = order_.create();
-    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&second_, cudaStreamNonBlocking);
+    for (cudaStream_t& side : sides_)
+      if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
     for (cudaEvent_t& mark : marks_)
       if (error == cudaSuccess) error = cudaEventCreateWithFlags(&mark, cudaEventDisableTiming);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms_, cudaDevAttrMultiProcessorCount, device_);
@@ -111,7 +113,7 @@ class GpuWork final : public LocalWork {
   }
 
   bool may_overlap(uint32_t ctas) const override { return ctas <= select::ctas_that_fit(static_cast<uint32_t>(sms_)); }
-  ncast_stream second_stream() const override { return second_; }
+  ncast_stream side_stream(int number) const override { return sides_[number]; }
   ncast_status set_mark(int mark, ncast_stream stream) override {
     const device::DeviceGuard guard(device_);
     return checked("recording an event", cudaEventRecord(marks_[mark], handle(stream)));
@@ -198,7 +200,7 @@ class GpuWork final : public LocalWork {
   const int device_;
   int sms_ = 0;
   StreamOrder order_;
-  cudaStream_t second_ = nullptr;
+  cudaStream_t sides_[side_streams] = {};
   cudaEvent_t marks_[2] = {};
   void* memory_ = nullptr;
 };

@@ -21,7 +21,7 @@ class HostWork final : public LocalWork {
   ncast_status leave(ncast_stream) override { return NCAST_OK; }
 
   bool may_overlap(uint32_t) const override { return false; }
-  ncast_stream second_stream() const override { return nullptr; }
+  ncast_stream side_stream(int) const override { return nullptr; }
   ncast_status set_mark(int, ncast_stream) override { return NCAST_OK; }
   ncast_status wait_for_mark(int, ncast_stream) override { return NCAST_OK; }
 

@@ -37,10 +37,6 @@ _SEQUENCE = (
 )
 
 
-def _sequence(world: World) -> list[tuple[Choice, str, bool]]:
-    return [one for one in _SEQUENCE if one[0].operation in world.operations()]
-
-
 class Repeated:
     """A call with a different input for each replay, and its results."""
 
@@ -94,7 +90,7 @@ def _captured(world: World, comm: narrowcast.Communicator, calls: list[Repeated]
 def graphs(world: World) -> Cases:
     yield (
         "a graph of many operations, replayed",
-        functools.partial(replayed, world, _sequence(world), 100 if world.thorough else 10),
+        functools.partial(replayed, world, _SEQUENCE, 100 if world.thorough else 10),
     )
     yield "two graphs and direct calls in turn", functools.partial(_by_turns, world)
     yield "captured in one of two communicators", functools.partial(_one_of_two, world)
@@ -152,7 +148,7 @@ def _by_turns(world: World) -> Outcome:
     outcome = Outcome()
     world.place.reset()
     stream, replays = world.streams[0], 20 if world.thorough else 4
-    parts = [[Repeated(world, *one, replays) for one in _sequence(world)[i::2]] for i in range(2)]
+    parts = [[Repeated(world, *one, replays) for one in _SEQUENCE[i::2]] for i in range(2)]
     made = [_captured(world, world.comm, calls, stream) for calls in parts]
     chosen = _choices(world, "beside graphs", replays)
     beside = [Pending(world, choice, i, codec) for i, (choice, codec) in enumerate(chosen)]
@@ -177,7 +173,7 @@ def _one_of_two(world: World) -> Outcome:
     place, (stream, other) = world.place, world.streams
     place.reset()
     replays = 20 if world.thorough else 4
-    calls = [Repeated(world, *one, replays) for one in _sequence(world)[:6]]
+    calls = [Repeated(world, *one, replays) for one in _SEQUENCE[:6]]
     chosen = _choices(world, "of the other", 2 * replays)
     beside = [Pending(world, choice, i, codec) for i, (choice, codec) in enumerate(chosen)]
     for call in calls:

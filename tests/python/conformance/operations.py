@@ -88,7 +88,7 @@ def small(world: World) -> Cases:
     section = "small"
     every = [
         (operation, kind, op)
-        for operation in world.operations()
+        for operation in operations.names()
         for kind in VALUE_TYPES
         for op in (OPS if describe(operation).reduces else ("sum",))
     ]
@@ -120,7 +120,7 @@ def larger(world: World) -> Cases:
         op, data, root = rng.choice(list(OPS)), rng.choice(DATA), rng.randrange(world.ranks)
         return Choice(operation, kind, op, data, max(0, count_bytes // kind.bytes + off), root)
 
-    for operation in world.operations():
+    for operation in operations.names():
         for count_bytes in _switch_bytes(operation, world):
             kinds = floats if count_bytes >= 4 * MIB else VALUE_TYPES  # types that the codec supports
             offs = (-1, 0, 1) if count_bytes <= _BOTH_WAYS_BYTES else (-1, 0) if world.ranks <= 4 else (0,)

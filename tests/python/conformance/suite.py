@@ -31,7 +31,7 @@ SECTIONS = (
     "traffic",
 )
 # The others have calls that only one level has.
-_LEVEL_SECTIONS = ("small", "larger", "factors", "graphs")
+_LEVEL_SECTIONS = ("small", "larger", "factors", "all_to_all_v", "groups", "graphs")
 THREAD_SECTIONS = ("small", "groups", "streams", "registration")
 _SCENARIOS = (
     ("abort", ("small", "large")),

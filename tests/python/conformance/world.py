@@ -11,7 +11,6 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast._bench import operations
 from narrowcast.types import ValueType
 
 
@@ -68,11 +67,6 @@ class World:
     default_stream: bool = True  # calls may also use no stream
     hosts: tuple[int, ...] = ()  # of each rank, if there are several
     two_levels: bool = False  # the communicators have two levels
-
-    def operations(self) -> tuple[str, ...]:
-        """The names of the operations that any ranks can run together."""
-        missing = ("sendrecv", "all_to_all_v") if self.two_levels else ()
-        return tuple(name for name in operations.names() if name not in missing)
 
     @property
     def comm(self) -> narrowcast.Communicator:

@@ -35,6 +35,7 @@ def run(
     variables: dict[str, str],
     hosts: list[str],
     body: Callable[[narrowcast.Communicator, Report], None],
+    timeout_seconds: float = 20,
 ) -> list[ForkedRank]:
     """Creates an id with these variables, and a rank on each host without them."""
     without_variables(monkeypatch)
@@ -48,7 +49,7 @@ def run(
         def work(report: Report) -> None:
             os.environ["NARROWCAST_HOSTID"] = hosts[rank]
             try:
-                with narrowcast.Communicator(unique_id, rank, len(hosts), timeout_seconds=20) as comm:
+                with narrowcast.Communicator(unique_id, rank, len(hosts), timeout_seconds=timeout_seconds) as comm:
                     body(comm, report)
             except NarrowcastError as error:
                 report({"error": type(error).__name__, "message": str(error)})
