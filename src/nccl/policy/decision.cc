@@ -19,16 +19,8 @@ bool may_use(ncast_codec codec, const CallShape& shape, uint64_t bytes) {
                              (!reduces(shape.operation) || lossy_redops[shape.redop]));
 }
 
-// Whether a transfer is between hosts, and between ranks with the same index there. Both of its ranks know it. Those of
-// a host are left to NCCL: two levels carry them before those between hosts, so the transfers of a group could wait for
-// each other in a circle.
-bool is_between_levels(const Call& call, const CommunicatorTraits& comm) {
-  return call.peer != comm.rank && (call.peer - comm.rank) % comm.message_stride == 0;
-}
-
 // The reason why a call is forwarded regardless of `take`; NULL if it may run on the engine.
-const char* why_never(const Settings& settings, const CallShape& shape, const Call& call,
-                      const CommunicatorTraits& comm) {
+const char* why_never(const Settings& settings, const CallShape& shape, const Call& call) {
   const bool off = is_point_to_point(shape.operation) ? settings.off[NCAST_OP_SEND] || settings.off[NCAST_OP_RECV]
                                                       : settings.off[shape.operation];
   if (off) return "the operation is switched off";
@@ -36,8 +28,6 @@ const char* why_never(const Settings& settings, const CallShape& shape, const Ca
   if (call.config != nullptr) return "the call has settings of its own";
   if (reduces(shape.operation) && call.redop >= first_user_reduction && !call.factor) return "a user-defined reduction";
   if (shape.count == 0) return "there is nothing to move";
-  if (comm.message_stride != 0 && is_point_to_point(shape.operation) && !is_between_levels(call, comm))
-    return "in two levels, only ranks with the same index on their hosts exchange messages";
   return nullptr;
 }
 
@@ -54,7 +44,7 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
                 const Predictor& predictor) {
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
   const CallShape shape = shape_of(call, operation, comm.ranks, comm.has_windows);
-  if (const char* const why = why_never(settings, shape, call, comm)) return {false, NCAST_CODEC_RAW, why};
+  if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
   const uint64_t bytes = piece_bytes(call);
   const auto found =
       std::ranges::find_if(settings.rules, [&](const Rule& one) { return matches(one, shape, bytes, comm.name); });

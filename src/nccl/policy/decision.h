@@ -22,8 +22,6 @@ struct CommunicatorTraits {
   int ranks;
   std::string_view name;     // commName; empty: none
   bool has_windows = false;  // as in CallShape
-  int rank = 0;
-  int message_stride = 0;  // as in Communicator; 0: it has one level
 };
 
 // operation: of the call; a receive may be described as its send.

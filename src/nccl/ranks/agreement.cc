@@ -170,13 +170,13 @@ const char* why_forward_all(const std::vector<Offer>& offers, std::string* ranks
   return nullptr;
 }
 
-// Sets comm.message_stride. Returns why the library cannot create the communicator, or NULL.
+// Sets comm.ranks_of_group. Returns why the library cannot create the communicator, or NULL.
 const char* find_levels(Communicator& comm, const std::vector<Offer>& offers) {
   std::vector<uint64_t> hosts(offers.size());
   std::ranges::transform(offers, hosts.begin(), &Offer::host);
   const char* why = nullptr;
   const auto counts = environment::level_counts(hosts, &why);
-  if (counts) comm.message_stride = counts->groups <= environment::most_ranks_of_level ? counts->of_group : comm.ranks;
+  if (counts) comm.ranks_of_group = counts->of_group;
   if (comm.ranks <= environment::most_ranks_of_level) return nullptr;
   if (!counts) return why;
   // The steps of a call are launched one after the other. A thread that makes the calls of several ranks would wait for

@@ -62,12 +62,10 @@ bool takes_any_call(Communicator& comm) {
   for (int operation = 0; operation < operation_count; ++operation)
     for (int dtype = 0; dtype < value_types; ++dtype)
       for (size_t bytes = least_tried_bytes; bytes <= most_tried_bytes; bytes *= 4) {
-        const bool is_transfer = is_point_to_point(static_cast<Operation>(operation));
         const Call call{.function = Function::AllReduce,  // decisions do not depend on it
                         .operation = static_cast<Operation>(operation),
                         .count = bytes / value_bytes(dtype),
-                        .dtype = dtype,
-                        .peer = is_transfer ? (comm.rank + traits.message_stride) % comm.ranks : 0};
+                        .dtype = dtype};
         if (decide(settings(), call, traits, predictor_of(comm)).use_engine) return true;
       }
   return false;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -156,9 +155,6 @@ class Calibration {
     is_ready_ = typical_.fill(typical) && incompressible_.fill(incompressible) && output_.get() != nullptr && wait();
     series_ = {{"", NCAST_CODEC_RAW, &typical_, true}};
     if (comm.has_levels) {
-      // With this stride, no two ranks exchange messages.
-      if (comm.message_stride == comm.ranks)
-        std::erase_if(measured_, [](const Measured& one) { return one.operation == NCAST_OP_SEND; });
       // The levels choose the codecs of their steps.
       series_.push_back({"", NCAST_CODEC_AUTO, &typical_, false});
       return;
@@ -183,13 +179,13 @@ class Calibration {
       if (size.bytes > most_bytes && now + longest_step * longest > most) break;
       // The first item is the time since the beginning, or negative if this rank failed.
       std::vector<float> times{0};
-      for (const Measured& one : measured_)
+      for (const Measured& one : measured)
         for (const Series& series : series_) times.push_back(static_cast<float>(1e6 * seconds_of(one, size, series)));
       const bool failed = std::ranges::any_of(times, [](float time) { return time < 0; });
       times[0] = failed ? -1 : duration<float>(Clock::now() - begin).count();
       if (!exchange_slowest(&times)) return false;
       const float* time = &times[1];
-      for (const Measured& one : measured_)
+      for (const Measured& one : measured)
         for (const Series& series : series_) add(one, size, series, *time++, text);
       longest = std::max(longest, times[0] - now);
       now = times[0];
@@ -235,7 +231,7 @@ class Calibration {
   // Every second rank sends to the next one: transfers of KV caches and between pipeline stages go in one direction. In
   // two levels the ranks of every second host send to those of the next.
   bool send_or_receive(Call call, const Series& series) {
-    const int distance = comm_.has_levels ? comm_.message_stride : 1;
+    const int distance = comm_.has_levels ? comm_.ranks_of_group : 1;
     const bool sends = comm_.rank / distance % 2 == 0;
     call.peer = sends ? comm_.rank + distance : comm_.rank - distance;
     if (call.peer >= comm_.ranks) return true;
@@ -299,7 +295,6 @@ class Calibration {
   }
 
   void add(const Measured& one, const Size& size, const Series& series, double microseconds, CostsText* text) const {
-    if (one.operation == NCAST_OP_SEND && comm_.has_levels && comm_.message_stride == comm_.ranks) return;
     const size_t count = count_of(one, size);
     if (series.by_nccl) {
       // Models of processes on CPUs have no times of NCCL.
@@ -318,7 +313,6 @@ class Calibration {
   const Memory typical_, incompressible_, output_;
   // The host backend runs calls immediately.
   void* const stream_ = backend.id == NCAST_BACKEND_CUDA ? comm_.exchange_stream : nullptr;
-  std::vector<Measured> measured_{std::begin(measured), std::end(measured)};
   std::vector<Series> series_;
   bool is_ready_ = false, failed_ = false;
 };

@@ -107,11 +107,7 @@ void Communicator::refresh_traffic() {
 }
 
 CommunicatorTraits traits_of(const Communicator& comm) {
-  return {.ranks = comm.ranks,
-          .name = comm.config.name,
-          .has_windows = comm.has_windows.load(),
-          .rank = comm.rank,
-          .message_stride = comm.has_levels ? comm.message_stride : 0};
+  return {.ranks = comm.ranks, .name = comm.config.name, .has_windows = comm.has_windows.load()};
 }
 
 const EnginePredictor& predictor_of(Communicator& comm) {

@@ -56,9 +56,7 @@ struct Communicator {
   // After agreeing: 0 if all ranks are on one host; otherwise the same number for communicators whose ranks are on the
   // same hosts, in the same order.
   uint64_t hosts = 0;
-  // After agreeing: in two levels, ranks exchange messages if their numbers differ by a multiple of this: the ranks of
-  // a group, or all if there are so many groups that they form levels in turn. 0: the ranks do not form two levels.
-  int message_stride = 0;
+  int ranks_of_group = 0;                                  // after agreeing: of two levels, if the ranks form them
   bool has_levels = false;                                 // after attaching: engine_comm has two levels
   int local_ranks = 1;                                     // after agreeing: ranks in this process
   std::atomic<uint32_t> max_ctas{environment::most_ctas};  // after agreeing: the minimum over all ranks

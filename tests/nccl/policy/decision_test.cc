@@ -79,24 +79,6 @@ TEST_CASE("calls for which a plan is always used are executed unless a setting f
   CHECK_FALSE(decide({}, call, {2, ""}, plan).use_engine);
 }
 
-TEST_CASE("in two levels both ranks of a transfer execute it if they have the same index on different hosts") {
-  constexpr int ranks = 12, ranks_of_host = 4;
-  const Settings settings = with("take", "always");
-  const auto is_executed = [&](Operation operation, int rank, int peer) {
-    Call call = call_of(operation);
-    call.peer = peer;
-    return decide(settings, call, {.ranks = ranks, .name = "", .rank = rank, .message_stride = ranks_of_host}, faster)
-        .use_engine;
-  };
-  for (int rank = 0; rank < ranks; ++rank)
-    for (int peer = 0; peer < ranks; ++peer) {
-      const bool sent = is_executed(NCAST_OP_SEND, rank, peer);
-      CHECK(sent == (rank != peer && rank % ranks_of_host == peer % ranks_of_host));
-      CHECK(sent == is_executed(NCAST_OP_RECV, peer, rank));
-      CHECK(is_executed(NCAST_OP_REDUCE, rank, peer));
-    }
-}
-
 TEST_CASE("a send and its receive get the same decision") {
   for (const char* off : {"send", "recv"}) {
     CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), {2, ""}, faster).use_engine);
