@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -146,6 +147,29 @@ def test_an_abort_ends_connecting(monkeypatch) -> None:
     for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body):
         assert rank.of("failure") == "AbortedError", rank.reports
         assert rank.of("seconds") < 10
+
+
+@pytest.mark.parametrize("new_pairs", [1, 2])
+def test_an_interrupt_ends_connecting(monkeypatch, new_pairs: int) -> None:
+    def body(comm: Communicator, tell: TellParent) -> None:
+        begin = time.monotonic()
+        try:
+            if comm.rank == 0:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+                with narrowcast.group():
+                    for peer in (4, 5)[:new_pairs]:
+                        _send(comm, 1, peer)  # which do not receive it
+            else:
+                comm.all_reduce(np.ones(1, np.float32))
+        except (NarrowcastError, KeyboardInterrupt) as error:
+            tell({"failure": type(error).__name__, "seconds": time.monotonic() - begin})
+
+    first, *others = run(monkeypatch, _start(monkeypatch), _THREE_BY_THREE, body)
+    assert first.of("failure") == "KeyboardInterrupt", first.reports
+    for rank in others:
+        assert rank.of("failure") == "AbortedError", rank.reports
+    assert max(rank.of("seconds") for rank in (first, *others)) < 10
 
 
 @pytest.mark.parametrize("milliseconds", [0, 20, 100, 300])
