@@ -29,6 +29,7 @@ _FILE_SETTINGS = (
     "OFF",
     "P2P",
     "PLANS",
+    "PROFILE",
     "RECORD",
     "SCRATCH_BYTES",
     "STATS",
@@ -61,6 +62,7 @@ _MAX_TOML_BYTES = 1 << 20
 # The values of settings that are options of `narrowcast run`.
 TAKES = ("auto", "always", "never")
 ATTACHES = ("first", "init")
+PROFILES = ("auto", "exposed", "hidden")
 NETWORKS = ("tcp", "plugin", "ucx", "auto")
 DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 

@@ -71,7 +71,8 @@ bool compare(const ncast_predictor& predictor, const CallShape& shape, ncast_cod
                                 .codec = codec,
                                 .ranks = shape.ranks,
                                 .placement = NCAST_PLACEMENT_UNKNOWN,
-                                .result_codec = nullptr};
+                                .result_codec = nullptr,
+                                .profile = shape.profile};
   return engine()->ncast_predictor_compare_call(&predictor, &call, shape.has_windows ? 1 : 0, comparison) == NCAST_OK;
 }
 
@@ -88,7 +89,8 @@ bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_c
                  .reason = is_long ? nullptr : "the call is short, and no long call has made the hosts attach yet",
                  .plan = nullptr,
                  .always = 0,
-                 .codec = NCAST_CODEC_RAW};
+                 .codec = NCAST_CODEC_RAW,
+                 .ctas = 0};
   return true;
 }
 
@@ -110,6 +112,11 @@ const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& 
 std::optional<ncast_codec> codec_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
   ncast_comparison found = {};
   return predictor.compare(shape, codec, &found) ? std::optional(found.codec) : std::nullopt;
+}
+
+uint32_t ctas_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
+  ncast_comparison found = {};
+  return predictor.compare(shape, codec, &found) ? found.ctas : 0;
 }
 
 std::optional<double> predicted_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {

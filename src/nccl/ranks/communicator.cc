@@ -107,7 +107,10 @@ void Communicator::refresh_traffic() {
 }
 
 CommunicatorTraits traits_of(const Communicator& comm) {
-  return {.ranks = comm.ranks, .name = comm.config.name, .has_windows = comm.has_windows.load()};
+  return {.ranks = comm.ranks,
+          .name = comm.config.name,
+          .has_windows = comm.has_windows.load(),
+          .saves_ctas = comm.saves_ctas.load()};
 }
 
 const EnginePredictor& predictor_of(Communicator& comm) {

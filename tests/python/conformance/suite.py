@@ -24,6 +24,7 @@ SECTIONS = (
     "factors",
     "all_to_all_v",
     "groups",
+    "profiles",
     "streams",
     "graphs",
     "registration",
