@@ -14,13 +14,21 @@
 namespace narrowcast::select {
 namespace {
 
-// If no limits of CTAs were measured, long calls by blocks are as fast as the model predicts with this many CTAs, and
-// proportionally slower with fewer.
+// If no limits of CTAs were measured, long calls by blocks are nearly as fast as the model predicts with this many
+// CTAs, and proportionally slower with few.
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json), and through host
 // memory with 4 to 16 (2026-11-29_collectives_host_ctas.json). PCIe is assumed to be as slow as host memory.
 double enough_ctas(const Candidate& candidate, const CallShape& shape) {
-  if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : 20;
+  if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : reduces(shape.operation) ? 20 : 17;
   return candidate.is_coded() && reduces(shape.operation) ? 7 : 5;
+}
+// Raw values saturate NVLink gradually: a hidden call, whose CTAs are few, would otherwise appear faster than NCCL.
+double slowdown_of_blocks(const Candidate& candidate, const CallShape& shape, double ctas) {
+  const double enough = enough_ctas(candidate, shape);
+  if (shape.link != Link::nvlink || candidate.is_coded()) return std::max(1.0, enough / ctas);
+  constexpr double sharpness = 4;
+  const auto of = [&](double some) { return std::pow(1 + std::pow(enough / some, sharpness), 1 / sharpness); };
+  return std::max(1.0, of(ctas) / of(most_block_ctas));
 }
 // With fewer warps in a CTA each of them is faster: the speed of the CTA is a power of the number of those that send or
 // reduce. Fitted to CTAs of 99 KiB between two H200 (bench/results/2xh200/2026-11-29_shared_memory.json), within 2%.
@@ -55,7 +63,7 @@ double time_of(size_t index, const CallShape& shape, const CostModel& model, Dat
   const double ctas = shape.max_ctas * speed_of_ctas(shape, model.shared_bytes());
   const std::optional<double> measured =
       model.predict_limited(ctas, shape.operation, index, shape.bytes, shape.ranks, shape.link, data);
-  return measured.value_or(time * std::max(1.0, enough_ctas(candidate, shape) / ctas));
+  return measured.value_or(time * slowdown_of_blocks(candidate, shape, ctas));
 }
 
 // The bytes that the codec saves in this type, divided by those that the measured codec saves in bfloat16, the measured

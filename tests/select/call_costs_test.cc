@@ -2,6 +2,7 @@
 #include "select/call_costs.h"
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "doctest/doctest.h"
@@ -62,8 +63,17 @@ TEST_CASE("few CTAs, or CTAs with few warps, slow encoded values down") {
                                  "all_gather 2 nvlink blocks:window 1000000:75\n"))[window]
             .typical == doctest::Approx(75));  // measured with as many
   shape.shared_bytes = most_shared_bytes;
+  // As measured with 8, 16 and 32 CTAs (bench/results/2xh200/2026-11-23_collectives_ctas.json).
+  for (const auto& [operation, with_32, with_16, with_8] :
+       {std::tuple(Operation::all_gather, 1.089, 1.228, 2.277), {Operation::all_reduce, 1.147, 1.329, 2.599}}) {
+    CallShape few = shape;
+    few.operation = operation;
+    for (const auto& [ctas, slowdown] : {std::pair(32, with_32), {16, with_16}, {8, with_8}}) {
+      few.max_ctas = static_cast<uint32_t>(ctas);
+      CHECK(costs_of(few, model)[raw].typical / 100 == doctest::Approx(slowdown).epsilon(0.12));
+    }
+  }
   shape.max_ctas = 32;
-  CHECK(costs_of(shape, model)[raw].typical == doctest::Approx(100));
   CHECK(costs_of(shape, model)[window].typical > 100);
   CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
   shape.max_ctas = 8;

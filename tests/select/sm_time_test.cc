@@ -68,16 +68,15 @@ TEST_CASE("without a time of NCCL a hidden call may take three percent longer th
 }
 
 TEST_CASE("NCCL runs a long hidden call if it takes less SM time") {
-  const std::string others = "all_gather 2 nvlink blocks:raw 134217728:500\nall_gather 2 nvlink blocks:window ";
-  // 24 CTAs of NCCL for 510 us; 50 CTAs encode in 300 us.
-  const CostModel model = model_of(others + "134217728:300\nall_gather 2 nvlink nccl 134217728:510\n");
+  const std::string coded = "all_gather 2 nvlink blocks:window 134217728:300\n",
+                    slow_nccl = "all_gather 2 nvlink nccl 134217728:560\n";
+  const CostModel model = model_of("all_gather 2 nvlink blocks:raw 134217728:500\n" + coded + slow_nccl);
   const Decision raw_values = decide(hidden(long_bytes), {model});
   CHECK(raw_values.candidate == "blocks:raw");
+  CHECK(raw_values.ctas == 20);
   CHECK(raw_values.nccl_ctas == 24);
   CHECK(compare(raw_values, true).reason == nullptr);
-  const CostModel slow_raw = model_of(
-      "all_gather 2 nvlink blocks:raw 134217728:600\nall_gather 2 nvlink blocks:window 134217728:300\n"
-      "all_gather 2 nvlink nccl 134217728:510\n");
+  const CostModel slow_raw = model_of("all_gather 2 nvlink blocks:raw 134217728:600\n" + coded + slow_nccl);
   const Decision encoded = decide(hidden(long_bytes), {slow_raw});
   CHECK(encoded.candidate == "blocks:window");
   CHECK(compare(encoded, true).reason ==
