@@ -153,8 +153,8 @@ std::string Levels::ranks_of(const ncast_comm* part) const {
   if (part == within()) return "within a group, where ranks are numbered from 0: ";
   for (const auto& [peer, comm] : pairs_.comms()) {
     if (comm != part) continue;
-    const auto [first, second] = std::minmax(rank(), peer);
-    return "between ranks " + std::to_string(first) + " and " + std::to_string(second) + ", here numbered 0 and 1: ";
+    return "between ranks " + std::to_string(std::min(rank(), peer)) + " and " +
+           std::to_string(std::max(rank(), peer)) + ", here numbered 0 and 1: ";
   }
   return "between groups of ranks, where ranks are numbered by group: ";
 }

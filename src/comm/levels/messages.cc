@@ -130,9 +130,9 @@ ncast_status Levels::connect(std::span<const Call> calls) {
   const auto add = [&](const Call& call) {
     auto* const comm = static_cast<Levels*>(call.comm);
     if (comm->connects_in_calls()) return;
-    const auto [first, second] = std::minmax(comm->rank(), call.peer);
-    if (comm->place_of(call.peer).comm == nullptr)
-      connecting[{first, second, comm->rank(), comm->number()}] = {comm, call.peer};
+    const int rank = comm->rank(), peer = call.peer;
+    if (comm->place_of(peer).comm == nullptr)
+      connecting[{std::min(rank, peer), std::max(rank, peer), rank, comm->number()}] = {comm, peer};
   };
   for (const Call& call : calls) {
     if (call.operation == Operation::all_to_all_v)
