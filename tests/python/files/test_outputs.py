@@ -125,6 +125,7 @@ def test_the_partial_file_of_a_killed_run_is_removed_by_the_next(values, tmp_pat
     deadline = time.monotonic() + 30
     while not list(tmp_path.glob(".out.*")) and time.monotonic() < deadline:
         time.sleep(0.01)
+    process.send_signal(signal.SIGSTOP)
     # The file of a run that is still alive stays.
     encode_file(values, tmp_path / "out", dtype="uint8")
     (partial,) = tmp_path.glob(".out.*")
