@@ -62,16 +62,18 @@ def run(
     # Processes whose parents end become children of this process, so that they can be found.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     others = set(_children().get(os.getpid(), []))
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    process = None
     try:
+        # A signal may interrupt this after the process has started.
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         end = _wait(process, has_enough, timeout_seconds)
         _terminate(process, others)
     finally:
@@ -115,10 +117,9 @@ def _terminate(process: subprocess.Popen[bytes], others: set[int]) -> None:
         time.sleep(0.05)
 
 
-def _kill_all(process: subprocess.Popen[bytes], others: set[int]) -> None:
+def _kill_all(process: subprocess.Popen[bytes] | None, others: set[int]) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
     while True:
-        process.poll()
         left = list(_processes_of(process, others))
         if not left:
             return
@@ -135,19 +136,27 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _processes_of(process: subprocess.Popen[bytes], others: set[int]) -> Iterator[int]:
+def _processes_of(process: subprocess.Popen[bytes] | None, others: set[int]) -> Iterator[int]:
     """The processes of the command that run. Reaps those that have ended and whose parents have, too."""
     children = _children()
-    open_ = [pid for pid in children.get(os.getpid(), []) if pid not in others]
+    own = children.get(os.getpid(), [])
+    open_ = [pid for pid in own if pid not in others]
     while open_:
         pid = open_.pop()
         open_ += children.get(pid, [])
-        if pid in children.get(os.getpid(), []) and pid != process.pid:
-            with contextlib.suppress(ChildProcessError):
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    continue
-        if pid != process.pid or process.poll() is None:
+        if process is not None and pid == process.pid:
+            has_ended = process.poll() is not None
+        else:
+            has_ended = pid in own and _reaps(pid)
+        if not has_ended:
             yield pid
+
+
+def _reaps(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
 
 
 def _children() -> dict[int, list[int]]:

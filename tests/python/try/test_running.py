@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -103,3 +104,17 @@ def test_an_interrupt_ends_the_run(run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(LEAVES.format(first="", other="pass", last="time.sleep(600)"), interrupted)
     assert not is_running(int(ready.read_text()))
+
+
+def test_an_interrupt_while_the_command_starts_leaves_no_process(tmp_path, monkeypatch):
+    real, started = subprocess.Popen, []
+
+    def interrupted(*arguments, **options):
+        started.append(real(*arguments, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with pytest.raises(KeyboardInterrupt):
+        running.run(command, os.environ, tmp_path / "log", lambda: False, None)
+    assert not Path("/proc", str(started[0].pid)).exists()
