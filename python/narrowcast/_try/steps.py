@@ -192,10 +192,12 @@ def communication(
             continue
         timed = True
         launches = last - first + 1
-        total += float(np.mean(samples["count"])) * launches
+        own_total = float(np.mean(samples["count"])) * launches
+        total += own_total
+        # Some samples are of one rank only, so they say which part of the time is waiting, not how long it is.
         common, fastest = _fastest(samples, communicator, processes)
-        if len(common):
-            waiting += float(np.mean(common - fastest)) * launches
+        if np.sum(common):
+            waiting += own_total * float(1 - np.sum(fastest) / np.sum(common))
         else:
             all_known = False
     return Communication(

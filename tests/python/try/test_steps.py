@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from narrowcast._try import record, steps
@@ -163,3 +165,15 @@ def test_launches_may_have_been_recorded_in_any_order(tmp_path):
     assert found.gpu_seconds() == pytest.approx(0.030)
     own = steps.communication(found.process, *found.measured_ns(), found.measured, processes)
     assert own.waiting_seconds == pytest.approx(CALLS * 2.5e-3, rel=0.15)
+
+
+def test_calls_do_not_wait_longer_than_they_take():
+    times = 30.0 * np.arange(200)
+    first, second = rank_of(0, times, times, np.arange(200 * CALLS) / 100 + 1), rank_of(1, times, times, 0.5)
+    # The second rank was stopped later, and only the last calls, which take longest, were timed on both.
+    (own,) = second.communicators
+    late = dataclasses.replace(own, launches=own.launches[-20:])
+    found = steps_of(first)
+    both = [first, record.ProcessRecord([late], second.marks_ns)]
+    of_step = steps.communication(first, *found.measured_ns(), found.measured, both)
+    assert 0 < of_step.waiting_seconds < of_step.gpu_seconds
