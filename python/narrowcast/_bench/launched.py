@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from .. import comm
@@ -24,6 +24,8 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # Launchers start ranks within this time of each other.
 _CONNECT_SECONDS = 120.0
 _RETRY_SECONDS = 0.1
+# A rank says which one it is as soon as it has connected.
+_HELLO_SECONDS, _LONGEST_HELLO = 5.0, 8
 
 
 def rank_count() -> int | None:
@@ -44,15 +46,14 @@ def unique_id() -> bytes:
     return comm.unique_id(local=rank_count() is None)
 
 
-def takes_part() -> bool:
+def ran_for_rank_0() -> bool:
     """Runs what rank 0 says, on every other rank. False on rank 0, and in a process that no launcher has started."""
     if rank_count() is None or os.environ["RANK"] == "0":
         return False
     with _connection() as connection, connection.makefile("rw") as lines:
-        _send(lines, int(os.environ["RANK"]))
-        if told := lines.readline():  # nothing if rank 0 has failed
-            function, arguments = json.loads(told)
-            _call(function, arguments, lambda result: _send(lines, result))
+        _send(0, lines, int(os.environ["RANK"]))
+        function, arguments = _receive(0, lines)
+        _call(function, arguments, lambda result: _send(0, lines, result))
     return True
 
 
@@ -68,34 +69,47 @@ def run_ranks(
         launch.run_ranks(function, arguments, on_results, timeout_seconds=timeout_seconds)
         return
     with contextlib.ExitStack() as stack:
-        others = dict(_accepted(stack, len(arguments) - 1, timeout_seconds))
+        others = _accepted(stack, len(arguments) - 1, timeout_seconds)
         for rank, lines in others.items():
-            _send(lines, [function, arguments[rank]])
+            _send(rank, lines, [function, arguments[rank]])
 
         def emit(result: Any) -> None:
-            on_results([result, *(_result(rank, others[rank]) for rank in range(1, len(arguments)))])
+            on_results([result, *(_receive(rank, others[rank]) for rank in range(1, len(arguments)))])
 
         _call(function, arguments[0], emit)
 
 
-def _accepted(stack: contextlib.ExitStack, count: int, timeout_seconds: float) -> Iterator[tuple[int, TextIO]]:
+def _accepted(stack: contextlib.ExitStack, count: int, timeout_seconds: float) -> dict[int, TextIO]:
+    """The connections of ranks 1 to count. Others that connect to the port are turned away."""
+    accepted: dict[int, TextIO] = {}
     try:
         listener = socket.create_server(("", _port()))
     except OSError as error:
         raise RemoteError(f"ranks cannot connect to port {_port()}, the one after MASTER_PORT: {error}") from None
     with listener:
         listener.settimeout(_CONNECT_SECONDS)
-        for joined in range(count):
+        while len(accepted) < count:
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                raise RemoteError(f"{count - joined} of {count + 1} ranks did not connect") from None
+                raise RemoteError(f"{count - len(accepted)} of {count + 1} ranks did not connect") from None
+            stack.enter_context(connection)
+            connection.settimeout(_HELLO_SECONDS)
+            lines = stack.enter_context(connection.makefile("rw"))
+            try:
+                rank = int(lines.readline(_LONGEST_HELLO))
+            except (OSError, ValueError):
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                continue
+            if rank in accepted or not 1 <= rank <= count:
+                raise RemoteError(f"a process connected as rank {rank}, which is not expected: ranks are 1 to {count}")
             connection.settimeout(timeout_seconds)
-            lines = stack.enter_context(stack.enter_context(connection).makefile("rw"))
-            yield int(lines.readline()), lines
+            accepted[rank] = lines
+    return accepted
 
 
-def _result(rank: int, lines: TextIO) -> Any:
+def _receive(rank: int, lines: TextIO) -> Any:
     try:
         line = lines.readline()
     except OSError as error:
@@ -105,9 +119,12 @@ def _result(rank: int, lines: TextIO) -> Any:
     return json.loads(line)
 
 
-def _send(lines: TextIO, value: Any) -> None:
-    lines.write(json.dumps(value) + "\n")
-    lines.flush()
+def _send(rank: int, lines: TextIO, value: Any) -> None:
+    try:
+        lines.write(json.dumps(value) + "\n")
+        lines.flush()
+    except OSError as error:
+        raise RemoteError(f"rank {rank}: {error}") from None
 
 
 def _call(function: str, arguments: dict[str, Any], emit: launch.Emit) -> None:

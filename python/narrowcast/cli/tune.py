@@ -34,6 +34,7 @@ from ._common import BadUse, backend_name
 from ._common import output_file as check_output
 from ._sizes import sizes
 from ._tables import Column, Table
+from .bench import checks
 from .bench import report as bench_report
 from .bench.options import Hosts
 from .tune_between_hosts import BETWEEN_HOSTS, between_hosts_plan_table, between_hosts_table
@@ -108,7 +109,7 @@ def tune(
     ] = None,
 ) -> None:
     """Measure every candidate of every operation on this machine, and write a cost model."""
-    if launched.takes_part():
+    if launched.ran_for_rank_0():
         return
     # Fails before the work, not after it.
     check_output(str(output_file), *map(str, [*(reports or []), *(plans or [])]))
@@ -123,10 +124,7 @@ def tune(
         machine, remarks = _add_reports(times, reports)
         kernels, own, shared_kib = UNKNOWN_KERNELS, {}, None
     else:
-        started = launched.rank_count()
-        if started is not None and (backend == "host" or hosts > 1 or ranks not in (None, [started])):
-            option = "--backend host" if backend == "host" else f"--hosts {hosts}" if hosts > 1 else "--ranks"
-            raise BadUse(f"{option} is given, but torchrun has started {started} ranks on their hosts")
+        checks.started_ranks({"--backend host": backend == "host", "--hosts": hosts > 1, "--ranks": bool(ranks)})
         if backend == "host" and (nccl or codecs or hosts > 1):
             raise BadUse(f"{'--nccl' if nccl else '--codec' if codecs else '--hosts'} is for --backend cuda")
         lossy = _lossy(codecs or [])

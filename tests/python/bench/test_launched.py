@@ -7,9 +7,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
+from narrowcast._bench import launched
 
 RANKS = 3
 
@@ -56,7 +58,7 @@ def test_ranks_and_hosts_are_those_of_the_launcher(tmp_path, option):
         other.kill()
         other.communicate()
     assert first.returncode == 2
-    assert f"{option} 2 is given, but torchrun has started {RANKS} ranks" in errors
+    assert f"{option} is given, but torchrun has started {RANKS} ranks" in errors
 
 
 def test_the_failure_of_a_rank_is_reported(tmp_path):
@@ -68,3 +70,31 @@ def test_the_failure_of_a_rank_is_reported(tmp_path):
     assert ranks[0].returncode == ranks[1].returncode == 1, outputs
     assert "rank 1" in outputs[0][1]
     assert "values.npy" in outputs[1][1]
+
+
+def test_others_that_connect_are_turned_away(monkeypatch, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for name, value in {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "MASTER_PORT": port - 1}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    (tmp_path / "job_of_launched.py").write_text("def job(rank, emit):\n    emit(10 * rank)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    strangers = []
+
+    def connect():
+        with launched._connection() as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            strangers.append(stranger.recv(1))
+        with launched._connection() as connection, connection.makefile("rw") as lines:
+            launched._send(0, lines, 1)
+            _, arguments = launched._receive(0, lines)
+            launched._send(0, lines, 10 * arguments["rank"])
+
+    other = threading.Thread(target=connect)
+    other.start()
+    results = []
+    launched.run_ranks("job_of_launched:job", [{"rank": 0}, {"rank": 1}], results.append, timeout_seconds=30)
+    other.join()
+    assert strangers == [b""]
+    assert results == [[0, 10]]

@@ -138,12 +138,17 @@ def opponents(operation: str, requested: list[str], is_cuda: bool, *, windows: b
     return requested or [name for name in own if not windows or name != "nccl"]
 
 
-def rank_count(requested: int | None, is_cuda: bool, hosts: int) -> int:
+def started_ranks(given: Mapping[str, bool]) -> int | None:
+    """The number of ranks that a launcher has started, with which these options cannot be given; None: no launcher."""
     started = launched.rank_count()
-    if started is not None:
-        if hosts > 1 or requested not in (None, started):
-            option = f"--hosts {hosts}" if hosts > 1 else f"--ranks {requested}"
+    for option in given:
+        if started is not None and given[option]:
             raise BadUse(f"{option} is given, but torchrun has started {started} ranks on their hosts")
+    return started
+
+
+def rank_count(requested: int | None, is_cuda: bool, hosts: int) -> int:
+    if started := started_ranks({"--hosts": hosts > 1, "--ranks": requested is not None}):
         return started
     if not is_cuda:
         return requested or _HOST_RANKS

@@ -92,7 +92,7 @@ def collective(operation: str) -> Callable[..., None]:
         output_file: options.OutputFile = None,
         plot: options.Plot = None,
     ) -> None:
-        if launched.takes_part():
+        if launched.ran_for_rank_0():
             return
         gpu_options = {
             "--cudagraph": graph,
