@@ -33,12 +33,6 @@ typedef struct {
 
 typedef enum { NCAST_BACKEND_HOST = 1, NCAST_BACKEND_CUDA = 2 } ncast_backend;
 
-// What counts for the calls of a communicator. The bits of results do not depend on it.
-//   EXPOSED: their time: a call runs in the way that is predicted to be fastest.
-//   HIDDEN: the SMs that they take from concurrent compute, and for how long: of the ways that are not slower than
-//     NCCL, a call runs in the one with the least SM time, its CTAs times its time (docs/guide/tuning.md).
-typedef enum { NCAST_PROFILE_UNSET = 0, NCAST_PROFILE_EXPOSED = 1, NCAST_PROFILE_HIDDEN = 2 } ncast_profile;
-
 // Settings of a communicator. Fill with ncast_comm_config_init, then change what you need. Later versions add members
 // at the end. The library accepts the shorter struct of an older version; members that it lacks have their defaults. A
 // longer one of a newer version is UNSUPPORTED if it sets a member that the library does not have.
@@ -50,7 +44,7 @@ typedef struct {
                            // default (host: 4 MiB; CUDA: 176 MiB). The rank may allocate less
   double timeout_seconds;  // how long a call waits for a peer that is alive; 0: no limit
   double create_timeout_seconds;  // the same for the creation, which ncast_comm_abort cannot end; 0: timeout_seconds
-  // If a setting is unset, the environment decides (docs/guide/settings.md). All but the cost model are for CUDA only.
+  // If a setting is unset, the environment decides (docs/guide/settings.md). The first two are for CUDA only.
   //   max_ctas: maximum number of CTAs of a call, 1 to 64, each of which uses one SM. The ranks use the smallest value.
   //     0: unset.
   //   p2p: 0: all ranks communicate through host memory, even if the GPUs can access each other, if at least one rank
@@ -58,11 +52,9 @@ typedef struct {
   //   cost_model: path of a file with measured times, which decide how calls run. It is read when the communicator is
   //     created. CUDA: the ranks use that of rank 0. Host backend: every rank reads it, with the same content. "": the
   //     built-in model. NULL: unset.
-  //   profile: the same on every rank.
   uint32_t max_ctas;
   int p2p;
   const char* cost_model;
-  ncast_profile profile;
 } ncast_comm_config;
 
 // Totals of one rank. This struct does not grow.
@@ -214,10 +206,6 @@ NCAST_API ncast_status ncast_group_end(void);
 // communicators of ncast_comm_create_all, which no other thread waits for, are not launched. The others are, because
 // other ranks may wait for them.
 NCAST_API ncast_status ncast_group_abandon(void);
-
-// Sets the profile of later calls; UNSET: that of the creation. All ranks call this with the same profile at the same
-// position of their calls. Errors: INVALID_ARGUMENT; UNSUPPORTED for two levels, which keep that of the creation.
-NCAST_API ncast_status ncast_comm_set_profile(ncast_comm* comm, ncast_profile profile);
 
 // Counts are numbers of values. Buffers need the alignment of the value type. Zero counts are allowed.
 //

@@ -44,10 +44,6 @@ typedef struct {
   double error_bound;  // ncast_call_error_bound() or ncast_all_reduce_error_bound() for values of at most 1; 0: exact;
                        // NaN: it is not known: a plan that is not built in runs, or the call is made in two levels
   ncast_codec result_codec;  // of the results of an all_reduce: another one only if the call names one
-  ncast_profile profile;     // EXPOSED or HIDDEN
-  double sm_microseconds;    // predicted: the time, multiplied by the number of CTAs, those that copy a long local part
-                             // included; 0: not known
-  double nccl_sm_microseconds;  // the same of NCCL, for long calls over NVLink; 0: not known
 } ncast_decision;
 
 // The prediction for one candidate. Set struct_bytes to sizeof(ncast_candidate) before the call; later versions append
@@ -66,8 +62,7 @@ typedef struct {
 // members.
 typedef struct {
   size_t struct_bytes;
-  int faster;                // 1: the predicted time is less than NCCL's and, if compute hides the call
-                             // (NCAST_PROFILE_HIDDEN), the SM time not more
+  int faster;                // 1: the predicted time is less than NCCL's
   double microseconds;       // 0: not known
   double nccl_microseconds;  // 0: not known
   const char* reason;        // constant: why the call is not faster; NULL if it is
@@ -75,7 +70,6 @@ typedef struct {
                       // predictor
   int always;         // 1: the plan is used for all calls that it suits (ncast_plan_use), whatever NCCL's time
   ncast_codec codec;  // of the values on the link; never AUTO
-  uint32_t ctas;      // on the rank with the most to do; 0: not known, or no kernel runs
 } ncast_comparison;
 
 // Counts are those of the functions in comm.h; for all_to_all_v it is the largest piece, on which no decision depends.
@@ -84,8 +78,8 @@ typedef struct {
 // Explains a call between GPUs with NVLink. Needs neither a communicator nor a GPU. For ranks that use plans, ask a
 // predictor: ncast_predictor_use_plan and ncast_predictor_explain_call, in plan.h.
 //   ranks: 1 to 8.
-//   config: the configuration of all ranks, of which max_ctas, p2p, cost_model and profile count; the environment of
-//           this process sets what it leaves open. NULL: all are open.
+//   config: the configuration of all ranks, of which max_ctas, p2p and cost_model count; the environment of this
+//           process sets what it leaves open. NULL: all are open.
 //   explanation: free it with ncast_explanation_destroy.
 NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
                                      int ranks, const ncast_comm_config* config, ncast_explanation** explanation);

@@ -166,7 +166,6 @@ typedef struct {
   int ranks;
   int placement;                    // NCAST_PLACEMENT_...
   const ncast_codec* result_codec;  // as in ncast_reduction_options. NULL to selectors, which such calls do not ask
-  ncast_profile profile;            // UNSET: that of the communicator
 } ncast_plan_call;
 
 enum {

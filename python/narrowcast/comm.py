@@ -33,7 +33,7 @@ from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.plan import NativePlan, json_of
 from ._native.plan_selector import Selector, as_c_function
-from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, UniqueIdC, profile_number
+from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, UniqueIdC
 from .errors import InvalidArgumentError, NarrowcastError, Status, UnsupportedError, error_of
 from .types import DType, reduction_number, value_type
 
@@ -341,14 +341,6 @@ class Communicator(Calls):
         """
         check(library().ncast_comm_set_costs(self.handle, text.encode()))
 
-    def use_profile(self, profile: str | None) -> None:
-        """Sets the profile of later calls, "exposed" or "hidden"; None: that of the creation.
-
-        All ranks call this with the same profile, at the same place in the order of the communicator's calls. Raises
-        UnsupportedError for communicators of two levels.
-        """
-        check(library().ncast_comm_set_profile(self.handle, 0 if profile is None else profile_number(profile)))
-
     def abort(self) -> None:
         """Ends all calls in flight on all ranks with AbortedError, including those that close() waits for.
 
@@ -383,16 +375,15 @@ class Communicator(Calls):
         op: str = "sum",
         root: int = 0,
         in_place: bool | None = None,
-        profile: str | None = None,
     ) -> Explanation:
         """How this communicator runs a call, as `narrowcast.explain`. The same on all ranks.
 
-        result_codec: as in `all_reduce`. profile: None: that of later calls.
+        result_codec: as in `all_reduce`.
         op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only
             work in place, or only out of place, are then not considered.
         """
         options: dict[str, Any] = {"result_codec": result_codec, "op": op, "root": root, "in_place": in_place}
-        call = plan_call(operation, count, dtype=dtype, codec=codec, profile=profile, **options)
+        call = plan_call(operation, count, dtype=dtype, codec=codec, **options)
         made = c_void_p()
         check(library().ncast_comm_explain_call(self.handle, byref(call), byref(made)))
         return explanation_of(made)

@@ -263,11 +263,6 @@ ncast_status check_one_level(const char* function, const ncast_comm& comm) {
               function);
 }
 
-ncast_status check_profile(const char* function, ncast_profile profile) {
-  if (profile >= NCAST_PROFILE_UNSET && profile <= NCAST_PROFILE_HIDDEN) return NCAST_OK;
-  return fail(NCAST_INVALID_ARGUMENT, "%s: profile is %d, which is not a profile", function, static_cast<int>(profile));
-}
-
 ncast_status read_config(const ncast_comm_config* given, ncast_comm_config* config) {
   ncast_comm_config_init(config);
   return given == nullptr ? NCAST_OK : read_struct("config", *given, offsetof(ncast_comm_config, max_ctas), config);

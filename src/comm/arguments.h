@@ -23,8 +23,6 @@ ncast_status check_on_gpu(const char* function, ncast_codec codec, std::optional
 // The codec of the results in its canonical form; nullopt if it is that of the contributions.
 std::optional<ncast_codec> other_codec(ncast_codec codec, std::optional<ncast_codec> result_codec);
 
-ncast_status check_profile(const char* function, ncast_profile profile);
-
 // Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);
 // The same for a call that runs a plan. overlap: whether it can be in place, which some plans of all_to_all are.

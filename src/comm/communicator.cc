@@ -82,19 +82,6 @@ ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks) {
   });
 }
 
-ncast_status ncast_comm_set_profile(ncast_comm* comm, ncast_profile profile) {
-  constexpr const char* function = "ncast_comm_set_profile";
-  return guarded(function, [&] {
-    CommUse use;
-    if (ncast_status status = use.begin(function, comm)) return status;
-    if (ncast_status status = check_profile(function, profile)) return status;
-    if (ncast_status status = check_one_level(function, *comm)) return status;
-    narrowcast::select::Decider& decider = *comm->decider();
-    decider.set_hidden(profile == NCAST_PROFILE_UNSET ? decider.traits().hidden : profile == NCAST_PROFILE_HIDDEN);
-    return NCAST_OK;
-  });
-}
-
 ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters) {
   return guarded("ncast_comm_get_counters", [&] {
     CommUse use;

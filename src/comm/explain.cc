@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -26,7 +25,6 @@
 #include "select/call_costs.h"
 #include "select/decider.h"
 #include "select/error_bound.h"
-#include "select/sm_time.h"
 #include "select/two_levels.h"
 #include "status/error.h"
 #include "status/sized_struct.h"
@@ -126,24 +124,6 @@ double error_bound_of(const CallShape& shape, const Decision& decision) {
   return select::error_bound(shape.operation, shape.dtype, shape.redop, decision.codec, largest, decision.result_codec);
 }
 
-// 0: not known.
-double nccl_sm_microseconds(const ncast_explanation& explanation) {
-  const Decision& decision = explanation.decision;
-  const select::Cost& cost = decision.nccl_default.is_known() ? decision.nccl_default : decision.nccl;
-  return select::ctas_of_nccl(explanation.shape) * cost.typical;
-}
-
-// " Compute hides it: it takes 15512 us of SMs, and NCCL 21224."; empty if the time counts, or is not known.
-std::string describe_sm_time(const ncast_explanation& explanation) {
-  const double ours = explanation.decision.ctas * explanation.decision.predicted.typical;
-  if (!explanation.shape.hidden || ours == 0) return "";
-  char text[96];
-  std::snprintf(text, sizeof text, " Compute hides it: it takes %.0f us of SMs", ours);
-  const double theirs = nccl_sm_microseconds(explanation);
-  if (theirs != 0) std::snprintf(text + std::strlen(text), sizeof text - std::strlen(text), ", and NCCL %.0f", theirs);
-  return std::string(text) + ".";
-}
-
 std::string sentence_of(const ncast_explanation& explanation) {
   const CallShape& shape = explanation.shape;
   const Decision& decision = explanation.decision;
@@ -177,8 +157,7 @@ std::string sentence_of(const ncast_explanation& explanation) {
     allowed = (allowed.empty() ? "raw" : allowed) + " for contributions and " + codec::describe(*shape.result_codec) +
               " for results";
   if (!allowed.empty()) text += " The call allows " + allowed + ".";
-  return text + describe_sm_time(explanation) + describe(explanation.steps) +
-         describe(explanation.costs, explanation.alternatives);
+  return text + describe(explanation.steps) + describe(explanation.costs, explanation.alternatives);
 }
 
 ncast_status explain(const char* function, const comm::Question& question, const std::shared_ptr<Decider>& decider,
@@ -250,9 +229,6 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.allowed = explanation.allowed.c_str();
   made.error_bound = explanation.error_bound;
   made.result_codec = decision.result_codec.value_or(decision.codec);
-  made.profile = explanation.shape.hidden ? NCAST_PROFILE_HIDDEN : NCAST_PROFILE_EXPOSED;
-  made.sm_microseconds = decision.ctas * decision.predicted.typical;
-  made.nccl_sm_microseconds = nccl_sm_microseconds(explanation);
   return made;
 }
 

@@ -55,7 +55,6 @@ ncast_status launch(const char* function, const std::vector<Call>& calls) {
 ncast_status submit(const Call& given) {
   Call call = given;
   call.result_codec = other_codec(call.codec, call.result_codec);
-  call.hidden = call.comm->decider()->hidden();
   if (!call.comm->has_levels()) decide(&call);
   if (open_group.depth > 0) {
     open_group.calls.push_back(call);

@@ -39,8 +39,7 @@ select::PlanSelector wrapped(ncast_plan_selector selector, void* context) {
                                   .codec = shape.codec,
                                   .ranks = shape.ranks,
                                   .placement = static_cast<int>(shape.placement),
-                                  .result_codec = nullptr,
-                                  .profile = shape.hidden ? NCAST_PROFILE_HIDDEN : NCAST_PROFILE_EXPOSED};
+                                  .result_codec = nullptr};
     std::vector<const char*> names;
     names.reserve(plans.size());
     for (const select::PlanCandidate* const plan : plans) names.push_back(plan->plan.c_str());

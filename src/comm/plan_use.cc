@@ -119,7 +119,6 @@ void decide(executor::Call* call) {
                                              call->count * ncast_dtype_bytes(call->dtype), redop_of_tag(*call),
                                              call->peer, placement_of(*call));
   shape.result_codec = call->result_codec;
-  shape.hidden = call->hidden;
   const select::Decision decision = decider.decide(shape);
   call->chosen_codec = decision.codec;
   call->chosen_result_codec = decision.result_codec;

@@ -39,8 +39,7 @@ ncast_status compare(const char* function, const ncast_predictor* predictor, con
                                       .reason = found.reason,
                                       .plan = decision.chosen == nullptr ? nullptr : decision.plan,
                                       .always = decision.chosen != nullptr && decision.chosen->always ? 1 : 0,
-                                      .codec = decision.codec,
-                                      .ctas = decision.ctas},
+                                      .codec = decision.codec},
                      comparison);
 }
 

@@ -53,7 +53,6 @@ ncast_status shape_of(const char* function, const Question& question, const sele
   *shape = decider.shape_of(*operation, question.dtype, codec::canonical(question.codec), question.count * value_bytes,
                             question.op, question.root, question.placement);
   shape->result_codec = other_codec(question.codec, question.result_codec);
-  if (question.profile != NCAST_PROFILE_UNSET) shape->hidden = question.profile == NCAST_PROFILE_HIDDEN;
   return NCAST_OK;
 }
 
@@ -68,7 +67,6 @@ ncast_status read_question(const char* function, const ncast_plan_call* call, Qu
     return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, static_cast<int>(given.op));
   if (given.placement < NCAST_PLACEMENT_UNKNOWN || given.placement > NCAST_PLACEMENT_IN_PLACE)
     return fail(NCAST_INVALID_ARGUMENT, "%s: placement is %d", function, given.placement);
-  if (ncast_status status = check_profile(function, given.profile)) return status;
   *question = {given.operation,
                given.count,
                given.dtype,
@@ -76,8 +74,7 @@ ncast_status read_question(const char* function, const ncast_plan_call* call, Qu
                given.op,
                given.root,
                static_cast<select::Placement>(given.placement),
-               given.result_codec == nullptr ? std::nullopt : std::optional(*given.result_codec),
-               given.profile};
+               given.result_codec == nullptr ? std::nullopt : std::optional(*given.result_codec)};
   return NCAST_OK;
 }
 
@@ -98,9 +95,7 @@ ncast_status assume_communicator(const char* function, int ranks, const ncast_co
                                   std::min(options.max_ctas, most_ctas),
                                   options.transport,
                                   !options.over_host,
-                                  options.shared_bytes,
-                                  false,
-                                  options.hidden};
+                                  options.shared_bytes};
   *decider = std::make_shared<select::Decider>(traits, std::move(costs));
   return NCAST_OK;
 }

@@ -19,7 +19,6 @@ struct Question {
   int root = 0;
   select::Placement placement = select::Placement::unknown;
   std::optional<ncast_codec> result_codec = std::nullopt;
-  ncast_profile profile = NCAST_PROFILE_UNSET;
 };
 
 // The question of a caller's struct. Errors: INVALID_ARGUMENT, UNSUPPORTED.

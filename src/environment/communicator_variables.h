@@ -35,15 +35,4 @@ inline std::optional<bool> p2p_of(std::string_view text) {
   return std::nullopt;
 }
 
-// NARROWCAST_PROFILE: which way of a call is best. automatic: the drop-in does what the program has asked NCCL for;
-// otherwise as `exposed`.
-enum class Profile : uint8_t { automatic, exposed, hidden };
-inline constexpr const char* profile_names[] = {"auto", "exposed", "hidden"};
-inline constexpr const char* profile_values = "auto, exposed or hidden";
-inline std::optional<Profile> profile_of(std::string_view text) {
-  for (const Profile one : {Profile::automatic, Profile::exposed, Profile::hidden})
-    if (text == profile_names[static_cast<size_t>(one)]) return one;
-  return std::nullopt;
-}
-
 }  // namespace narrowcast::environment

@@ -40,7 +40,6 @@ struct Call {
   ncast_codec chosen_codec = NCAST_CODEC_RAW;
   // Of the results of an all_reduce, and as decided; nullopt: as above.
   std::optional<ncast_codec> result_codec = std::nullopt, chosen_result_codec = std::nullopt;
-  bool hidden = false;  // compute hides the call; decided when it is made
   ncast_redop redop = NCAST_SUM;
   std::optional<Factor> factor = std::nullopt;  // of this rank's values
   int peer = 0;                                 // the peer of send and recv; the root of operations that have one

@@ -72,7 +72,6 @@ struct BlockShape {
   bool clustered;         // launched in clusters of cluster_ctas CTAs
 
   uint32_t most_rings() const { return max_ctas * piece_warps; }  // of a piece
-  uint32_t all_ctas() const { return ctas + copy_ctas; }
   bool relays() const { return plan != nullptr && std::string_view(plan) == "relay"; }
 };
 // codec: the chosen one.

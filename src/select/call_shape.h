@@ -36,7 +36,6 @@ struct CallShape {
   Placement placement = Placement::unknown;
   std::optional<ncast_codec> result_codec = std::nullopt;  // of an all_reduce; nullopt: the same codec
   bool has_levels = false;  // of processes: on several hosts, of which some have several ranks
-  bool hidden = false;      // compute hides the call: it takes as few SMs for as short as possible (sm_time.h)
 
   bool operator==(const CallShape&) const = default;
 };

@@ -9,6 +9,9 @@
 namespace narrowcast::select {
 namespace {
 
+// A codec that is not forced loses at most this share of the time with values that do not shrink.
+constexpr double most_lost = 0.03;
+
 // For links without measurements: from this size on, the link to host memory is slower than any codec.
 constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 

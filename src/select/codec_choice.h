@@ -7,8 +7,6 @@ namespace narrowcast::select {
 
 // What is not asked for is used if it saves at least this share of the time.
 inline constexpr double least_saved = 0.03;
-// A codec that is not forced loses at most this share of the time with values that do not shrink.
-inline constexpr double most_lost = 0.03;
 
 struct CodecChoice {
   ncast_codec codec;

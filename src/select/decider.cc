@@ -9,7 +9,7 @@
 namespace narrowcast::select {
 
 Decider::Decider(const CommTraits& traits, CostModel costs, std::shared_ptr<const TwoLevels> levels)
-    : traits_(traits), levels_(std::move(levels)), hidden_(traits.hidden) {
+    : traits_(traits), levels_(std::move(levels)) {
   auto basis = std::make_shared<Basis>();
   basis->costs = std::make_shared<CostModel>(std::move(costs));
   if (traits_.link == Link::shared_memory) basis->list = builder_candidates();

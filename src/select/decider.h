@@ -26,7 +26,6 @@ struct CommTraits {
   bool clusters = false;                      // see CallShape
   uint32_t shared_bytes = most_shared_bytes;  // see CallShape
   bool has_levels = false;                    // see CallShape
-  bool hidden = false;                        // see CallShape; of calls before set_hidden()
 
   bool operator==(const CommTraits&) const = default;
 };
@@ -52,7 +51,6 @@ class Decider {
         operation,           dtype, codec, bytes, traits_.ranks, traits_.link, traits_.max_ctas, traits_.clusters,
         traits_.shared_bytes};
     shape.has_levels = traits_.has_levels;
-    shape.hidden = hidden();
     // Otherwise calls that differ only in these share a decision.
     const bool distinguishes = distinguishes_.load(std::memory_order_relaxed);
     if (distinguishes || codec::is_within(codec) || redop == operation::scaled_sum) shape.redop = redop;
@@ -78,10 +76,6 @@ class Decider {
   // Replaces the cost model.
   void set_costs(CostModel costs);
 
-  // Whether compute hides the calls. Ranks set it at the same position of their calls.
-  bool hidden() const { return hidden_.load(std::memory_order_relaxed); }
-  void set_hidden(bool hidden) { hidden_.store(hidden, std::memory_order_relaxed); }
-
   // Whether a decision can be to run a plan instead of the built-in way.
   bool chooses_plans() const { return chooses_.load(std::memory_order_relaxed); }
 
@@ -106,7 +100,6 @@ class Decider {
   const std::shared_ptr<const TwoLevels> levels_;
   std::atomic<bool> distinguishes_{false};  // decisions depend on reductions, roots and placements
   std::atomic<bool> chooses_{false};
-  std::atomic<bool> hidden_;
   mutable std::mutex mutex_;  // of the members below
   std::shared_ptr<const Basis> basis_;
   uint64_t version_ = 0;  // of basis_

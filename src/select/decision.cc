@@ -1,7 +1,5 @@
 #include "select/decision.h"
 
-#include <utility>
-
 #include "channel/packet/packet_area.h"
 #include "codec/codec.h"
 #include "select/allowed_codecs.h"
@@ -9,7 +7,6 @@
 #include "select/codec_choice.h"
 #include "select/frames.h"
 #include "select/plan_choice.h"
-#include "select/sm_time.h"
 #include "select/two_levels.h"
 
 namespace narrowcast::select {
@@ -68,7 +65,6 @@ void decide_packets(const CallShape& shape, ForcedTransport forced, const Costs&
                                                  most_ctas_of_packets(shape, shape.max_ctas), shots);
   decision->candidate = candidates()[packets()].name;
   decision->packets = chosen;
-  decision->ctas = chosen.ctas;
   decision->packet_bytes = channel::with_packet(chosen.form, []<typename Packet>() { return Packet::bytes; });
   if (shape.operation == Operation::all_reduce) decision->shots_reason = shots_reason(chosen, shots, shape.ranks);
   decision->plan = plan_of_packets(shape.operation, chosen.two_shot);
@@ -80,7 +76,6 @@ void decide_blocks(const CallShape& shape, ncast_codec codec, const Costs& costs
   decision->candidate = candidates()[candidate].name;
   decision->codec = codec;
   decision->blocks = choose_block_shape(shape, codec);
-  decision->ctas = decision->blocks->all_ctas();
   decision->plan = decision->blocks->plan;
   decision->predicted = costs[candidate];
 }
@@ -125,44 +120,6 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   return decision;
 }
 
-// The time that a hidden call may take: that of NCCL by default or, if it is not known, 3% more than that of raw
-// values. costs: of the call.
-double most_hidden_microseconds(const Costs& costs) {
-  for (const char* const name : {"nccl:default", "nccl"})
-    if (const Cost& nccl = costs[index_of(name)]; nccl.is_known()) return nccl.typical;
-  const Cost &short_calls = costs[packets()], &long_calls = costs[index_of(Transport::blocks, NCAST_CODEC_RAW)];
-  const bool by_packets = short_calls.is_known() && short_calls.typical < long_calls.typical;
-  return (by_packets ? short_calls : long_calls).typical * (1 + least_saved);
-}
-
-// If compute hides a call, the SMs that it takes from compute count, and for how long.
-Decision decide_hidden(const CallShape& shape, const Policy& policy) {
-  Decision decision = decide_between_gpus(shape, policy);
-  if (policy.transport != ForcedTransport::none || codec::is_forced(shape.codec)) return decision;
-  // Of an all_to_all_v only what suits long pieces is known, as for its codec.
-  const CallShape timed = shape.operation == Operation::all_to_all_v ? with_long_pieces(shape) : shape;
-  decision.nccl_ctas = ctas_of_nccl(timed);
-  const std::optional<Way> way =
-      way_of_least_sm_time(timed, policy.costs, most_hidden_microseconds(costs_of(timed, policy.costs)));
-  if (!way) return decision;
-  CallShape limited = shape;
-  limited.max_ctas = way->max_ctas;
-  const Costs costs = costs_of(limited, policy.costs);
-  decision.packets.reset();
-  decision.blocks.reset();
-  decision.shots_reason = nullptr;
-  const ncast_codec exposed_codec = std::exchange(decision.codec, NCAST_CODEC_RAW);
-  if (way->transport == Transport::packets)
-    decide_packets(limited, policy.transport, costs, &decision);
-  else
-    decide_blocks(limited, way->codec, costs, &decision);
-  decision.transport_reason = "compute hides the call, and this takes the least SM time of what is not too slow";
-  if (decision.codec != exposed_codec)
-    decision.codec_reason =
-        decision.codec == NCAST_CODEC_RAW ? "coding would take more SM time" : "coding takes the least SM time";
-  return decision;
-}
-
 Decision decide_built_in(const CallShape& shape, const Policy& policy) {
   if (shape.bytes == 0 && shape.operation != Operation::all_to_all_v) {
     Decision nothing;
@@ -179,7 +136,7 @@ Decision decide_built_in(const CallShape& shape, const Policy& policy) {
     copy.transport_reason = copy.codec_reason = "a single rank copies its own values";
     return copy;
   }
-  return shape.hidden ? decide_hidden(shape, policy) : decide_between_gpus(shape, policy);
+  return decide_between_gpus(shape, policy);
 }
 
 Decision decide_with_two_codecs(const CallShape& shape, ncast_codec result_codec, const Policy& policy) {
@@ -204,7 +161,6 @@ Decision decide(const CallShape& shape, const Policy& policy) {
   const auto [plan, reason] = choose_plan(shape, decision, policy);
   if (plan == nullptr) return decision;
   decision.chosen = plan;
-  decision.ctas = 0;
   decision.plan_reason = reason;
   decision.candidate = plan->name;
   decision.plan = plan->plan.c_str();
@@ -228,9 +184,6 @@ Comparison compare(const Decision& decision, bool with_default) {
     result.reason = "the cost model does not know how long NCCL takes";
   else if (result.microseconds >= result.nccl_microseconds)
     result.reason = "NCCL is predicted to be as fast";
-  else if (decision.nccl_ctas != 0 &&
-           sm_time(decision.ctas, result.microseconds) > sm_time(decision.nccl_ctas, result.nccl_microseconds))
-    result.reason = "compute hides the call, and NCCL is predicted to take less SM time";
   return result;
 }
 

@@ -49,8 +49,6 @@ struct Decision {
   uint32_t packet_bytes = 0;            // of one packet, including its flag
   Cost predicted;                       // of the candidate that runs
   Cost nccl, nccl_default;              // NCCL's fastest way, and its default
-  uint32_t ctas = 0;                    // on the rank with the most to do; 0: not known, or no kernel runs
-  uint32_t nccl_ctas = 0;               // of NCCL, if the call is hidden and they are known; otherwise 0
 
   bool runs_by_packets() const { return packets.has_value(); }
 };

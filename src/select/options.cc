@@ -88,16 +88,6 @@ ncast_status Options::of(const ncast_comm_config& config, Options* options) {
   if (config.p2p == -1)
     if (ncast_status status = read("NARROWCAST_P2P", environment::p2p_of, environment::p2p_values, &p2p)) return status;
   options->over_host = !p2p;
-  if (config.profile < NCAST_PROFILE_UNSET || config.profile > NCAST_PROFILE_HIDDEN)
-    return fail(NCAST_INVALID_ARGUMENT, "profile is %d, which is not a profile", static_cast<int>(config.profile));
-  options->hidden = config.profile == NCAST_PROFILE_HIDDEN;
-  if (config.profile == NCAST_PROFILE_UNSET) {
-    environment::Profile profile = environment::Profile::automatic;
-    if (ncast_status status =
-            read("NARROWCAST_PROFILE", environment::profile_of, environment::profile_values, &profile))
-      return status;
-    options->hidden = profile == environment::Profile::hidden;
-  }
   const bool given = config.cost_model != nullptr;
   options->cost_model = given ? config.cost_model : variable("NARROWCAST_COST_MODEL");
   options->cost_model_from = given ? "cost_model" : "NARROWCAST_COST_MODEL";

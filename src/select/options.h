@@ -17,7 +17,6 @@ struct Options {
   uint32_t max_ctas = 0;                      // 1 to most_block_ctas
   uint32_t shared_bytes = most_shared_bytes;  // of a CTA, at most
   bool over_host = false;
-  bool hidden = false;  // NCAST_PROFILE_HIDDEN
   ForcedTransport transport = ForcedTransport::none;
   bool two_levels = false;           // also if all ranks fit into one communicator
   bool rounds_partial_sums = false;  // of a host, to the type of the call, before they are combined

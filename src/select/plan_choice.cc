@@ -9,14 +9,11 @@
 namespace narrowcast::select {
 namespace {
 
-// Whether a call between GPUs takes the way with the least SM time, which is not known of plans.
-bool saves_sms(const CallShape& shape) { return shape.hidden && !is_between_processes(shape.link); }
-
 // The plan that is predicted to be fastest, if it is faster than the built-in way.
 PlanChoice choose_by_cost(const std::vector<const PlanCandidate*>& plans, const CallShape& shape,
                           const Decision& built_in, const Policy& policy) {
   PlanChoice choice;
-  if (policy.transport != ForcedTransport::none || saves_sms(shape)) return choice;
+  if (policy.transport != ForcedTransport::none) return choice;
   double fastest = built_in.predicted.typical * (1 - least_saved);
   for (const PlanCandidate* const plan : plans) {
     if (why_not_by_cost(*plan, shape) != nullptr) continue;
@@ -65,7 +62,6 @@ std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision&
     if (&plan == decision.chosen) return {&plan, microseconds, nullptr};
     const char* why = why_not(plan, shape);
     if (why == nullptr) why = why_not_by_cost(plan, shape);
-    if (why == nullptr && saves_sms(shape)) why = "its SM time is not known";
     if (why == nullptr && microseconds == 0) why = "its time was not measured";
     return {&plan, microseconds, why != nullptr ? why : "it is not predicted to be faster"};
   };

@@ -242,39 +242,6 @@ TEST_CASE("a predictor uses only plans that are correct and that calls on GPUs c
   CHECK(ncast_predictor_use_plan(predictor.get(), &exposing, NCAST_INT32, NCAST_SUM, nullptr) == NCAST_UNSUPPORTED);
 }
 
-TEST_CASE("a call is compared by its own profile or by that of the communicator") {
-  const auto compared_as = [](const Predictor& predictor, ncast_profile profile) {
-    ncast_plan_call call = {};
-    call.struct_bytes = sizeof call;
-    call.operation = NCAST_OP_ALL_REDUCE;
-    call.count = 50 << 20;
-    call.dtype = NCAST_BFLOAT16;
-    call.codec = NCAST_CODEC_AUTO;
-    call.profile = profile;
-    ncast_comparison comparison = {};
-    comparison.struct_bytes = sizeof comparison;
-    REQUIRE(ncast_predictor_compare_call(predictor.get(), &call, 0, &comparison) == NCAST_OK);
-    return comparison;
-  };
-  ncast_comm_config config;
-  ncast_comm_config_init(&config);
-  config.profile = NCAST_PROFILE_HIDDEN;
-  const Predictor exposed = predictor_for(2), hidden = predictor_for(2, &config);
-  const uint32_t most = compared_as(exposed, NCAST_PROFILE_UNSET).ctas;
-  const uint32_t few = compared_as(hidden, NCAST_PROFILE_UNSET).ctas;
-  CHECK(few < most);
-  CHECK(compared_as(exposed, NCAST_PROFILE_HIDDEN).ctas == few);
-  CHECK(compared_as(hidden, NCAST_PROFILE_EXPOSED).ctas == most);
-  CHECK(compared_as(hidden, NCAST_PROFILE_UNSET).faster == 1);
-  ncast_plan_call call = {};
-  call.struct_bytes = sizeof call;
-  call.profile = static_cast<ncast_profile>(3);
-  ncast_comparison comparison = {};
-  comparison.struct_bytes = sizeof comparison;
-  CHECK(ncast_predictor_compare_call(hidden.get(), &call, 0, &comparison) == NCAST_INVALID_ARGUMENT);
-  CHECK(std::string(ncast_last_error()) == "ncast_predictor_compare_call: profile is 3, which is not a profile");
-}
-
 TEST_CASE("a predictor reports costs of unknown kernels") {
   const Predictor predictor =
       predictor_with_costs("all_gather 2 nvlink blocks:raw 1:9\nall_gather 2 nvlink blocks:window 1:9\n");

@@ -105,20 +105,13 @@ TEST_CASE("a variable sets the option that a configuration leaves open") {
                                                {"packets:two_shot", ForcedTransport::two_shot},
                                                {"blocks", ForcedTransport::blocks}},
         &Options::transport);
-  check("NARROWCAST_PROFILE",
-        std::map<std::string, bool>{{"hidden", true}, {"exposed", false}, {"auto", false}, {"", false}},
-        &Options::hidden);
   const Environment ctas("NARROWCAST_MAX_CTAS", "7");
   const Environment p2p("NARROWCAST_P2P", "0");
-  const Environment profile("NARROWCAST_PROFILE", "hidden");
   ncast_comm_config config = open_config();
   config.max_ctas = 9;
   config.p2p = 1;
   CHECK(options_of(config).max_ctas == 9);
   CHECK_FALSE(options_of(config).over_host);
-  CHECK(options_of(config).hidden);
-  config.profile = NCAST_PROFILE_EXPOSED;
-  CHECK_FALSE(options_of(config).hidden);
   const Environment path("NARROWCAST_PATH", "blocks");
   ncast_decision said = {};
   CHECK(explain(NCAST_OP_ALL_REDUCE, nullptr, NCAST_INT8, 1, NCAST_CODEC_AUTO, &said) == NCAST_OK);
@@ -140,14 +133,10 @@ TEST_CASE("invalid options are rejected") {
   config = open_config();
   config.p2p = 2;
   rejected(config, "p2p is 2, not -1, 0 or 1");
-  config = open_config();
-  config.profile = static_cast<ncast_profile>(3);
-  rejected(config, "profile is 3, which is not a profile");
   const std::tuple<const char*, const char*, std::vector<const char*>> variables[] = {
       {"NARROWCAST_MAX_CTAS", "a number from 1 to 64", {"0", "65", "-3", "x", "8x", " 8", "4294967297"}},
       {"NARROWCAST_SHARED_KIB", "a number from 64 to 227", {"63", "228", "99.5", "99 KiB", "-99", "4294967395"}},
       {"NARROWCAST_P2P", "0 or 1", {"2", "no", "0 ", "true"}},
-      {"NARROWCAST_PROFILE", "auto, exposed or hidden", {"default", "Hidden", "hidden "}},
       {"NARROWCAST_PATH", "packets, packets:one_shot, packets:two_shot or blocks", {"tubes", "packets:"}},
   };
   for (const auto& [name, valid, values] : variables) {

@@ -11,8 +11,8 @@
 #   RANKS               default: all GPUs
 #   PROGRAMS            collectives train_ddp train_fsdp2 train_ddp_wide train_fsdp2_wide overlap generate
 #                       pipeline experts ring_attention prefill_decode dying_rank torch_tests cupy jax pynccl
-#   VARIANTS            nccl: NCCL alone; auto: Narrowcast where it is faster; hidden: where it takes less SM time;
-#                       always: wherever possible; X_again: X once more, which must produce the same bits
+#   VARIANTS            nccl: NCCL alone; auto: Narrowcast where it is faster; always: wherever possible; X_again: X
+#                       once more, which must produce the same bits
 #   STEPS               training steps (200)
 #   TOKENS              lengths of prompts (512 7680 51200)
 #   VALUES              a safetensors file with a KV cache
@@ -44,7 +44,7 @@ gather() {
 
 # program NAME SECONDS VARIANTS COMMAND...: runs the command once per variant, with --json FILE appended.
 program() {
-  local name=$1 seconds=$2 variants=$3 variant folder=$runs/$1 start status take profile
+  local name=$1 seconds=$2 variants=$3 variant folder=$runs/$1 start status take
   shift 3
   case " ${PROGRAMS:-$name} " in *" $name "*) ;; *) return 0 ;; esac
   rm -rf "$folder"
@@ -53,13 +53,11 @@ program() {
   for variant in $variants; do
     status=0 start=$SECONDS take=${variant%_again}
     local before=()
-    profile=auto
-    [ "$take" != hidden ] || { take=auto profile=hidden; }
     [ "$take" = nccl ] || before=(python3 -m narrowcast run -q --take "$take" --stats "$folder/$variant.stats.json" --)
     port=$((port + 1))
     # Read by torchrun.
-    PET_MASTER_PORT=$port NARROWCAST_PROFILE=$profile timeout --kill-after=10 "$seconds" "${before[@]}" "$@" \
-      --json "$folder/$variant.json" >"$folder/$variant.log" 2>&1 || status=$?
+    PET_MASTER_PORT=$port timeout --kill-after=10 "$seconds" "${before[@]}" "$@" --json "$folder/$variant.json" \
+      >"$folder/$variant.log" 2>&1 || status=$?
     echo $status >"$folder/$variant.status"
     echo "   $variant: $((SECONDS - start)) s"
   done
@@ -77,14 +75,13 @@ ranks_of() {
 
 run_torch() {
   local few=${VARIANTS:-nccl auto always} repeated=${VARIANTS:-nccl auto always always_again}
-  local beside=${VARIANTS:-nccl auto hidden always}
   local tokens=${TOKENS:-512 7680 51200} handed=() file
   ranks_of collectives 120 "$few" bench/programs/collectives.py
   ranks_of train_ddp 120 "$repeated" bench/programs/train.py --parallel ddp --steps "${STEPS:-200}"
   ranks_of train_fsdp2 120 "$repeated" bench/programs/train.py --parallel fsdp2 --steps "${STEPS:-200}"
-  ranks_of train_ddp_wide 90 "$beside" bench/programs/train.py --parallel ddp --model wide --steps 40
-  ranks_of train_fsdp2_wide 90 "$beside" bench/programs/train.py --parallel fsdp2 --model wide --steps 40
-  ranks_of overlap 60 "$beside" bench/programs/overlap.py
+  ranks_of train_ddp_wide 90 "$few" bench/programs/train.py --parallel ddp --model wide --steps 40
+  ranks_of train_fsdp2_wide 90 "$few" bench/programs/train.py --parallel fsdp2 --model wide --steps 40
+  ranks_of overlap 60 "$few" bench/programs/overlap.py
   ranks_of generate 120 "$few" bench/programs/generate.py
   ranks_of pipeline 90 "$few" bench/programs/pipeline.py
   ranks_of experts 90 "$few" bench/programs/experts.py

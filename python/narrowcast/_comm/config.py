@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from .._native.library import library
 from .._native.numbers import as_int, as_seconds, as_unsigned
 from .._native.paths import path_bytes
-from .._native.structures import BACKENDS, CommConfigC, profile_number
+from .._native.structures import BACKENDS, CommConfigC
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,9 +31,6 @@ class CommunicatorOptions(TypedDict, total=False):
     cost_model: str | os.PathLike[str] | None
     """The file of the cost model (docs/guide/tuning.md); "": the built-in one. GPUs: the file of rank 0 applies. Host
     backend: the same on every rank."""
-    profile: str | None
-    """GPUs: "exposed": calls run in the fastest way. "hidden": compute hides them, so they take the least SM time of
-    the ways that are not slower than NCCL (docs/guide/tuning.md). The same on every rank."""
 
 
 def comm_config(
@@ -64,6 +61,4 @@ def comm_config(
         config.p2p = 1 if p2p else 0
     if cost_model is not None:
         config.cost_model = path_bytes(cost_model, "cost_model")
-    if (profile := options.get("profile")) is not None:
-        config.profile = profile_number(profile)
     return config

@@ -16,7 +16,7 @@ from .._native.numbers import as_int, as_unsigned
 from .._native.operations import describe
 from .._native.plan import NativePlan, json_of
 from .._native.plan_structures import PLACEMENTS, PlanCallC, PlanUseC
-from .._native.structures import CandidateC, DecisionC, profile_name, profile_number
+from .._native.structures import CandidateC, DecisionC
 from ..types import DType, reduction_number, value_type
 from .config import CommunicatorOptions, comm_config
 
@@ -95,9 +95,6 @@ class Explanation:
     #: `error_bound` of the call for values of at most 1; 0: exact; None: not known (plans of yours, two levels)
     error_bound: float | None
     result_codec: str  #: of the results of an all-reduce; `codec`, unless the call names another one
-    profile: str  #: "exposed": the time counts; "hidden": the SM time does
-    sm_microseconds: float | None  #: predicted: the time, multiplied by the CTAs
-    nccl_sm_microseconds: float | None  #: the same of NCCL, for long calls over NVLink
 
 
 class Predictor:
@@ -144,7 +141,6 @@ def explain(
     max_ctas: int = 0,
     p2p: bool | None = None,
     cost_model: str | os.PathLike[str] | None = None,
-    profile: str | None = None,
     plans: Iterable[Any] = (),
     always: bool = False,
 ) -> Explanation:
@@ -160,11 +156,11 @@ def explain(
     result_codec: as in `Communicator.all_reduce`.
     op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only work
         in place, or only out of place, are then not considered.
-    max_ctas, p2p, cost_model, profile: options of the communicator; 0 and None: as in the environment of this process.
+    max_ctas, p2p, cost_model: options of the communicator; 0 and None: as in the environment of this process.
     plans, always: the plans that it uses, as with `load_plan(plan, dtype, op=op).use(always=always)`, whose errors
         this raises.
     """
-    predictor = Predictor.of(ranks, max_ctas=max_ctas, p2p=p2p, cost_model=cost_model, profile=profile)
+    predictor = Predictor.of(ranks, max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
     for plan in plans:
         predictor.use(plan, dtype, op, always=always)
     codecs = {"codec": codec, "result_codec": result_codec}
@@ -242,7 +238,6 @@ def plan_call(
     op: str = "sum",
     root: int = 0,
     in_place: bool | None = None,
-    profile: str | None = None,
 ) -> PlanCallC:
     """A call in the structure of the C API. Raises ValueError for invalid arguments."""
     call = PlanCallC(
@@ -255,8 +250,6 @@ def plan_call(
         codec=comm_codec_number(codec),
         placement=PLACEMENTS[None if in_place is None else bool(in_place)],
     )
-    if profile is not None:
-        call.profile = profile_number(profile)
     if result_codec is not None:
         call.result_codec = pointer(c_uint64(comm_codec_number(result_codec)))
     return call
@@ -303,9 +296,6 @@ def explanation_of(made: c_void_p) -> Explanation:
             allowed=decision.allowed.decode(),
             error_bound=None if math.isnan(decision.error_bound) else decision.error_bound,
             result_codec=codec_text(decision.result_codec),
-            profile=profile_name(decision.profile),
-            sm_microseconds=decision.sm_microseconds or None,
-            nccl_sm_microseconds=decision.nccl_sm_microseconds or None,
         )
     finally:
         library().ncast_explanation_destroy(made)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._native.codecs import comm_codec_number, split_codecs, split_operation
 from .._native.operations import operations
-from .._native.settings import ATTACHES, DEBUG_LEVELS, NETWORKS, PROFILES, TAKES
+from .._native.settings import ATTACHES, DEBUG_LEVELS, NETWORKS, TAKES
 from ..errors import LibraryNotFoundError
 
 _PATHS = ("packets", "packets:one_shot", "packets:two_shot", "blocks")
@@ -91,7 +91,6 @@ _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     ),
     "P2P": (_one_of("01"), "0 or 1"),
     "PATH": (_one_of(_PATHS), _alternatives(_PATHS)),
-    "PROFILE": (_one_of(PROFILES), _alternatives(PROFILES)),
     "SCRATCH_BYTES": (_is_whole, "a whole number of bytes"),
     "SHARED_KIB": (
         lambda value: _is_whole(value) and int(value) in _SHARED_KIB,

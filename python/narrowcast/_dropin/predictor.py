@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ctypes import CDLL, byref, c_char_p, c_int, c_uint64, c_void_p
+from ctypes import CDLL, byref, c_char_p, c_uint64, c_void_p
 from dataclasses import dataclass
 
 from .._native.codecs import codec_text
 from .._native.library import check, library
 from .._native.plan_structures import PlanCallC
-from .._native.structures import profile_name
 from .preload import built_drop_in
 
 #: Settings with which the drop-in may run calls in another way than a communicator without it.
@@ -27,20 +26,18 @@ class Decision:
 
     codec: str  #: what the call allows
     result_codec: str  #: what it allows for the results of an all-reduce
-    profile: str
     codec_from: str | None  #: the rule or setting that gives the codec; None: no one
     why_forwarded: str | None  #: why NCCL runs the call; None: Narrowcast does
 
 
 def decide(predictor: c_void_p, call: PlanCallC, ranks: int, *, communicator: str) -> Decision:
     """predictor: of `predictor`, with the same ranks and communicator."""
-    codecs, profile, codec_from, why = [c_uint64(), c_uint64()], c_int(), c_char_p(), c_char_p()
+    codecs, codec_from, why = [c_uint64(), c_uint64()], c_char_p(), c_char_p()
     decided = CDLL(str(built_drop_in())).narrowcast_nccl_decide
     decided.restype = None
-    decided(predictor, ranks, communicator.encode(), byref(call), *map(byref, (*codecs, profile, codec_from, why)))
+    decided(predictor, ranks, communicator.encode(), byref(call), *map(byref, (*codecs, codec_from, why)))
     names = [None if one.value is None else one.value.decode() for one in (codec_from, why)]
-    codec, result_codec = (codec_text(one.value) for one in codecs)
-    return Decision(codec, result_codec, profile_name(profile.value), *names)
+    return Decision(*(codec_text(one.value) for one in codecs), *names)
 
 
 def predictor(ranks: int, *, max_ctas: int, communicator: str) -> c_void_p:

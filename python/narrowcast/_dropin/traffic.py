@@ -63,8 +63,6 @@ class Traffic:
     """The number of forwarded calls for each reason."""
     plans: dict[str, int] = field(default_factory=dict)
     """The number of taken calls that ran each plan of the user, by its name."""
-    ctas: dict[str, int] = field(default_factory=dict)
-    """The number of taken calls for each profile and number of CTAs, such as "hidden 20"."""
     lossy: dict[tuple[str, str], int] = field(default_factory=dict)
     """The number of taken calls for each rule that allows a lossy codec, and the codec that they used."""
     links: Links | None = Links()
@@ -90,7 +88,6 @@ class Traffic:
         self.saved_seconds += other.saved_seconds
         self.reasons = _totals(self.reasons, other.reasons)
         self.plans = _totals(self.plans, other.plans)
-        self.ctas = _totals(self.ctas, other.ctas)
         self.lossy = _totals(self.lossy, other.lossy)
 
     def as_json(self) -> dict[str, Any]:
@@ -101,7 +98,6 @@ class Traffic:
             "forwarded": self.forwarded,
             "reasons": dict(sorted(self.reasons.items())),
             "plans": dict(sorted(self.plans.items())),
-            "ctas": dict(sorted(self.ctas.items())),
             "lossy": [
                 {"rule": rule, "codec": codec, "calls": calls} for (rule, codec), calls in sorted(self.lossy.items())
             ],
@@ -217,7 +213,6 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
                 forwarded=int(entry["forwarded"]),
                 reasons={str(reason): int(count) for reason, count in entry.get("reasons", {}).items()},
                 plans={str(plan): int(count) for plan, count in entry.get("plans", {}).items()},
-                ctas={str(one): int(count) for one, count in entry.get("ctas", {}).items()},
                 lossy={(str(one["rule"]), str(one["codec"])): int(one["calls"]) for one in entry.get("lossy", [])},
                 links=_links_of(entry),
                 predicted=int(entry["predicted"]),

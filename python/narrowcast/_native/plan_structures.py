@@ -21,7 +21,6 @@ class PlanCallC(Structure):
         ("ranks", c_int),
         ("placement", c_int),
         ("result_codec", POINTER(c_uint64)),
-        ("profile", c_int),
     ]
 
 

@@ -29,7 +29,6 @@ _FILE_SETTINGS = (
     "OFF",
     "P2P",
     "PLANS",
-    "PROFILE",
     "RECORD",
     "SCRATCH_BYTES",
     "STATS",
@@ -62,7 +61,6 @@ _MAX_TOML_BYTES = 1 << 20
 # The values of settings that are options of `narrowcast run`.
 TAKES = ("auto", "always", "never")
 ATTACHES = ("first", "init")
-PROFILES = ("auto", "exposed", "hidden")
 NETWORKS = ("tcp", "plugin", "ucx", "auto")
 DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 

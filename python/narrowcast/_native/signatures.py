@@ -299,7 +299,6 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_call_error_bound": (c_double, [c_int, c_int, c_int, _CODEC, c_int, POINTER(c_double)]),
     "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, POINTER(c_void_p)]),
     "ncast_comm_set_costs": (_STATUS, [_COMM, c_char_p]),
-    "ncast_comm_set_profile": (_STATUS, [_COMM, c_int]),
     "ncast_explanation_decision": (_STATUS, [c_void_p, POINTER(DecisionC)]),
     "ncast_explanation_candidates": (c_uint32, [c_void_p]),
     "ncast_explanation_candidate": (_STATUS, [c_void_p, c_uint32, POINTER(CandidateC)]),

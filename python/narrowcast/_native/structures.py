@@ -20,20 +20,6 @@ CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
 UNIQUE_ID_BYTES = 128
 CODEC_TEXT_BYTES = 128
 BACKENDS = {"host": 1, "cuda": 2}
-PROFILES = {"exposed": 1, "hidden": 2}
-
-
-def profile_number(name: str) -> int:
-    """The number of a profile. ValueError for other names."""
-    if name not in PROFILES:
-        raise ValueError(f"profile {name!r} is not {' or '.join(PROFILES)}")
-    return PROFILES[name]
-
-
-def profile_name(number: int) -> str:
-    return next(name for name, one in PROFILES.items() if one == number)
-
-
 INTERRUPT_CHECK = CFUNCTYPE(c_int, c_void_p)  # ncast_interrupt_check
 
 
@@ -117,7 +103,6 @@ class CommConfigC(Structure):
         ("max_ctas", c_uint32),
         ("p2p", c_int),
         ("cost_model", c_char_p),
-        ("profile", c_int),
     ]
 
 
@@ -184,9 +169,6 @@ class DecisionC(Structure):
         ("allowed", c_char_p),
         ("error_bound", c_double),
         ("result_codec", c_uint64),
-        ("profile", c_int),
-        ("sm_microseconds", c_double),
-        ("nccl_sm_microseconds", c_double),
     ]
 
 
@@ -215,5 +197,4 @@ class ComparisonC(Structure):
         ("plan", c_char_p),
         ("always", c_int),
         ("codec", c_uint64),
-        ("ctas", c_uint32),
     ]

@@ -40,7 +40,6 @@ OFF = Profile(NCCL, {"off": 1})
 
 _BUILT_IN = (
     Profile("default", {}),
-    Profile("hidden", {"profile": "hidden"}),
     Profile("ctas-16", {"max_ctas": 16}),
     Profile("ctas-8", {"max_ctas": 8}),
     Profile("raw", {"codec": "raw"}),
@@ -48,4 +47,4 @@ _BUILT_IN = (
 )
 BUILT_IN = {one.name: one for one in _BUILT_IN}
 #: Those that are tried unless the command line names others.
-DEFAULT = ("default", "hidden", "ctas-16", "raw")
+DEFAULT = ("default", "ctas-16", "ctas-8", "raw")

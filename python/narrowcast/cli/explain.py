@@ -135,7 +135,6 @@ def explain(
             call = plan_call(name, count, **arguments)
             settings = drop_in.decide(predictor.handle, call, ranks, communicator=communicator)
             arguments["codec"] = settings.codec
-            arguments["profile"] = settings.profile
             if settings.result_codec != settings.codec:
                 arguments["result_codec"] = settings.result_codec
         for plan in own:
@@ -226,10 +225,6 @@ def _table(call: dict[str, Any], explanation: Explanation, settings: drop_in.Dec
         table.add_row("rings", str(explanation.rings), blocks)
     if explanation.predicted.chosen is not None:
         table.add_row("time", f"{explanation.predicted.chosen:.1f} us", _alternatives(explanation.predicted))
-    if explanation.profile == "hidden":
-        ours, theirs = explanation.sm_microseconds, explanation.nccl_sm_microseconds
-        known = [f"{time:.0f} us{of}" for time, of in ((ours, ""), (theirs, " in NCCL")) if time is not None]
-        table.add_row("profile", "hidden", f"SM time: {', '.join(known) or 'not known'}")
     if explanation.costs_warning is not None:
         table.add_row("costs", "", explanation.costs_warning)
     return table

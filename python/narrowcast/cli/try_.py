@@ -22,7 +22,7 @@ from .run import checked_config
 from .try_report import print_report, verdict_text
 
 # Variables that would override the settings of profiles.
-_OVERRIDING = ("CODEC", "CONFIG", "MAX_CTAS", "OFF", "PROFILE", "RECORD", "TAKE")
+_OVERRIDING = ("CODEC", "CONFIG", "MAX_CTAS", "OFF", "RECORD", "TAKE")
 
 
 def try_(

@@ -83,7 +83,7 @@ ncast_status Levels::start_predictions() {
   std::vector<Basis> all(static_cast<size_t>(ranks()));
   if (ncast_status status = exchange(&own, sizeof own, all.data())) return status;
   const bool are_alike = std::ranges::all_of(all, [&](const Basis& one) { return one == own; });
-  set_decider({.ranks = ranks(), .link = select::Link::two_levels, .hidden = within()->decider()->traits().hidden},
+  set_decider({.ranks = ranks(), .link = select::Link::two_levels},
               are_alike ? *between()->decider()->costs() : select::CostModel(),
               levels_of(shape_, rounds_partial_sums_, within()->decider(), between()->decider(), are_alike, overlaps_));
   if (are_alike) pairs_.set_costs(*between()->decider()->costs());

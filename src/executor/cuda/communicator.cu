@@ -77,9 +77,9 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
     agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over(link(), agreement_.shared_bytes, false));
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
-  set_decider({ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters, agreement_.shared_bytes,
-               false, options.hidden},
-              std::move(costs));
+  set_decider(
+      {ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters, agreement_.shared_bytes},
+      std::move(costs));
   if (ncast_status status = set_up()) return status;
   if (remote_.span_hosts()) {
     if (ncast_status status = connect(secret, bootstrap::Limit{config.create_timeout_seconds})) return status;
@@ -126,7 +126,6 @@ ncast_status Communicator::agree_on_settings(const Options& options, size_t scra
   Offer own = {agreement_.max_ctas, clusters, shared_bytes, {}};
   if (ncast_status status = own.settings.add("scratch_bytes", scratch_bytes)) return status;
   if (ncast_status status = own.settings.add("NARROWCAST_PATH", name_of(options.transport))) return status;
-  if (ncast_status status = own.settings.add("profile", options.hidden ? "hidden" : "exposed")) return status;
   std::vector<Offer> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
   std::vector<bootstrap::SharedSettings> settings;

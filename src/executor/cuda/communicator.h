@@ -135,11 +135,10 @@ class Communicator final : public ncast_comm {
   using Transfers = std::vector<const DecidedCall*>;
   void count(const DecidedCall& decided);  // under launching_ and mutex_
   cudaError_t launch_point_to_point(const Transfers& transfers, cudaStream_t stream);
-  // How values are encoded, and cut into rings. All values of a kernel have the same coding.
+  // How values are encoded. All values of a kernel have the same coding.
   struct Coding {
     ncast_dtype dtype;  // INT8 for all raw values
     ncast_codec codec;
-    uint32_t max_ctas;  // the rings of a transfer depend on it, so both of its ranks must use that of the transfer
     bool operator==(const Coding&) const = default;
   };
   static Coding coding_of(const DecidedCall& decided);

@@ -29,7 +29,6 @@ Decision decide(Decider& decider, const Call& call) {
   CallShape shape =
       decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec), bytes_of(call), redop_of_tag(call));
   shape.result_codec = call.result_codec;
-  shape.hidden = call.hidden;
   return decider.decide(shape);
 }
 
@@ -79,8 +78,7 @@ uint32_t Communicator::encoded_pieces(const Call& call, const BlockCall& moves) 
   if (call.operation != Operation::all_to_all_v || codec::is_forced(call.codec)) return ~0u;
   uint32_t encoded = 0;
   for (int peer = 0; peer < ranks(); ++peer) {
-    CallShape alike = decider()->shape_of(Operation::all_to_all, call.dtype, call.codec, moves.send[peer].bytes);
-    alike.hidden = call.hidden;
+    const CallShape alike = decider()->shape_of(Operation::all_to_all, call.dtype, call.codec, moves.send[peer].bytes);
     if (decider()->decide(alike).codec != NCAST_CODEC_RAW) encoded |= 1u << peer;
   }
   return encoded;
@@ -243,7 +241,7 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
 
 Communicator::Coding Communicator::coding_of(const DecidedCall& decided) {
   const ncast_codec codec = decided.decision.blocks->codec;
-  return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : decided.call.dtype, codec, decided.decision.blocks->max_ctas};
+  return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : decided.call.dtype, codec};
 }
 
 cudaError_t Communicator::launch_collective(const DecidedCall& decided, cudaStream_t stream) {

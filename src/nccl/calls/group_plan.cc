@@ -104,8 +104,7 @@ GroupPlan make_plan(GroupCalls& group) {
   for (const Call& call : group.calls) {
     const Decision decision = decide(comm, call);
     if (decision.use_engine && (is_collective(call) ? collectives_use_engine : can_use_engine)) {
-      plan.on_engine.calls.push_back(
-          {call, decision.codec, decision.result_codec, decision.codec_from, decision.profile});
+      plan.on_engine.calls.push_back({call, decision.codec, decision.result_codec, decision.codec_from});
       continue;
     }
     const char* why = comm.why_forwarded.load();

@@ -68,10 +68,8 @@ void count_lossy(Communicator& comm, const EngineCall& one, const CallShape& sha
 
 void count(Communicator& comm, const EngineCall& one) {
   const Operation operation = one.call.operation;
-  const CallShape shape = shape_of(one, comm);
+  const CallShape shape = shape_of(one.call, operation, comm.ranks, comm.has_windows.load());
   count_lossy(comm, one, shape);
-  if (const uint32_t ctas = settings().stats.empty() ? 0 : ctas_of(shape, one.codec, predictor_of(comm)))
-    comm.statistics->count_ctas(operation, shape.profile == NCAST_PROFILE_HIDDEN, ctas);
   if (capture_id(one.call.stream) == 0) {
     comm.statistics->count_taken(operation, saved_by(comm, one, shape));
   } else {
@@ -88,15 +86,9 @@ void begin_timing(const EngineCalls& group) {
   const EngineCall& one = group.calls[0];
   if (!group.is_single || capture_id(one.call.stream) != 0) return;
   Communicator& comm = *group.comm;
-  const CallShape shape = shape_of(one, comm);
+  const CallShape shape = shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
   comm.timer.begin(shape.operation, one.call.stream,
                    [&] { return predicted_microseconds(shape, one.codec, predictor_of(comm)); });
-}
-
-// For the next call. Two levels keep the profile with which they were created.
-void use_profile(Communicator& comm, ncast_profile profile) {
-  if (profile == comm.current_profile || comm.has_levels) return;
-  if (engine()->ncast_comm_set_profile(comm.engine_comm.load(), profile) == NCAST_OK) comm.current_profile = profile;
 }
 
 // stream_of(group, call): the stream of a call.
@@ -107,10 +99,8 @@ ncast_status submit_all(const std::vector<EngineCalls>& groups, StreamOf&& strea
   for (const EngineCalls& group : groups) {
     ncast_comm* const comm = group.comm->engine_comm.load();
     // If a call is rejected, ncast_group_end() fails.
-    for (const EngineCall& one : group.calls) {
-      use_profile(*group.comm, one.profile);
+    for (const EngineCall& one : group.calls)
       run_on_engine(one.call, one.codec, one.result_codec, comm, stream_of(group, one.call));
-    }
   }
   return narrowcast.ncast_group_end();
 }
@@ -222,12 +212,6 @@ int wait_for_forwarded(const EngineCalls& group) {
 }
 
 }  // namespace
-
-CallShape shape_of(const EngineCall& one, const Communicator& comm) {
-  CallShape shape = shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
-  shape.profile = one.profile;
-  return shape;
-}
 
 int launch_on_engine(std::vector<EngineCalls> groups) {
   const NvtxRange range(groups);

@@ -15,11 +15,7 @@ struct EngineCall {
   ncast_codec codec;
   std::optional<ncast_codec> result_codec;
   const char* codec_from;  // as in Decision
-  ncast_profile profile;
 };
-
-// The properties of the call that decide how it runs.
-CallShape shape_of(const EngineCall& one, const Communicator& comm);
 
 // Calls of one communicator in one group.
 struct EngineCalls {

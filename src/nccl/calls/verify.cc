@@ -44,7 +44,7 @@ bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_co
 // The codec that the engine chooses among those that the call allows.
 std::optional<ncast_codec> chosen_codec(Communicator& comm, const EngineCall& one) {
   if (one.codec == NCAST_CODEC_RAW) return one.codec;
-  const CallShape shape = shape_of(one, comm);
+  const CallShape shape = shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
   return codec_of(shape, one.codec, predictor_of(comm));
 }
 

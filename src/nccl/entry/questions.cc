@@ -21,8 +21,8 @@ __attribute__((visibility("default"))) int narrowcast_nccl_predictor(int ranks, 
 __attribute__((visibility("default"))) void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks,
                                                                    const char* communicator,
                                                                    const ncast_plan_call* call, ncast_codec* codec,
-                                                                   ncast_codec* result_codec, ncast_profile* profile,
-                                                                   const char** codec_from, const char** why_forwarded);
+                                                                   ncast_codec* result_codec, const char** codec_from,
+                                                                   const char** why_forwarded);
 
 // Writes check_policy(path), with as much of it and of a terminating NUL as fit. Returns the bytes of both; 0: failed,
 // which is logged.
@@ -45,7 +45,7 @@ int narrowcast_nccl_predictor(int ranks, uint32_t max_ctas, const char* communic
 
 void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks, const char* communicator,
                             const ncast_plan_call* call, ncast_codec* codec, ncast_codec* result_codec,
-                            ncast_profile* profile, const char** codec_from, const char** why_forwarded) {
+                            const char** codec_from, const char** why_forwarded) {
   struct Given final : Predictor {
     const ncast_predictor& predictor;
     explicit Given(const ncast_predictor& given) : predictor(given) {}
@@ -63,7 +63,6 @@ void narrowcast_nccl_decide(const ncast_predictor* predictor, int ranks, const c
     const Decision decision = decide(settings(), made, {.ranks = ranks, .name = communicator}, Given(*predictor));
     *codec = decision.codec;
     *result_codec = decision.result_codec.value_or(decision.codec);
-    *profile = decision.profile;
     *codec_from = decision.codec_from;
     *why_forwarded = decision.why_forwarded;
     return success;

@@ -64,7 +64,6 @@ ncast_comm_config config_from_settings(const Engine& narrowcast) {
   config.max_ctas = settings().max_ctas;
   config.p2p = settings().p2p ? 1 : 0;
   config.cost_model = settings().cost_model.c_str();
-  config.profile = profile_of(settings(), nullptr, false);
   return config;
 }
 

@@ -39,7 +39,6 @@ struct Engine {
   FUNCTION(loaded_plan_destroy)         \
   FUNCTION(comm_explain)                \
   FUNCTION(comm_set_costs)              \
-  FUNCTION(comm_set_profile)            \
   FUNCTION(explanation_decision)        \
   FUNCTION(explanation_destroy)         \
   FUNCTION(kernels_hash)                \

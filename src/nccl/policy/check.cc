@@ -68,10 +68,6 @@ std::string take_json(const std::optional<TakeMode>& take) {
   return take ? json_string(take_names[static_cast<size_t>(*take)]) : "null";
 }
 
-std::string profile_json(const std::optional<Profile>& profile) {
-  return profile ? json_string(environment::profile_names[static_cast<size_t>(*profile)]) : "null";
-}
-
 std::string rule_json(const Settings& settings, size_t index) {
   const Rule& rule = settings.rules[index];
   std::vector<std::string> covering;
@@ -91,7 +87,6 @@ std::string rule_json(const Settings& settings, size_t index) {
                  {"codec", codec_json(rule.codec)},
                  {"result_codec", codec_json(rule.result_codec)},
                  {"take", take_json(rule.take)},
-                 {"profile", profile_json(rule.profile)},
                  {"lossy", rule.is_lossy() ? "true" : "false"},
                  {"covered_by", list(covering)}});
 }
@@ -145,7 +140,6 @@ std::string check_policy(const std::string& path) {
   return object({{"faults", list(faults)},
                  {"codec", list(codecs)},
                  {"take", take_json(settings.fallback_take)},
-                 {"profile", profile_json(settings.fallback_profile)},
                  {"rules", list(rules)}});
 }
 

@@ -16,10 +16,9 @@ std::vector<std::string> covered_by(const Settings& settings, size_t rule);
 //   faults   messages, as the drop-in logs them
 //   codec    the file's own, for each operation that has one: {operation, codec, lossy}
 //   take     the file's own; or null
-//   profile  the same
 //   rules    valid rules, in their order, with all conditions, also those that the file does not state:
 //            {name, line, operations, dtypes, reductions, min_bytes, max_bytes (null: any), ranks (null: any),
-//            communicator (null: any), codec, result_codec (null: codec), take, profile, lossy, covered_by}
+//            communicator (null: any), codec, result_codec (null: codec), take, lossy, covered_by}
 std::string check_policy(const std::string& path);
 
 }  // namespace narrowcast::nccl

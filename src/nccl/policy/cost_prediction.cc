@@ -71,8 +71,7 @@ bool compare(const ncast_predictor& predictor, const CallShape& shape, ncast_cod
                                 .codec = codec,
                                 .ranks = shape.ranks,
                                 .placement = NCAST_PLACEMENT_UNKNOWN,
-                                .result_codec = nullptr,
-                                .profile = shape.profile};
+                                .result_codec = nullptr};
   return engine()->ncast_predictor_compare_call(&predictor, &call, shape.has_windows ? 1 : 0, comparison) == NCAST_OK;
 }
 
@@ -89,8 +88,7 @@ bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_c
                  .reason = is_long ? nullptr : "the call is short, and no long call has made the hosts attach yet",
                  .plan = nullptr,
                  .always = 0,
-                 .codec = NCAST_CODEC_RAW,
-                 .ctas = 0};
+                 .codec = NCAST_CODEC_RAW};
   return true;
 }
 
@@ -112,11 +110,6 @@ const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& 
 std::optional<ncast_codec> codec_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
   ncast_comparison found = {};
   return predictor.compare(shape, codec, &found) ? std::optional(found.codec) : std::nullopt;
-}
-
-uint32_t ctas_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
-  ncast_comparison found = {};
-  return predictor.compare(shape, codec, &found) ? found.ctas : 0;
 }
 
 std::optional<double> predicted_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {

@@ -20,7 +20,6 @@ struct CallShape {
   bool has_windows;  // windows are registered: compare with NCCL's fastest variant instead of its default
   ncast_redop redop = NCAST_SUM;
   int root = 0;
-  ncast_profile profile = NCAST_PROFILE_EXPOSED;
 };
 
 class Predictor {
@@ -70,9 +69,6 @@ std::optional<double> predicted_microseconds(const CallShape& shape, ncast_codec
 
 // The codec of the values on the link, one of those that `codec` allows. nullopt: the engine does not know.
 std::optional<ncast_codec> codec_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
-
-// The CTAs of the call; 0: not known, or no kernel runs.
-uint32_t ctas_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
 // The name of the plan that the call runs instead of the built-in way; NULL: none. Valid as long as the predictor.
 const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor);

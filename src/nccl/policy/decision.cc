@@ -43,13 +43,12 @@ CallShape shape_of(const Call& call, Operation operation, int ranks, bool has_wi
 Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm,
                 const Predictor& predictor) {
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
-  CallShape shape = shape_of(call, operation, comm.ranks, comm.has_windows);
+  const CallShape shape = shape_of(call, operation, comm.ranks, comm.has_windows);
   if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
   const uint64_t bytes = piece_bytes(call);
   const auto found =
       std::ranges::find_if(settings.rules, [&](const Rule& one) { return matches(one, shape, bytes, comm.name); });
   const Rule* const rule = found != settings.rules.end() ? &*found : nullptr;
-  shape.profile = profile_of(settings, rule, comm.saves_ctas);
   const auto if_usable = [&](std::optional<ncast_codec> one) {
     return one && may_use(*one, shape, bytes) ? one : std::nullopt;
   };
@@ -75,7 +74,7 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
     why_forwarded = "a setting says never";
   else if (take != TakeMode::always)
     why_forwarded = why_not_faster(shape, lossy_codec(chosen, result_codec), predictor);
-  return {why_forwarded == nullptr, chosen, why_forwarded, result_codec, codec ? codec_from : nullptr, shape.profile};
+  return {why_forwarded == nullptr, chosen, why_forwarded, result_codec, codec ? codec_from : nullptr};
 }
 
 }  // namespace narrowcast::nccl

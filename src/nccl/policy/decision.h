@@ -16,14 +16,12 @@ struct Decision {
   const char* why_forwarded;                               // a string constant; NULL if use_engine
   std::optional<ncast_codec> result_codec = std::nullopt;  // of the results of an all_reduce; nullopt: the same
   const char* codec_from = nullptr;  // the name of the rule or setting that gives the codec; NULL: none does
-  ncast_profile profile = NCAST_PROFILE_EXPOSED;
 };
 
 struct CommunicatorTraits {
   int ranks;
   std::string_view name;     // commName; empty: none
   bool has_windows = false;  // as in CallShape
-  bool saves_ctas = false;   // as in Communicator
 };
 
 // operation: of the call; a receive may be described as its send.

@@ -39,7 +39,7 @@ struct Offer {
   char magic[8];     // with the version of this structure
   char version[16];  // of libnarrowcast.so; empty: not loaded
   uint64_t host;     // as the library tells hosts apart
-  char place[128];   // boot id and namespaces; if these are equal, ranks can share memory
+  char place[136];   // boot id and namespaces; if these are equal, ranks can share memory
   SettingsDigest settings;
   uint64_t id;       // rank 0's becomes the id of the communicator
   uint64_t process;  // process id, unique within `place`
@@ -47,8 +47,7 @@ struct Offer {
   bool can_attach;
   uint8_t max_ctas;
   bool zero_ctas;
-  bool saves_ctas;
-  uint8_t reserved[3];
+  uint32_t reserved;
 };
 // The size must stay the same in every release: NCCL's all-gather requires equal sizes on all ranks.
 static_assert(sizeof(Offer) == 304 && sizeof(Offer) <= max_exchange_bytes);
@@ -85,7 +84,7 @@ std::string own_place() {
 
 Offer own_offer(const Communicator& comm) {
   Offer offer = {};
-  std::memcpy(offer.magic, "NcNccl6", sizeof offer.magic);
+  std::memcpy(offer.magic, "NcNccl5", sizeof offer.magic);
   if (const Engine* const found = engine()) {
     std::snprintf(offer.version, sizeof offer.version, "%s", found->ncast_version());
     offer.backend = static_cast<uint8_t>(backend.id);
@@ -116,7 +115,6 @@ Offer own_offer(const Communicator& comm) {
   std::ranges::for_each(settings().plan_rules, mix_match);
   offer.max_ctas = static_cast<uint8_t>(std::min(settings().max_ctas, comm.config.max_ctas));
   offer.zero_ctas = comm.config.zero_ctas;
-  offer.saves_ctas = comm.config.saves_ctas;
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
   return offer;
 }
@@ -216,7 +214,6 @@ void agree(Communicator& comm) {
   if (why == nullptr) why = find_levels(comm, offers);
   if (why == nullptr) {
     comm.max_ctas.store(std::ranges::min(offers, {}, &Offer::max_ctas).max_ctas);
-    comm.saves_ctas.store(std::ranges::all_of(offers, &Offer::saves_ctas));
     comm.predictor.reset();
   }
   // The exchange has shown whether the communicator blocks. A nonblocking call returns before its stream may be used,

@@ -27,7 +27,6 @@ ncast_comm_config engine_config(const Communicator& comm) {
   ncast_comm_config config = config_from_settings(*engine());
   config.device = comm.device;
   config.max_ctas = comm.max_ctas.load();
-  config.profile = profile_of(settings(), nullptr, comm.saves_ctas.load());
   config.timeout_seconds = 0;  // unlimited, as in NCCL
   config.create_timeout_seconds = create_timeout_seconds;
   return config;
@@ -120,7 +119,6 @@ void attach(Communicator& comm) {
   narrowcast.ncast_comm_get_counters(created, &counters);
   comm.statistics->set_scratch(counters.scratch_bytes);
   load_plans(comm, created);
-  comm.current_profile = config.profile;
   comm.engine_comm.store(created);
   comm.predictor.reset();
   // abort() may have run before engine_comm was set.

@@ -159,18 +159,12 @@ class Calibration {
       series_.push_back({"", NCAST_CODEC_AUTO, &typical_, false});
       return;
     }
-    engine()->ncast_comm_set_profile(created_, NCAST_PROFILE_EXPOSED);
     series_.push_back({"", NCAST_CODEC_RAW, &typical_, false});
     for (const ncast_codec codec : exact_codecs()) {
       series_.push_back({"", codec | NCAST_CODEC_FORCED, &typical_, false});
       series_.push_back({"/incompressible", codec | NCAST_CODEC_FORCED, &incompressible_, false});
     }
   }
-  ~Calibration() {
-    if (!comm_.has_levels) engine()->ncast_comm_set_profile(created_, NCAST_PROFILE_UNSET);
-  }
-  Calibration(const Calibration&) = delete;
-  Calibration& operator=(const Calibration&) = delete;
   bool is_ready() const { return is_ready_; }
 
   // The same text on all ranks. False: a rank failed.

@@ -107,10 +107,7 @@ void Communicator::refresh_traffic() {
 }
 
 CommunicatorTraits traits_of(const Communicator& comm) {
-  return {.ranks = comm.ranks,
-          .name = comm.config.name,
-          .has_windows = comm.has_windows.load(),
-          .saves_ctas = comm.saves_ctas.load()};
+  return {.ranks = comm.ranks, .name = comm.config.name, .has_windows = comm.has_windows.load()};
 }
 
 const EnginePredictor& predictor_of(Communicator& comm) {

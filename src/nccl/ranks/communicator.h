@@ -60,8 +60,6 @@ struct Communicator {
   bool has_levels = false;                                 // after attaching: engine_comm has two levels
   int local_ranks = 1;                                     // after agreeing: ranks in this process
   std::atomic<uint32_t> max_ctas{environment::most_ctas};  // after agreeing: the minimum over all ranks
-  std::atomic<bool> saves_ctas{false};                     // after agreeing: CTAPolicy says so on all ranks
-  ncast_profile current_profile = NCAST_PROFILE_UNSET;     // of the next call on engine_comm
   std::unique_ptr<PairHandshake> handshake;    // for two ranks, until their first common call; under `preparing`
   std::atomic<bool> handshake_pending{false};  // until that call is prepared
   std::atomic<ncast_comm*> engine_comm{nullptr};

@@ -11,6 +11,9 @@
 namespace narrowcast::nccl {
 namespace {
 
+// The limit for NCCL_CTA_POLICY_EFFICIENCY, which requests few CTAs at a reasonable speed.
+constexpr uint32_t efficiency_ctas = environment::most_ctas / 2;
+
 // A field of the configuration; `otherwise` if the caller's structure ends before the field, or is invalid.
 template <typename Field>
 Field read_field(const Config* config, Field Config::* field, Field otherwise) {
@@ -54,7 +57,7 @@ CommunicatorConfig read_config(const Config* config, const CommunicatorConfig* p
   const int policy = cta_policy_of_environment().value_or(read_field(config, &Config::cta_policy, config_undefined));
   if (policy >= 0) {
     result.zero_ctas = (policy & cta_policy_zero) != 0;
-    result.saves_ctas = (policy & cta_policy_efficiency) != 0;
+    if ((policy & cta_policy_efficiency) != 0) result.max_ctas = std::min(result.max_ctas, efficiency_ctas);
   }
   return result;
 }

@@ -11,8 +11,7 @@ namespace narrowcast::nccl {
 
 struct CommunicatorConfig {
   std::string name;                            // commName; empty: none
-  uint32_t max_ctas = environment::most_ctas;  // by maxCTAs
-  bool saves_ctas = false;                     // NCCL_CTA_POLICY_EFFICIENCY: few CTAs at a reasonable speed
+  uint32_t max_ctas = environment::most_ctas;  // by maxCTAs and CTAPolicy
   bool zero_ctas = false;                      // NCCL_CTA_POLICY_ZERO: leave the SMs to the program
   bool operator==(const CommunicatorConfig&) const = default;
 };

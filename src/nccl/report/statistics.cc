@@ -77,16 +77,17 @@ std::string operation_json(const char* name, const OperationCount& count, const 
     return std::string(count.taken == 0 ? "0" : "null");
   };
   std::string text = std::string("{\"operation\":\"") + name + "\",\"taken\":" + number(count.taken) +
-                     ",\"captured\":" + number(count.captured) + ",\"forwarded\":" + number(count.forwarded);
-  const auto add_counts = [&text](const char* key, const auto& counts) {
-    text += std::string(",\"") + key + "\":{";
-    for (const auto& [one, times] : counts)
-      text += (text.back() == '{' ? "" : ",") + json_string(one) + ":" + number(times);
+                     ",\"captured\":" + number(count.captured) + ",\"forwarded\":" + number(count.forwarded) +
+                     ",\"reasons\":{";
+  for (const auto& [why, times] : count.reasons)
+    text += (text.back() == '{' ? "" : ",") + json_string(why) + ":" + number(times);
+  text += '}';
+  if (!count.plans.empty()) {
+    text += ",\"plans\":{";
+    for (const auto& [plan, times] : count.plans)
+      text += (text.back() == '{' ? "" : ",") + json_string(plan) + ":" + number(times);
     text += '}';
-  };
-  add_counts("reasons", count.reasons);
-  if (!count.plans.empty()) add_counts("plans", count.plans);
-  if (!count.ctas.empty()) add_counts("ctas", count.ctas);
+  }
   if (!count.lossy.empty()) {
     text += ",\"lossy\":[";
     for (const LossyCount& one : count.lossy)
@@ -187,12 +188,6 @@ void Statistics::count_captured(Operation operation) {
 void Statistics::count_plan(Operation operation, const char* plan) {
   const std::lock_guard lock(mutex_);
   add_one(&operations_[operation].plans, plan);
-}
-
-void Statistics::count_ctas(Operation operation, bool hidden, uint32_t ctas) {
-  const std::string name = std::string(hidden ? "hidden " : "exposed ") + std::to_string(ctas);
-  const std::lock_guard lock(mutex_);
-  add_one(&operations_[operation].ctas, name.c_str());
 }
 
 void Statistics::count_lossy(Operation operation, const std::string& rule, const std::string& codec) {

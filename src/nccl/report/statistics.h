@@ -27,7 +27,6 @@ struct OperationCount {
   double saved_microseconds = 0;      // predicted savings of these calls over NCCL
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
   std::vector<std::pair<std::string, uint64_t>> plans;    // taken calls that ran a plan of the user, by its name
-  std::vector<std::pair<std::string, uint64_t>> ctas;     // taken calls by profile and number of CTAs: "hidden 20"
   std::vector<LossyCount> lossy;                          // taken calls whose codec is not exact
   std::vector<double> times;                              // of a sample of calls, divided by the predicted times
 };
@@ -46,7 +45,6 @@ class Statistics {
   void count_taken(Operation operation, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
   void count_plan(Operation operation, const char* plan);
-  void count_ctas(Operation operation, bool hidden, uint32_t ctas);
   void count_lossy(Operation operation, const std::string& rule, const std::string& codec);
   // The time of a call, divided by the predicted one.
   void count_time(Operation operation, double ratio);

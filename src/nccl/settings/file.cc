@@ -54,7 +54,6 @@ constexpr TableKey rule_keys[] = {{"codec", "auto or a codec"},
                                   {"name", "a text"},
                                   op_key,
                                   {"operation", "an operation, such as all_reduce, or a list of them"},
-                                  {"profile", environment::profile_values},
                                   {"result_codec", "a codec"},
                                   {"take", "auto, always or never"}};
 constexpr TableKey plan_keys[] = {dtype_key, {"file", "the name of a file"}, op_key, {"use", "always or faster"}};
@@ -128,7 +127,6 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   if (key == "codec") return (rule->codec = parse_codec(text).codec).has_value();
   if (key == "result_codec") return (rule->result_codec = parse_codec(text).codec).has_value();
   if (key == "take") return (rule->take = take_named(text)).has_value();
-  if (key == "profile") return (rule->profile = environment::profile_of(text)).has_value();
   return apply_to_conditions(key, node, rule);
 }
 
@@ -241,7 +239,6 @@ void parse_file(std::string_view content, const std::string& path, Settings* set
   const auto swap_fallbacks = [settings] {
     std::ranges::swap(settings->codec, settings->fallback_codec);
     std::swap(settings->take, settings->fallback_take);
-    std::swap(settings->profile, settings->fallback_profile);
   };
   swap_fallbacks();
   for (const auto& [key, value] : parsed.table()) {

@@ -136,10 +136,6 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     const auto when = take_named(value);
     if (!when) warn_invalid("auto, always or never");
     if (when) settings->take = when;
-  } else if (key == "profile") {
-    const auto profile = environment::profile_of(value);
-    if (!profile) warn_invalid(environment::profile_values);
-    if (profile) settings->profile = profile;
   } else if (key == "attach") {
     const auto when = attach_named(value);
     if (!when) warn_invalid("first or init");
@@ -189,15 +185,6 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
   return true;
 }
 
-ncast_profile profile_of(const Settings& settings, const Rule* rule, bool saves_ctas) {
-  std::optional<Profile> given = settings.profile;
-  if (!given && rule != nullptr) given = rule->profile;
-  if (!given) given = settings.fallback_profile;
-  const Profile profile = given.value_or(Profile::automatic);
-  const bool is_hidden = profile == Profile::automatic ? saves_ctas : profile == Profile::hidden;
-  return is_hidden ? NCAST_PROFILE_HIDDEN : NCAST_PROFILE_EXPOSED;
-}
-
 bool Rule::is_lossy() const { return codec && !is_exact(lossy_codec(*codec, result_codec)); }
 
 bool matches_name(const std::string& pattern, std::string_view name) {
@@ -239,8 +226,6 @@ SettingsDigest digest(const Settings& settings) {
   }
   mix_optional(Shared::take, settings.take);
   mix_optional(Shared::take, settings.fallback_take);
-  mix_optional(Shared::profile, settings.profile);
-  mix_optional(Shared::profile, settings.fallback_profile);
   digest.mix(Shared::attach, uint64_t{settings.attach == Attach::init});
   digest.mix(Shared::verify, uint64_t{settings.verify});
   digest.mix(Shared::scratch_bytes, settings.scratch_bytes);
@@ -260,7 +245,6 @@ SettingsDigest digest(const Settings& settings) {
     mix_optional(Shared::rules, rule.codec);
     mix_optional(Shared::rules, rule.result_codec);
     mix_optional(Shared::rules, rule.take);
-    mix_optional(Shared::rules, rule.profile);
   }
   for (const PlanFile& file : settings.plan_files) {
     digest.mix(Shared::plans, file.content);

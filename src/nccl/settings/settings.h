@@ -23,8 +23,6 @@ enum class TakeMode { automatic, always, never };
 // When the ranks of a communicator attach: at its first collective, or when it is created.
 enum class Attach { first, init };
 
-using environment::Profile;
-
 // Whether a pattern with *, ? and [...], as of file names, matches a commName, or its part before the last colon: names
 // of torch are "DESCRIPTION:ID".
 bool matches_name(const std::string& pattern, std::string_view name);
@@ -55,7 +53,6 @@ struct Rule : Conditions {
   std::optional<ncast_codec> codec;
   std::optional<ncast_codec> result_codec;  // of the results of all_reduce; nullopt: as `codec`
   std::optional<TakeMode> take;
-  std::optional<Profile> profile;
 
   bool is_lossy() const;
 };
@@ -81,10 +78,9 @@ struct PlanFile {
 struct Settings {
   bool off_everything = false;
   bool off[operation_count] = {};
-  // By precedence: the environment (codec, take, profile), the first rule that matches, the file (fallback_...).
+  // By precedence: the environment (codec, take), the first rule that matches, the file (fallback_...).
   std::optional<ncast_codec> codec[operation_count], fallback_codec[operation_count];
   std::optional<TakeMode> take, fallback_take;
-  std::optional<Profile> profile, fallback_profile;
   Attach attach = Attach::first;
   bool verify = false;
   bool nvtx = true;
@@ -104,10 +100,6 @@ struct Settings {
   std::vector<PlanRule> plan_rules;
   std::vector<PlanFile> plan_files;  // read_plan_files() reads them
 };
-
-// The profile of calls that the rule takes; NULL: none does. saves_ctas: what `auto` depends on, as in
-// CommunicatorConfig.
-ncast_profile profile_of(const Settings& settings, const Rule* rule, bool saves_ctas);
 
 // Read once. Invalid settings are ignored with a warning.
 const Settings& settings();
@@ -130,7 +122,6 @@ enum class Shared {
   off,
   codec,
   take,
-  profile,
   attach,
   verify,
   scratch_bytes,
@@ -146,7 +137,6 @@ enum class Shared {
 inline constexpr std::array shared_setting_names = {"off",
                                                     "codec",
                                                     "take",
-                                                    "profile",
                                                     "attach",
                                                     "verify",
                                                     "scratch_bytes",

@@ -16,8 +16,8 @@ namespace narrowcast::nccl {
 inline constexpr std::string_view prefix = "NARROWCAST_";
 // The keys of a file, besides `rule`. Each is also a variable: in capitals, with the prefix.
 inline constexpr std::string_view keys[] = {
-    "attach", "calibrate", "codec",   "cost_model", "debug",         "max_ctas", "nccl_library",  "nvtx", "off",
-    "p2p",    "plans",     "profile", "record",     "scratch_bytes", "stats",    "stats_seconds", "take", "verify"};
+    "attach", "calibrate", "codec",  "cost_model",    "debug", "max_ctas",      "nccl_library", "nvtx",  "off",
+    "p2p",    "plans",     "record", "scratch_bytes", "stats", "stats_seconds", "take",         "verify"};
 // Only in the environment: read by the library or the Python package, or needed to find the file.
 inline constexpr std::string_view environment_only[] = {
     "config", "hostid",     "levels",     "library",       "net",       "nvrtc", "partial_sums",

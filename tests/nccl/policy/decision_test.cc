@@ -57,38 +57,6 @@ TEST_CASE("calls that are predicted to be faster are executed, and others forwar
   }
 }
 
-TEST_CASE("the profile of a call is that of the environment, its rule, the file or NCCL's CTA policy, in this order") {
-  struct Seen : Times {
-    mutable ncast_profile profile = NCAST_PROFILE_UNSET;
-    Seen() : Times(1, 2) {}
-    bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const override {
-      profile = shape.profile;
-      return Times::compare(shape, codec, comparison);
-    }
-  };
-  const auto profile_of = [](const Settings& settings, Operation operation, bool saves_ctas) {
-    const Seen seen;
-    const Decision decision =
-        decide(settings, call_of(operation), {.ranks = 2, .name = "", .saves_ctas = saves_ctas}, seen);
-    CHECK(decision.profile == seen.profile);  // predictions are those of the calls
-    return decision.profile;
-  };
-  constexpr Operation gather = NCAST_OP_ALL_GATHER, reduce = NCAST_OP_ALL_REDUCE;
-  for (const bool saves_ctas : {false, true}) {
-    CHECK(profile_of({}, gather, saves_ctas) == (saves_ctas ? NCAST_PROFILE_HIDDEN : NCAST_PROFILE_EXPOSED));
-    CHECK(profile_of(with("profile", "hidden"), gather, saves_ctas) == NCAST_PROFILE_HIDDEN);
-    CHECK(profile_of(with("profile", "exposed"), gather, saves_ctas) == NCAST_PROFILE_EXPOSED);
-  }
-  Settings settings;
-  parse_file("profile = \"exposed\"\n[[rule]]\noperation = \"all_gather\"\nprofile = \"hidden\"\n", "test.toml",
-             &settings);
-  CHECK(profile_of(settings, gather, false) == NCAST_PROFILE_HIDDEN);
-  CHECK(profile_of(settings, reduce, true) == NCAST_PROFILE_EXPOSED);
-  apply_setting("profile", "auto", "test", &settings);
-  CHECK(profile_of(settings, gather, false) == NCAST_PROFILE_EXPOSED);
-  CHECK(profile_of(settings, reduce, true) == NCAST_PROFILE_HIDDEN);
-}
-
 TEST_CASE("calls for which a plan is always used are executed unless a setting forwards them") {
   struct AlwaysAPlan : Times {
     AlwaysAPlan() : Times(0, 0) {}

@@ -1,7 +1,6 @@
 #include "nccl/ranks/communicator_config.h"
 
 #include <cstddef>
-#include <string>
 
 #include "doctest/doctest.h"
 #include "support/environment.h"
@@ -36,16 +35,16 @@ TEST_CASE("a communicator without a configuration has no limits") {
   CHECK(read_config(&undefined, nullptr) == CommunicatorConfig());
 }
 
-TEST_CASE("maxCTAs and CTAPolicy say how many CTAs the engine may use") {
+TEST_CASE("maxCTAs and CTAPolicy limit the CTAs of the engine") {
   const Config few = config_with(8, config_undefined, "tensor"), many = config_with(100, config_undefined);
   CHECK(read_config(&few, nullptr).max_ctas == 8);
   CHECK(read_config(&few, nullptr).name == "tensor");
   CHECK(read_config(&many, nullptr).max_ctas == narrowcast::environment::most_ctas);
   const Config efficient = config_with(config_undefined, cta_policy_efficiency);
-  CHECK(read_config(&efficient, nullptr).max_ctas == narrowcast::environment::most_ctas);
-  CHECK(read_config(&efficient, nullptr).saves_ctas);
-  CHECK_FALSE(read_config(&few, nullptr).saves_ctas);
+  CHECK(read_config(&efficient, nullptr).max_ctas == 32);
   CHECK_FALSE(read_config(&efficient, nullptr).zero_ctas);
+  const Config efficient_and_few = config_with(8, cta_policy_efficiency);
+  CHECK(read_config(&efficient_and_few, nullptr).max_ctas == 8);
   for (const int policy : {cta_policy_zero, cta_policy_zero | cta_policy_efficiency}) {
     const Config zero = config_with(config_undefined, policy);
     CHECK(read_config(&zero, nullptr).zero_ctas);
@@ -82,7 +81,6 @@ TEST_CASE("the environment takes precedence over the configuration, as in NCCL")
   for (const char* policy : {"0", "EFFICIENCY", "1"}) {
     const Environment cta_policy("NCCL_CTA_POLICY", policy);
     CHECK_FALSE(read_config(&config, nullptr).zero_ctas);
-    CHECK(read_config(&config, nullptr).saves_ctas == (std::string(policy) != "0"));
   }
   for (const char* policy : {"2", "ZERO", "EFFICIENCY|ZERO"}) {
     const Environment cta_policy("NCCL_CTA_POLICY", policy);

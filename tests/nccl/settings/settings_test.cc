@@ -128,8 +128,6 @@ TEST_CASE("the guide has every setting with its default") {
       CHECK(settings.codec[0] == NCAST_CODEC_AUTO);
     } else if (key == "take") {
       CHECK(settings.take == TakeMode::automatic);
-    } else if (key == "profile") {
-      CHECK(settings.profile == Profile::automatic);
     } else if (key == "debug") {
       CHECK(settings.debug == Level::warn);
     } else {
@@ -149,7 +147,6 @@ TEST_CASE("invalid values are ignored") {
   CHECK(apply_setting("codec", "zip,all_gather=zip,gather_all=raw", "test", &settings));
   CHECK(apply_setting("take", "perhaps", "test", &settings));
   CHECK(apply_setting("attach", "soon", "test", &settings));
-  CHECK(apply_setting("profile", "quiet", "test", &settings));
   CHECK(apply_setting("stats_seconds", "soon", "test", &settings));
   CHECK(apply_setting("off", "all_gathers", "test", &settings));
   for (const char* bytes : {"many", "-1", "1.5", "64M", "18446744073709551616"})
@@ -203,7 +200,6 @@ TEST_CASE("a file contains settings and rules") {
     [[rule]]
     ranks = 4
     codec = "raw"
-    profile = "hidden"
   )");
   CHECK(*settings.fallback_codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
   CHECK(settings.off[NCAST_OP_RECV]);
@@ -229,8 +225,6 @@ TEST_CASE("a file contains settings and rules") {
   CHECK(settings.rules[1].min_bytes == 0);
   CHECK(*settings.rules[1].ranks == 4);
   CHECK(*settings.rules[1].codec == NCAST_CODEC_RAW);
-  CHECK(settings.rules[1].profile == Profile::hidden);
-  CHECK_FALSE(settings.rules[0].profile);
 }
 
 TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and what is wrong") {
@@ -251,8 +245,7 @@ TEST_CASE("an invalid rule is ignored, and the warning has the line, the key and
            {"name = ''", "name must be a text"},
            {"min_bytes = -1", "min_bytes must be a number of bytes"},
            {"size = 3",
-            "there is no key size (known: codec, dtype, name, op, operation, profile, result_codec, take, "
-            "communicator, "
+            "there is no key size (known: codec, dtype, name, op, operation, result_codec, take, communicator, "
             "max_bytes, "
             "min_bytes, ranks)"}})
     CHECK(warned("[[rule]]\n" + line) == "test.toml:2: in a rule, " + fault + ". The rule is ignored");
@@ -388,13 +381,12 @@ TEST_CASE("different settings have different digests") {
   CHECK(digest(from_file("take = \"never\"")) != digest(Settings()));
   CHECK(std::string(digest(from_file("take = \"never\"")).difference(digest(Settings()))) == "take");
   CHECK(std::string(digest(from_file("verify = true\np2p = false")).difference(digest(Settings()))) == "verify");
-  CHECK(std::string(digest(from_file("profile = \"hidden\"")).difference(digest(Settings()))) == "profile");
   CHECK(digest(Settings()).difference(digest(Settings())) == nullptr);
   CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
   std::vector<SettingsDigest> of_rules;
   for (const char* const condition :
        {"ranks = 2", "ranks = 3", "operation = 'send'", "dtype = 'int8'", "op = 'max'", "op = 'min'", "codec = 'raw'",
-        "take = 'never'", "profile = 'hidden'", "profile = 'auto'", "communicator = 'x'", "min_bytes = 1"})
+        "take = 'never'", "communicator = 'x'", "min_bytes = 1"})
     of_rules.push_back(digest(from_file((std::string("[[rule]]\n") + condition).c_str())));
   for (size_t i = 0; i < of_rules.size(); ++i) CHECK(std::ranges::count(of_rules, of_rules[i]) == 1);
   // Names and lines of rules change no decision.

@@ -143,23 +143,12 @@ def test_the_codec_comes_from_the_rule_that_matches(cli, drop_in, tmp_path):
     )
     command = ("explain", "all_gather", "--ranks", 2, "--config", "rules.toml", "--communicator", "mesh_dp:1")
     report = json.loads(cli(*command, "--bytes", "1M", "--json").stdout)
-    by_rule = {"codec": "dense!", "result_codec": "dense!", "codec_from": "long", "why_forwarded": None}
-    assert report["settings"] == {**by_rule, "profile": "exposed"}
+    settings = {"codec": "dense!", "result_codec": "dense!", "codec_from": "long", "why_forwarded": None}
+    assert report["settings"] == settings
     assert (report["asked"]["codec"], report["chosen"]["codec"]) == ("dense!", "dense")
     table = " ".join(cli(*command, "--bytes", "8K").stdout.split())
     assert "raw, by rule 2 │ the drop-in runs the call in NCCL: a setting says never" in table
     assert "settings" not in json.loads(cli(*command, "--bytes", "8K", "--codec", "auto", "--json").stdout)
-
-
-def test_a_rule_gives_the_profile(cli, drop_in, tmp_path):
-    (tmp_path / "rules.toml").write_text("[[rule]]\nmin_bytes = 1000000\nprofile = 'hidden'\n")
-    command = ("explain", "all_reduce", "--ranks", 2, "--config", "rules.toml")
-    report = json.loads(cli(*command, "--bytes", "64M", "--json").stdout)
-    assert (report["settings"]["profile"], report["chosen"]["profile"]) == ("hidden", "hidden")
-    assert report["chosen"]["ctas"] < 64
-    table = " ".join(cli(*command, "--bytes", "64M").stdout.split())
-    assert f"│ profile │ hidden │ SM time: {report['chosen']['sm_microseconds']:.0f} us, " in table
-    assert json.loads(cli(*command, "--bytes", "512K", "--json").stdout)["chosen"]["profile"] == "exposed"
 
 
 def test_a_rule_gives_the_codec_of_results(cli, drop_in, tmp_path):

@@ -51,24 +51,6 @@ def test_limits_of_ctas_apply(monkeypatch):
     assert narrowcast.explain("all_gather", 1 << 26, max_ctas=7, **arguments).ctas == 7
 
 
-def test_calls_that_compute_hides_are_explained_with_their_sm_time(monkeypatch):
-    arguments = {"dtype": "bfloat16", "ranks": 2}
-    exposed = narrowcast.explain("all_reduce", 1 << 26, **arguments)
-    hidden = narrowcast.explain("all_reduce", 1 << 26, profile="hidden", **arguments)
-    assert (exposed.profile, hidden.profile) == ("exposed", "hidden")
-    assert exposed.predicted.chosen < hidden.predicted.chosen <= hidden.predicted.nccl_default
-    assert hidden.sm_microseconds == pytest.approx(hidden.ctas * hidden.predicted.chosen)
-    assert hidden.sm_microseconds < min(exposed.sm_microseconds, hidden.nccl_sm_microseconds)
-    monkeypatch.setenv("NARROWCAST_PROFILE", "hidden")
-    assert narrowcast.explain("all_reduce", 1 << 26, **arguments) == hidden
-    assert narrowcast.explain("all_reduce", 1 << 26, profile="exposed", **arguments) == exposed
-    with pytest.raises(ValueError, match="profile 'quiet' is not exposed or hidden"):
-        narrowcast.explain("all_reduce", 1, profile="quiet", **arguments)
-    monkeypatch.setenv("NARROWCAST_PROFILE", "quiet")
-    with pytest.raises(narrowcast.InvalidArgumentError, match="'quiet', not auto, exposed or hidden"):
-        narrowcast.explain("all_reduce", 1, **arguments)
-
-
 def test_options_of_communicators_take_precedence_over_the_environment(monkeypatch, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(
@@ -129,13 +111,6 @@ def test_communicators_of_the_host_backend_explain_their_calls():
             explanation = comm.explain("all_reduce", 1, dtype="bfloat16", codec=codec)
             assert (explanation.allowed, explanation.candidate) == (codec, candidate)
         assert comm.explain("all_reduce", 0, dtype="bfloat16").candidate == "none"
-        assert explanation.profile == "exposed"
-        for profile, other in (("hidden", "exposed"), (None, "exposed"), ("exposed", "hidden")):
-            comm.use_profile(profile)
-            assert comm.explain("all_reduce", 1, dtype="bfloat16").profile == (profile or "exposed")
-            assert comm.explain("all_reduce", 1, dtype="bfloat16", profile=other).profile == other
-        with pytest.raises(ValueError, match="profile 'quiet' is not exposed or hidden"):
-            comm.use_profile("quiet")
         comm.use_costs("narrowcast-costs 2 a machine\nall_gather 2 shm frames:raw 1:9\n")
         with pytest.raises(narrowcast.InvalidArgumentError, match="ncast_comm_set_costs, line 1: expected"):
             comm.use_costs("costs")

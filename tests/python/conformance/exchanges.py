@@ -154,32 +154,12 @@ def _check_group(world: World, name: str, salt: object = 0, two_streams: bool = 
     return outcome
 
 
-def profiles(world: World) -> Cases:
-    """Messages and collectives, one after another, of which compute hides some: the numbers of CTAs differ."""
-    if world.two_levels:
-        return
-    for name in ("everyone to everyone", "large in all directions", "any"):
-        yield f"profiles: {name}", functools.partial(_check_profiles, world, name)
-    yield "profiles: mixed", functools.partial(_check_mixed, world, True)
-
-
-def _check_profiles(world: World, name: str) -> Outcome:
-    outcome = Outcome()
-    for turn, profile in enumerate(("hidden", "exposed", "hidden")):
-        world.comm.use_profile(profile)
-        found = _check_group(world, name, ("profiles", turn))
-        outcome.wrong += found.wrong
-        outcome.nans += found.nans
-    world.comm.use_profile(None)
-    return outcome
-
-
 def hash_of(*words: object) -> int:
     return random.Random(repr(words)).getrandbits(32)
 
 
-def _check_mixed(world: World, changes_profile: bool = False) -> Outcome:
-    """Sends and receives run last, wherever they are in the group. A call has the profile that was set before it."""
+def _check_mixed(world: World) -> Outcome:
+    """Sends and receives run last, wherever they are in the group."""
     outcome = Outcome()
     place, comm = world.place, world.comm
     place.reset()
@@ -199,13 +179,9 @@ def _check_mixed(world: World, changes_profile: bool = False) -> Outcome:
         calls.append((call, source.lay(raw, 0, stream), target.lay(poison(right.nbytes), 0, stream), target, right))
     with narrowcast.group():
         calls[0][0].run(comm, calls[0][1], calls[0][2], codec=forced("window"), stream=stream)
-        if changes_profile:
-            comm.use_profile("hidden")
         with narrowcast.group():
             mailbox.post(comm, own)
             calls[1][0].run(comm, calls[1][1], calls[1][2], codec="auto", stream=stream)
-        if changes_profile:
-            comm.use_profile(None)
         calls[2][0].run(comm, calls[2][1], calls[2][2], codec="raw", stream=stream)
     place.finish(comm, stream)
     mailbox.check(outcome)

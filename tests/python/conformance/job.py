@@ -18,7 +18,7 @@ from narrowcast.errors import NarrowcastError
 
 from . import places
 from .arguments import arguments
-from .exchanges import all_to_all_v, groups, profiles
+from .exchanges import all_to_all_v, groups
 from .factors import factors
 from .graphs import graphs
 from .operations import larger, small
@@ -33,7 +33,6 @@ _CASES: dict[str, Callable[[World], Cases]] = {
     "factors": factors,
     "all_to_all_v": all_to_all_v,
     "groups": groups,
-    "profiles": profiles,
     "streams": streams,
     "graphs": graphs,
     "registration": registration,

@@ -24,7 +24,6 @@ SECTIONS = (
     "factors",
     "all_to_all_v",
     "groups",
-    "profiles",
     "streams",
     "graphs",
     "registration",

@@ -1,7 +1,6 @@
 // An interposer between the drop-in and libnarrowcast.so, for tests:
 // - creation times out thirty times earlier, fails if TEST_REFUSED is set, and appends its configuration to the file
 //   that TEST_CONFIGS names;
-// - profiles that are set later are appended to the file that TEST_PROFILES names;
 // - destruction waits for the other ranks of the process, as between GPUs, and aborts the process if they do not come;
 // - a cost model predicts times.
 #include <dlfcn.h>
@@ -66,8 +65,8 @@ ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int ran
   if (std::getenv("TEST_REFUSED") != nullptr) own_config.device = -2;
   if (const char* const path = std::getenv("TEST_CONFIGS")) {
     std::FILE* const file = std::fopen(path, "a");
-    std::fprintf(file, "%zu %u %d %d %s\n", config->scratch_bytes, config->max_ctas, config->p2p,
-                 static_cast<int>(config->profile), config->cost_model == nullptr ? "-" : config->cost_model);
+    std::fprintf(file, "%zu %u %d %s\n", config->scratch_bytes, config->max_ctas, config->p2p,
+                 config->cost_model == nullptr ? "-" : config->cost_model);
     std::fclose(file);
   }
   const ncast_status status = REAL(ncast_comm_create_by_exchange)(comm, ranks, rank, listen, &listener, &own_config);
@@ -76,15 +75,6 @@ ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int ran
   ids[*comm] = listener.id;
   ++ranks_of_id[listener.id].joined;
   return status;
-}
-
-ncast_status ncast_comm_set_profile(ncast_comm* comm, ncast_profile profile) {
-  if (const char* const path = std::getenv("TEST_PROFILES")) {
-    std::FILE* const file = std::fopen(path, "a");
-    std::fprintf(file, "%d\n", static_cast<int>(profile));
-    std::fclose(file);
-  }
-  return REAL(ncast_comm_set_profile)(comm, profile);
 }
 
 ncast_status ncast_comm_destroy(ncast_comm* comm) {
@@ -112,7 +102,6 @@ ncast_status ncast_predictor_compare_call(const ncast_predictor*, const ncast_pl
   comparison->microseconds = predicted == nullptr ? 2 : std::atof(predicted);
   comparison->nccl_microseconds = known ? (with_windows != 0 ? 4 : 5) : 0;
   comparison->reason = known ? nullptr : "the cost model does not know how long NCCL takes";
-  comparison->ctas = call->profile == NCAST_PROFILE_HIDDEN ? 20 : 0;
   return NCAST_OK;
 }
 

@@ -62,7 +62,7 @@ def test_signatures_match_the_headers():
     values |= dict.fromkeys(("ncast_stream", "ncast_exchange"), c_void_p)
     values["ncast_interrupt_check"] = INTERRUPT_CHECK
     values["ncast_plan_selector"] = PLAN_SELECTOR
-    enums = {"ncast_dtype", "ncast_operation", "ncast_profile", "ncast_redop", "ncast_status"}
+    enums = {"ncast_dtype", "ncast_operation", "ncast_redop", "ncast_status"}
     for name, arguments in declared.items():
         kinds = [argument.split() for argument in arguments.split(",") if argument.strip() not in ("", "void")]
         _, ours = library.SIGNATURES[name]

@@ -164,7 +164,6 @@ def test_names_may_differ_if_no_rule_uses_them(on_ranks):
     [
         ("NARROWCAST_CODEC", "raw", 0),
         ("NARROWCAST_SCRATCH_BYTES", "1000000", 2),
-        ("NARROWCAST_PROFILE", "hidden", 2),
         # Invalid values.
         ("NARROWCAST_TAKE", "perhaps", 2),
         ("NARROWCAST_PATH", "zip", 2),

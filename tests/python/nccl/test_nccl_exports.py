@@ -169,7 +169,7 @@ def known_by(warning: str) -> set[str]:
 
 def test_the_drop_in_knows_the_settings_that_python_knows(warned, tmp_path):
     valid = {"CONFIG": "own.toml", "DEBUG": "WARN", "ATTACH": "init", "CODEC": "raw", "TAKE": "auto", "OFF": "send"}
-    valid |= {"PLANS": str(tmp_path / "plans"), "PROFILE": "auto"}
+    valid["PLANS"] = str(tmp_path / "plans")
     (tmp_path / "plans").mkdir()
     kept = {f"{settings.PREFIX}{name}" for name in ("CONFIG", "NCCL_LIBRARY")}
     every = {name: valid.get(name.removeprefix(settings.PREFIX), "1") for name in settings.VARIABLES - kept}
@@ -202,7 +202,6 @@ def test_files_accept_all_settings_except_those_of_other_components(warned, name
         ("max_ctas", "65", "a number from 1 to 64"),
         ("nvtx", "perhaps", "1 or 0"),
         ("p2p", "false", "0 or 1"),
-        ("profile", "quiet", "auto, exposed or hidden"),
         ("scratch_bytes", "64M", "a whole number of bytes, or 0 for the default"),
         ("scratch_bytes", "-1", "a whole number of bytes, or 0 for the default"),
         ("stats_seconds", "soon", "a number of seconds"),

@@ -174,17 +174,11 @@ def test_no_savings_are_reported_for_graphs(preloaded):
 @pytest.mark.parametrize(
     ("in_file", "variables", "config"),
     [
-        ("", {}, "0 64 1 1 "),
-        (
-            "max_ctas = 8\np2p = false\ncost_model = 'own.costs'\nscratch_bytes = 3000000\n",
-            {},
-            "3000000 8 0 1 own.costs",
-        ),
-        ("max_ctas = 8\np2p = 0\n", {"MAX_CTAS": "32", "P2P": "1", "COST_MODEL": "a.costs"}, "0 32 1 1 a.costs"),
-        ("", {"MAX_CTAS": "many", "P2P": "perhaps", "PROFILE": "quiet"}, "0 64 1 1 "),
-        ("max_ctas = 8\n", {"MAX_CTAS": "", "P2P": "", "PROFILE": ""}, "0 8 1 1 "),
-        ("profile = 'hidden'\n", {}, "0 64 1 2 "),
-        ("profile = 'hidden'\n", {"PROFILE": "exposed"}, "0 64 1 1 "),
+        ("", {}, "0 64 1 "),
+        ("max_ctas = 8\np2p = false\ncost_model = 'own.costs'\nscratch_bytes = 3000000\n", {}, "3000000 8 0 own.costs"),
+        ("max_ctas = 8\np2p = 0\n", {"MAX_CTAS": "32", "P2P": "1", "COST_MODEL": "a.costs"}, "0 32 1 a.costs"),
+        ("", {"MAX_CTAS": "many", "P2P": "perhaps"}, "0 64 1 "),
+        ("max_ctas = 8\n", {"MAX_CTAS": "", "P2P": ""}, "0 8 1 "),
     ],
 )
 def test_settings_apply_to_communicators(preloaded, monkeypatch, tmp_path, in_file, variables, config):
@@ -196,21 +190,6 @@ def test_settings_apply_to_communicators(preloaded, monkeypatch, tmp_path, in_fi
     for correct in Ranks(preloaded)("every_operation", 2, count=10):
         assert set(correct) == OPERATIONS
     assert (tmp_path / "configs").read_text().splitlines() == [config] * 2
-
-
-@pytest.mark.usefixtures("before_the_engine")
-def test_rules_set_the_profile_of_calls(preloaded, monkeypatch, tmp_path):
-    (tmp_path / "own.toml").write_text("[[rule]]\noperation = ['all_gather', 'gather']\nprofile = 'hidden'\n")
-    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "own.toml"))
-    monkeypatch.setenv("TEST_PROFILES", str(tmp_path / "profiles"))
-    on_ranks = Ranks(preloaded)
-    for correct in on_ranks("every_operation", 2, count=10):
-        assert set(correct) == OPERATIONS
-    for operations in on_ranks.statistics().values():
-        hidden = {name: one["ctas"] for name, one in operations.items() if "ctas" in one}
-        assert hidden == {name: {"hidden 20": operations[name]["taken"]} for name in ("all_gather", "gather")}
-    # Only calls that change it set it, on both ranks: all_gather is the first call, and gather is between others.
-    assert sorted((tmp_path / "profiles").read_text().split()) == ["1"] * 4 + ["2"] * 4
 
 
 @pytest.mark.usefixtures("before_the_engine")

@@ -29,12 +29,6 @@ def limits(tmp_path):
     return read
 
 
-@pytest.fixture
-def profiles(tmp_path):
-    """The numbers of the profiles of these communicators."""
-    return lambda: [int(line.split()[3]) for line in (tmp_path / "configs").read_text().splitlines()]
-
-
 @pytest.mark.parametrize("variable", [None, "65", "many"])
 def test_without_a_valid_limit_calls_may_use_all_ctas(on_ranks, limits, monkeypatch, variable):
     if variable is not None:
@@ -57,18 +51,9 @@ def test_a_setting_and_a_configuration_both_limit_the_ctas(on_ranks, limits, mon
     assert limits() == [effective] * 3
 
 
-@pytest.mark.parametrize(
-    ("variable", "policy", "number"),
-    [(None, "efficiency", 2), ("auto", "efficiency", 2), ("exposed", "efficiency", 1), ("hidden", "default", 2)],
-)
-def test_calls_are_hidden_under_the_efficiency_policy_unless_a_setting_says_otherwise(
-    on_ranks, limits, profiles, monkeypatch, variable, policy, number
-):
-    if variable is not None:
-        monkeypatch.setenv("NARROWCAST_PROFILE", variable)
-    assert on_ranks("limited", policy=policy) == [True] * 3
-    assert limits() == [64] * 3
-    assert profiles() == [number] * 3
+def test_the_efficiency_policy_halves_the_ctas(on_ranks, limits):
+    assert on_ranks("limited", policy="efficiency") == [True] * 3
+    assert limits() == [32] * 3
 
 
 @pytest.mark.parametrize("split", ["", "alone", "grouped, with a configuration"])

@@ -53,7 +53,6 @@ def test_the_report_sums_the_ranks(run, tmp_path):
             "forwarded": 4,
             "reasons": {REASON: 4},
             "plans": {"a plan": 2},
-            "ctas": {"exposed 64": 2, "hidden 20": 4},
             "lossy": [{"rule": 'a "rule"', "codec": "int8:group=32", "calls": 4}],
             "raw_bytes": 6000,
             "wire_bytes": 4200,

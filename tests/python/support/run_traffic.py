@@ -17,7 +17,6 @@ COMMUNICATORS = [
                 "forwarded": 2,
                 "reasons": {REASON: 2},
                 "plans": {"a plan": 1},
-                "ctas": {"hidden 20": 2, "exposed 64": 1},
                 "lossy": [{"rule": 'a "rule"', "codec": "int8:group=32", "calls": 2}],
                 "raw_bytes": 3000,
                 "wire_bytes": 2100,

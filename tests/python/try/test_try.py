@@ -147,7 +147,7 @@ def test_programs_without_nccl_are_told_to_use_the_doctor(trying, cli, with_host
 @pytest.mark.parametrize(
     ("options", "environment", "words"),
     [
-        (["--profile", "fast"], {}, "--profile fast: unknown profile (known: default, hidden, ctas-16"),
+        (["--profile", "fast"], {}, "--profile fast: unknown profile (known: default, ctas-16"),
         (["--profile", "bad.toml"], {}, "--profile bad.toml: bad.toml:1: takes is not a setting"),
         ([], {"NARROWCAST_MAX_CTAS": "4"}, "NARROWCAST_MAX_CTAS is set, which overrides profiles"),
         (["--rounds", "1"], {}, "--rounds"),

@@ -52,7 +52,7 @@ def _print(found: dict[str, Any]) -> None:
             rule["name"],
             "; ".join(_conditions(rule)) if not rule["covered_by"] else "nothing",
             _codecs(rule),
-            ", ".join(filter(None, (rule["take"], rule["profile"]))) or "of the file",
+            rule["take"] or "of the file",
             "changed" if rule["lossy"] else "exact" if rule["codec"] else "-",
         )
     table.print()

@@ -107,8 +107,7 @@ PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_byt
   if (in_phases_.packets == nullptr || comm_.over_host()) return {};
   Decider& decider = *comm_.decider();
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
-  CallShape shape = decider.shape_of(call.operation, call.dtype, NCAST_CODEC_RAW, bytes);
-  shape.hidden = call.hidden;
+  const CallShape shape = decider.shape_of(call.operation, call.dtype, NCAST_CODEC_RAW, bytes);
   const bool asks = program().asks_for_packets && decider.traits().transport != select::ForcedTransport::blocks;
   if (!asks && !decider.decide(shape).runs_by_packets()) return {};
   const uint32_t max_ctas = comm_.agreement_.max_ctas;
