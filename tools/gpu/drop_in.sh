@@ -13,6 +13,7 @@
 #                       pipeline experts ring_attention prefill_decode dying_rank torch_tests cupy jax pynccl
 #   VARIANTS            nccl: NCCL alone; auto: Narrowcast where it is faster; always: wherever possible; X_again: X
 #                       once more, which must produce the same bits
+#   ROUNDS              how often each program runs with each variant, in turns (1); the times are medians
 #   STEPS               training steps (200)
 #   TOKENS              lengths of prompts (512 7680 51200)
 #   VALUES              a safetensors file with a KV cache
@@ -42,26 +43,33 @@ gather() {
   python3 tools/gpu/gather_drop_in.py "$runs" "$@" >"$out/drop_in.json" || failed=1
 }
 
-# program NAME SECONDS VARIANTS COMMAND...: runs the command once per variant, with --json FILE appended.
+# program NAME SECONDS VARIANTS COMMAND...: runs the command ROUNDS times per variant, with --json FILE appended.
 program() {
-  local name=$1 seconds=$2 variants=$3 variant folder=$runs/$1 start status take
+  local name=$1 seconds=$2 variants=$3 variant folder=$runs/$1 round
   shift 3
   case " ${PROGRAMS:-$name} " in *" $name "*) ;; *) return 0 ;; esac
   rm -rf "$folder"
   mkdir -p "$folder"
   echo "== $name: $*"
-  for variant in $variants; do
-    status=0 start=$SECONDS take=${variant%_again}
-    local before=()
-    [ "$take" = nccl ] || before=(python3 -m narrowcast run -q --take "$take" --stats "$folder/$variant.stats.json" --)
-    port=$((port + 1))
-    # Read by torchrun.
-    PET_MASTER_PORT=$port timeout --kill-after=10 "$seconds" "${before[@]}" "$@" --json "$folder/$variant.json" \
-      >"$folder/$variant.log" 2>&1 || status=$?
-    echo $status >"$folder/$variant.status"
-    echo "   $variant: $((SECONDS - start)) s"
+  for ((round = 1; round <= ${ROUNDS:-1}; ++round)); do
+    for variant in $variants; do
+      run_variant "$variant" "$seconds" "$folder/$variant$([ "$round" = 1 ] || echo "_round$round")" "$@"
+    done
   done
   gather "$name"
+}
+
+# run_variant VARIANT SECONDS FILES COMMAND...: FILES with .json, .log and so on are what the run leaves.
+run_variant() {
+  local take=${1%_again} seconds=$2 files=$3 status=0 start=$SECONDS before=()
+  shift 3
+  [ "$take" = nccl ] || before=(python3 -m narrowcast run -q --take "$take" --stats "$files.stats.json" --)
+  port=$((port + 1))
+  # Read by torchrun.
+  PET_MASTER_PORT=$port timeout --kill-after=10 "$seconds" "${before[@]}" "$@" --json "$files.json" \
+    >"$files.log" 2>&1 || status=$?
+  echo $status >"$files.status"
+  echo "   $(basename "$files"): $((SECONDS - start)) s"
 }
 
 # ranks_of NAME SECONDS VARIANTS PROGRAM OPTIONS...: one process per GPU.

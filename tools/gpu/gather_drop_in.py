@@ -3,14 +3,16 @@
     gather_drop_in.py RUNS [PROGRAM] >drop_in.json
 
 RUNS has one folder per program with the output of each run: nccl.json, auto.json, auto.stats.json, auto.status,
-auto.log and so on. Other .json files in RUNS are included unchanged. With PROGRAM, only the verdict on that program is
-printed, to stderr. The exit status is 1 if there is a violation.
+auto.log and so on, and of further rounds nccl_round2.json and so on. If there are rounds, `medians` has the median of
+each time by variant. Other .json files in RUNS are included unchanged. With PROGRAM, only the verdict on that program
+is printed, to stderr. The exit status is 1 if there is a violation.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import compare_reports
 from narrowcast.cli._provenance import commit
 from provenance import machine
 
-BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
+BASE, ALWAYS, REPEATED, ROUND = "nccl", "always", "_again", "_round"
 LOG_LINES = 8
 # Fields that serve only the comparison, and are long.
 _COMPARED = ("moved", "summed", "near", "chosen")
@@ -79,22 +81,47 @@ def program_of(folder: Path) -> dict[str, Any]:
     faults = {variant: list(run["faults"]) for variant, run in runs.items()}
     found: dict[str, Any] = {}
     for variant, run in runs.items():
-        first = variant.removesuffix(REPEATED)
-        if first != variant and first in runs:
+        first = variant.split(ROUND)[0].removesuffix(REPEATED)
+        if first != variant and first in runs and first != BASE:
             faults[variant] += compare_reports.between_runs(runs[first], run)
-        if variant != BASE and BASE in runs and not runs[BASE]["faults"] and not run["faults"]:
+        if first != BASE and BASE in runs and not runs[BASE]["faults"] and not run["faults"]:
             wrong, found[variant] = compare_reports.with_nccl(runs[BASE], run)
             faults[variant] += wrong
     kept = {
         variant: {name: value for name, value in run.items() if name not in _COMPARED} for variant, run in runs.items()
     }
-    return {"program": folder.name, "faults": faults, "comparison": found, "runs": kept}
+    result = {"program": folder.name, "faults": faults, "comparison": found, "runs": kept}
+    if any(ROUND in variant for variant in runs):
+        result["medians"] = medians = medians_of(runs)
+        for variant in medians.keys() - {BASE}:
+            if BASE in medians:
+                found.setdefault(variant, {})["times faster than NCCL"] = {
+                    name: round(medians[BASE][name] / seconds, 4)
+                    for name, seconds in medians[variant].items()
+                    if name in medians[BASE]
+                }
+    return result
+
+
+def medians_of(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """By variant: the median over its rounds of each time, of the runs without faults."""
+    times: dict[str, dict[str, list[float]]] = {}
+    for variant, run in runs.items():
+        if not run["faults"]:
+            for name, seconds in run.get("seconds", {}).items():
+                times.setdefault(variant.split(ROUND)[0], {}).setdefault(name, []).append(seconds)
+    return {
+        variant: {name: statistics.median(found) for name, found in by_name.items()}
+        for variant, by_name in times.items()
+    }
 
 
 def verdict(program: dict[str, Any]) -> list[str]:
     """Lines that summarise the runs of a program."""
     lines = []
     for variant, faults in program["faults"].items():
+        if ROUND in variant and not faults:
+            continue
         run = program["runs"][variant]
         calls = f"  {calls_of(run, 'taken')} calls executed, {calls_of(run, 'forwarded')} forwarded"
         calls = "" if variant == BASE else calls
@@ -121,7 +148,8 @@ def main() -> None:
     for program in reported:
         print(*verdict(program), sep="\n", file=sys.stderr)
     # A failure with NCCL alone is not Narrowcast's; its line reports it.
-    if any(faults for program in reported for variant, faults in program["faults"].items() if variant != BASE):
+    found = [one for program in reported for one in program["faults"].items()]
+    if any(faults for variant, faults in found if not variant.startswith(BASE)):
         sys.exit(1)
 
 

@@ -136,6 +136,25 @@ def test_failed_runs_are_shown_with_the_end_of_their_log(runs):
     assert program["runs"]["always"]["log"] == ["last line of the log"]
 
 
+def test_rounds_are_compared_by_their_medians(runs):
+    for variant, times in {"nccl": (0.6, 0.8), "always": (0.3, 0.2)}.items():
+        for place, seconds in enumerate(times, 2):
+            runs.write(f"{variant}_round{place}", {**REPORT, "seconds": {"step": seconds}})
+    status, faults, program = runs.gather()
+    assert status == 0
+    assert not any(faults.values())
+    assert program["medians"] == {"nccl": {"step": 0.6}, "always": {"step": 0.3}, "always_again": {"step": 0.5}}
+    assert program["comparison"]["always"]["times faster than NCCL"] == {"step": 2.0}
+
+
+def test_a_round_with_other_sums_fails(runs):
+    report = changed("summed", "losses, rank 0", "0000000000000000")
+    runs.write("always_round2", {**report, "seconds": {"step": 0.1}})
+    status, faults, _ = runs.gather()
+    assert status == 1
+    assert faults["always_round2"] == ["losses, rank 0: the bits differ from those of the first run"]
+
+
 def test_failures_with_nccl_alone_do_not_count(runs):
     runs.write("nccl", REPORT, status=1)
     status, faults, _ = runs.gather()
