@@ -55,6 +55,10 @@ typedef struct {
   uint32_t max_ctas;
   int p2p;
   const char* cost_model;
+  // CUDA: the same as max_ctas for all_reduce, all_gather and reduce_scatter calls whose pieces have 4 MiB or more (the
+  // values of an all_reduce, or of a rank), which training runs beside compute. The results do not depend on it. 0: no
+  // other limit than max_ctas.
+  uint32_t max_collective_ctas;
 } ncast_comm_config;
 
 // Totals of one rank. This struct does not grow.

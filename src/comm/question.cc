@@ -95,7 +95,9 @@ ncast_status assume_communicator(const char* function, int ranks, const ncast_co
                                   std::min(options.max_ctas, most_ctas),
                                   options.transport,
                                   !options.over_host,
-                                  options.shared_bytes};
+                                  options.shared_bytes,
+                                  false,
+                                  options.max_collective_ctas};
   *decider = std::make_shared<select::Decider>(traits, std::move(costs));
   return NCAST_OK;
 }

@@ -20,9 +20,11 @@ std::optional<Number> number_of(std::string_view text) {
 }
 
 // NARROWCAST_MAX_CTAS.
-inline constexpr uint32_t most_ctas = 64;  // also the default
-inline constexpr const char* max_ctas_values = "a number from 1 to 64";
+inline constexpr uint32_t most_ctas = 64;
+inline constexpr uint32_t unset_ctas = 255;  // no limit is set
+inline constexpr const char* max_ctas_values = "auto or a number from 1 to 64";
 inline std::optional<uint32_t> max_ctas_of(std::string_view text) {
+  if (text == "auto") return unset_ctas;
   const std::optional<uint32_t> ctas = number_of<uint32_t>(text);
   return ctas && *ctas >= 1 && *ctas <= most_ctas ? ctas : std::nullopt;
 }

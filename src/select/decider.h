@@ -1,6 +1,7 @@
 // Decides the calls of one communicator. Its launches, explanations and predictors share the decisions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -17,15 +18,19 @@
 
 namespace narrowcast::select {
 
+// The calls to which max_collective_ctas applies (comm.h). Shorter ones take too little time to slow compute down.
+inline constexpr uint64_t least_limited_bytes = uint64_t{4} << 20;
+
 // What the calls of a communicator have in common; the same on all its ranks.
 struct CommTraits {
   int ranks;
   Link link;
   uint32_t max_ctas = most_block_ctas;
   ForcedTransport transport = ForcedTransport::none;
-  bool clusters = false;                      // see CallShape
-  uint32_t shared_bytes = most_shared_bytes;  // see CallShape
-  bool has_levels = false;                    // see CallShape
+  bool clusters = false;                           // see CallShape
+  uint32_t shared_bytes = most_shared_bytes;       // see CallShape
+  bool has_levels = false;                         // see CallShape
+  uint32_t max_collective_ctas = most_block_ctas;  // of long collectives beside compute
 
   bool operator==(const CommTraits&) const = default;
 };
@@ -47,9 +52,15 @@ class Decider {
   // bytes: as in CallShape.
   CallShape shape_of(Operation operation, ncast_dtype dtype, ncast_codec codec, uint64_t bytes,
                      ncast_redop redop = NCAST_SUM, int root = 0, Placement placement = Placement::unknown) const {
-    CallShape shape{
-        operation,           dtype, codec, bytes, traits_.ranks, traits_.link, traits_.max_ctas, traits_.clusters,
-        traits_.shared_bytes};
+    CallShape shape{operation,
+                    dtype,
+                    codec,
+                    bytes,
+                    traits_.ranks,
+                    traits_.link,
+                    max_ctas_of(operation, bytes),
+                    traits_.clusters,
+                    traits_.shared_bytes};
     shape.has_levels = traits_.has_levels;
     // Otherwise calls that differ only in these share a decision.
     const bool distinguishes = distinguishes_.load(std::memory_order_relaxed);
@@ -91,6 +102,12 @@ class Decider {
     PlanSelector selector;
   };
 
+  uint32_t max_ctas_of(Operation operation, uint64_t bytes) const {
+    const bool is_beside_compute = operation == Operation::all_reduce || operation == Operation::all_gather ||
+                                   operation == Operation::reduce_scatter;
+    const bool is_limited = is_beside_compute && bytes >= least_limited_bytes;
+    return is_limited ? std::min(traits_.max_ctas, traits_.max_collective_ctas) : traits_.max_ctas;
+  }
   void replace(std::shared_ptr<const Basis> basis);  // under mutex_
   Policy policy_of(const Basis& basis) const {
     return {*basis.costs, traits_.transport, &basis.list, &basis.selector, levels_.get()};

@@ -79,12 +79,17 @@ ncast_status Options::of(const ncast_comm_config& config, Options* options) {
     return fail(NCAST_INVALID_ARGUMENT, "max_ctas is %u, not 0 to %u", config.max_ctas, most_block_ctas);
   if (config.p2p < -1 || config.p2p > 1) return fail(NCAST_INVALID_ARGUMENT, "p2p is %d, not -1, 0 or 1", config.p2p);
   options->max_ctas = config.max_ctas != 0 ? config.max_ctas : most_block_ctas;
+  if (config.max_collective_ctas > most_block_ctas)
+    return fail(NCAST_INVALID_ARGUMENT, "max_collective_ctas is %u, not 0 to %u", config.max_collective_ctas,
+                most_block_ctas);
+  options->max_collective_ctas = config.max_collective_ctas != 0 ? config.max_collective_ctas : most_block_ctas;
   bool p2p = config.p2p != 0;
   // A variable that the configuration overrides is not read: the drop-in has warned about an invalid one.
   if (config.max_ctas == 0)
     if (ncast_status status =
             read("NARROWCAST_MAX_CTAS", environment::max_ctas_of, environment::max_ctas_values, &options->max_ctas))
       return status;
+  options->max_ctas = std::min(options->max_ctas, most_block_ctas);
   if (config.p2p == -1)
     if (ncast_status status = read("NARROWCAST_P2P", environment::p2p_of, environment::p2p_values, &p2p)) return status;
   options->over_host = !p2p;

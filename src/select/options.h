@@ -15,6 +15,7 @@ const char* name_of(ForcedTransport transport);
 
 struct Options {
   uint32_t max_ctas = 0;                      // 1 to most_block_ctas
+  uint32_t max_collective_ctas = 0;           // the same
   uint32_t shared_bytes = most_shared_bytes;  // of a CTA, at most
   bool over_host = false;
   ForcedTransport transport = ForcedTransport::none;

@@ -49,6 +49,21 @@ TEST_CASE("sums of values with factors do not share the decisions of others, whi
   }
 }
 
+TEST_CASE("only long collectives beside compute have a limit of CTAs of their own") {
+  Decider decider({.ranks = 2, .link = Link::nvlink, .max_collective_ctas = 28}, CostModel::shipped());
+  for (const operation::Description& row : operation::descriptions) {
+    const bool is_limited = row.operation == Operation::all_reduce || row.operation == Operation::all_gather ||
+                            row.operation == Operation::reduce_scatter;
+    const auto max_ctas_of = [&](uint64_t bytes) {
+      return decider.shape_of(row.operation, NCAST_BFLOAT16, NCAST_CODEC_AUTO, bytes).max_ctas;
+    };
+    CHECK(max_ctas_of(least_limited_bytes) == (is_limited ? 28 : 64));
+    CHECK(max_ctas_of(least_limited_bytes - 1) == 64);
+  }
+  Decider limited({.ranks = 2, .link = Link::nvlink, .max_ctas = 8, .max_collective_ctas = 28}, CostModel::shipped());
+  CHECK(limited.shape_of(Operation::all_reduce, NCAST_BFLOAT16, NCAST_CODEC_RAW, least_limited_bytes).max_ctas == 8);
+}
+
 TEST_CASE("another cost model applies to calls that were decided before") {
   Decider decider({.ranks = 2, .link = Link::nvlink}, CostModel::shipped());
   const CallShape shape = decider.shape_of(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_AUTO, uint64_t{64} << 20);

@@ -93,7 +93,8 @@ TEST_CASE("a variable sets the option that a configuration leaves open") {
       CHECK(options_of(open_config()).*member == value);
     }
   };
-  check("NARROWCAST_MAX_CTAS", std::map<std::string, uint32_t>{{"1", 1}, {"64", 64}, {"", 64}}, &Options::max_ctas);
+  check("NARROWCAST_MAX_CTAS", std::map<std::string, uint32_t>{{"1", 1}, {"64", 64}, {"auto", 64}, {"", 64}},
+        &Options::max_ctas);
   check("NARROWCAST_SHARED_KIB",
         std::map<std::string, uint32_t>{{"64", 64 << 10}, {"99", 99 << 10}, {"227", 227 << 10}, {"", 227 << 10}},
         &Options::shared_bytes);
@@ -131,10 +132,13 @@ TEST_CASE("invalid options are rejected") {
   config.max_ctas = 65;
   rejected(config, "max_ctas is 65, not 0 to 64");
   config = open_config();
+  config.max_collective_ctas = 65;
+  rejected(config, "max_collective_ctas is 65, not 0 to 64");
+  config = open_config();
   config.p2p = 2;
   rejected(config, "p2p is 2, not -1, 0 or 1");
   const std::tuple<const char*, const char*, std::vector<const char*>> variables[] = {
-      {"NARROWCAST_MAX_CTAS", "a number from 1 to 64", {"0", "65", "-3", "x", "8x", " 8", "4294967297"}},
+      {"NARROWCAST_MAX_CTAS", "auto or a number from 1 to 64", {"0", "65", "-3", "x", "8x", " 8", "4294967297"}},
       {"NARROWCAST_SHARED_KIB", "a number from 64 to 227", {"63", "228", "99.5", "99 KiB", "-99", "4294967395"}},
       {"NARROWCAST_P2P", "0 or 1", {"2", "no", "0 ", "true"}},
       {"NARROWCAST_PATH", "packets, packets:one_shot, packets:two_shot or blocks", {"tubes", "packets:"}},
@@ -159,7 +163,7 @@ TEST_CASE("invalid options are rejected") {
     ncast_comm* comm = nullptr;
     CHECK(ncast_comm_create(&comm, 1, &id, 0, &config) == NCAST_INVALID_ARGUMENT);
     CHECK(std::string(ncast_last_error()) ==
-          "ncast_comm_create: NARROWCAST_MAX_CTAS is 'many', not a number from 1 to 64");
+          "ncast_comm_create: NARROWCAST_MAX_CTAS is 'many', not auto or a number from 1 to 64");
   }
   config.struct_bytes = 8;
   ncast_predictor* predictor = nullptr;

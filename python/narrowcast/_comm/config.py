@@ -26,6 +26,9 @@ class CommunicatorOptions(TypedDict, total=False):
     """How long the creation waits for all ranks; 0: timeout_seconds."""
     max_ctas: int | None
     """GPUs: the maximum number of CTAs (one per SM) of a call, 1 to 64. The minimum over all ranks applies."""
+    max_collective_ctas: int | None
+    """GPUs: the same for `all_reduce`, `all_gather` and `reduce_scatter` calls whose pieces have 4 MiB or more, which
+    training runs beside compute. 0: no other limit than max_ctas."""
     p2p: bool | None
     """GPUs: False sends through host memory even if peer access is possible. One rank with False suffices."""
     cost_model: str | os.PathLike[str] | None
@@ -48,11 +51,11 @@ def comm_config(
     config.backend = BACKENDS[backend]
     if device is not None:
         config.device = as_int(device, "device")
-    scratch_bytes, max_ctas = options.get("scratch_bytes"), options.get("max_ctas")
-    if scratch_bytes is not None:
+    if (scratch_bytes := options.get("scratch_bytes")) is not None:
         config.scratch_bytes = as_unsigned(scratch_bytes, "scratch_bytes")
-    if max_ctas is not None:
-        config.max_ctas = as_unsigned(max_ctas, "max_ctas", 32)
+    for limit in ("max_ctas", "max_collective_ctas"):
+        if (ctas := options.get(limit)) is not None:
+            setattr(config, limit, as_unsigned(cast(int, ctas), limit, 32))
     for name in ("timeout_seconds", "create_timeout_seconds"):
         if (seconds := options.get(name)) is not None:
             setattr(config, name, as_seconds(cast(float, seconds), name))

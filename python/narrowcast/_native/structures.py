@@ -103,6 +103,7 @@ class CommConfigC(Structure):
         ("max_ctas", c_uint32),
         ("p2p", c_int),
         ("cost_model", c_char_p),
+        ("max_collective_ctas", c_uint32),
     ]
 
 

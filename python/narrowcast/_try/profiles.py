@@ -40,11 +40,11 @@ OFF = Profile(NCCL, {"off": 1})
 
 _BUILT_IN = (
     Profile("default", {}),
+    Profile("ctas-64", {"max_ctas": 64}),
     Profile("ctas-16", {"max_ctas": 16}),
-    Profile("ctas-8", {"max_ctas": 8}),
     Profile("raw", {"codec": "raw"}),
     Profile("always", {"take": "always"}),
 )
 BUILT_IN = {one.name: one for one in _BUILT_IN}
 #: Those that are tried unless the command line names others.
-DEFAULT = ("default", "ctas-16", "ctas-8", "raw")
+DEFAULT = ("default", "ctas-64", "ctas-16", "raw")

@@ -77,9 +77,9 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
     agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over(link(), agreement_.shared_bytes, false));
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
-  set_decider(
-      {ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters, agreement_.shared_bytes},
-      std::move(costs));
+  set_decider({ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters, agreement_.shared_bytes,
+               false, agreement_.max_collective_ctas},
+              std::move(costs));
   if (ncast_status status = set_up()) return status;
   if (remote_.span_hosts()) {
     if (ncast_status status = connect(secret, bootstrap::Limit{config.create_timeout_seconds})) return status;
@@ -118,12 +118,17 @@ ncast_status Communicator::agree_on_settings(const Options& options, size_t scra
   if (ncast_status status = find_max_ctas(&fitting, &shared_bytes)) return status;
   shared_bytes = std::min(options.shared_bytes, shared_bytes);
   if (ncast_status status = find_clusters(shared_bytes, &clusters)) return status;
-  agreement_ = {std::min(options.max_ctas, fitting), options.transport, scratch_bytes, clusters, shared_bytes};
+  agreement_ = {std::min(options.max_ctas, fitting),
+                options.max_collective_ctas,
+                options.transport,
+                scratch_bytes,
+                clusters,
+                shared_bytes};
   struct Offer {
-    uint32_t max_ctas, clusters, shared_bytes;
+    uint32_t max_ctas, max_collective_ctas, clusters, shared_bytes;
     bootstrap::SharedSettings settings;
   };
-  Offer own = {agreement_.max_ctas, clusters, shared_bytes, {}};
+  Offer own = {agreement_.max_ctas, agreement_.max_collective_ctas, clusters, shared_bytes, {}};
   if (ncast_status status = own.settings.add("scratch_bytes", scratch_bytes)) return status;
   if (ncast_status status = own.settings.add("NARROWCAST_PATH", name_of(options.transport))) return status;
   std::vector<Offer> all(static_cast<size_t>(ranks()));
@@ -132,6 +137,7 @@ ncast_status Communicator::agree_on_settings(const Options& options, size_t scra
   for (const Offer& other : all) {
     settings.push_back(other.settings);
     agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
+    agreement_.max_collective_ctas = std::min(agreement_.max_collective_ctas, other.max_collective_ctas);
     agreement_.clusters = agreement_.clusters && other.clusters != 0;
     agreement_.shared_bytes = std::min(agreement_.shared_bytes, other.shared_bytes);
   }

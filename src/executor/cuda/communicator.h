@@ -33,7 +33,7 @@ using namespace select;
 
 // Settings on which the ranks agreed when they joined.
 struct Agreement {
-  uint32_t max_ctas;
+  uint32_t max_ctas, max_collective_ctas;
   ForcedTransport transport;
   size_t scratch_bytes;
   bool clusters;          // see CallShape

@@ -18,8 +18,8 @@ std::string CostsKey::line() const {
   char between[40] = "";
   if (hosts != 0) std::snprintf(between, sizeof between, "; hosts %016llx", static_cast<unsigned long long>(hosts));
   return one_line(gpu) + "; " + one_line(processor) + "; " + one_line(link) + "; " + std::to_string(ranks) +
-         " ranks; CTAs " + std::to_string(max_ctas) + "; driver " + std::to_string(driver) + "; NCCL " +
-         one_line(nccl) + "; kernels " + one_line(kernels) + between;
+         " ranks; CTAs " + one_line(ctas) + "; driver " + std::to_string(driver) + "; NCCL " + one_line(nccl) +
+         "; kernels " + one_line(kernels) + between;
 }
 
 void CostsText::add(Operation operation, std::string_view series, uint64_t bytes, double microseconds) {

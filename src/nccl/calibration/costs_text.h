@@ -12,9 +12,8 @@ namespace narrowcast::nccl {
 
 // What the times depend on. Each communicator with these properties has about the same.
 struct CostsKey {
-  std::string gpu, processor, link, kernels, nccl;
+  std::string gpu, processor, link, kernels, nccl, ctas;
   int ranks = 0, driver = 0;
-  uint32_t max_ctas = 0;
   uint64_t hosts = 0;  // which they are, if there are several
 
   // One line, without line breaks, whatever the names contain.

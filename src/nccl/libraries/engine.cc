@@ -14,6 +14,10 @@
 namespace narrowcast::nccl {
 namespace {
 
+// NCCL has 24. Between two H200, matrix products beside these calls lose more time with 40, and the calls are slower
+// with 16 (docs/performance.md).
+constexpr uint32_t ctas_beside_compute = 28;
+
 constexpr const char* soname = "libnarrowcast.so.0";
 
 // In this order: NARROWCAST_LIBRARY, beside the drop-in, by the loader.
@@ -56,12 +60,18 @@ const Engine* engine() {
   return the;
 }
 
+void limit_ctas(uint32_t max_ctas, ncast_comm_config* config) {
+  const bool is_set = max_ctas != environment::unset_ctas;
+  config->max_ctas = is_set ? max_ctas : environment::most_ctas;
+  config->max_collective_ctas = is_set ? 0 : ctas_beside_compute;
+}
+
 ncast_comm_config config_from_settings(const Engine& narrowcast) {
   ncast_comm_config config;
   narrowcast.ncast_comm_config_defaults(&config, sizeof config);
   config.backend = backend.id;
   config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
-  config.max_ctas = settings().max_ctas;
+  limit_ctas(settings().max_ctas, &config);
   config.p2p = settings().p2p ? 1 : 0;
   config.cost_model = settings().cost_model.c_str();
   return config;

@@ -63,6 +63,9 @@ struct Engine {
 // NULL: it could not be loaded, which has been logged.
 const Engine* engine();
 
+// Sets the limits of CTAs. max_ctas: environment::unset_ctas if neither the user nor the program has set a limit. Then
+// long collectives have one, because they usually run beside compute, which would lose more SMs than to NCCL.
+void limit_ctas(uint32_t max_ctas, ncast_comm_config* config);
 // A communicator configuration with the values of the settings.
 ncast_comm_config config_from_settings(const Engine& narrowcast);
 

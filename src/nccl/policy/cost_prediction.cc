@@ -28,7 +28,7 @@ void log_costs_warning(const ncast_predictor* predictor) {
 ncast_status create_predictor(const Engine& narrowcast, int ranks, uint32_t max_ctas, std::string_view name,
                               ncast_predictor** predictor) {
   ncast_comm_config config = config_from_settings(narrowcast);
-  if (max_ctas != 0) config.max_ctas = max_ctas;
+  if (max_ctas != 0) limit_ctas(max_ctas, &config);
   if (const ncast_status status = narrowcast.ncast_predictor_create(ranks, &config, predictor); status != NCAST_OK)
     return status;
   for (const PlanForCalls& one : plans_for(ranks, name))

@@ -26,7 +26,7 @@ constexpr const char* slower_than_nccl = "no call is predicted to be faster than
 ncast_comm_config engine_config(const Communicator& comm) {
   ncast_comm_config config = config_from_settings(*engine());
   config.device = comm.device;
-  config.max_ctas = comm.max_ctas.load();
+  limit_ctas(comm.max_ctas.load(), &config);
   config.timeout_seconds = 0;  // unlimited, as in NCCL
   config.create_timeout_seconds = create_timeout_seconds;
   return config;

@@ -81,14 +81,15 @@ CostsKey key_of(const Communicator& comm, const std::string& link) {
   driver()->cuDeviceGet(&device, comm.device);
   driver()->cuDeviceGetName(gpu, sizeof gpu, device);
   driver()->cuDriverGetVersion(&version);
+  const uint32_t ctas = comm.max_ctas.load();
   return {.gpu = gpu,
           .processor = processor_name(),
           .link = link,
           .kernels = engine()->ncast_kernels_hash(),
           .nccl = version_text(real_nccl().version),
+          .ctas = ctas == environment::unset_ctas ? "not limited" : std::to_string(ctas),
           .ranks = comm.ranks,
           .driver = version,
-          .max_ctas = comm.max_ctas.load(),
           .hosts = comm.hosts};
 }
 

@@ -56,10 +56,10 @@ struct Communicator {
   // After agreeing: 0 if all ranks are on one host; otherwise the same number for communicators whose ranks are on the
   // same hosts, in the same order.
   uint64_t hosts = 0;
-  int ranks_of_group = 0;                                  // after agreeing: of two levels, if the ranks form them
-  bool has_levels = false;                                 // after attaching: engine_comm has two levels
-  int local_ranks = 1;                                     // after agreeing: ranks in this process
-  std::atomic<uint32_t> max_ctas{environment::most_ctas};  // after agreeing: the minimum over all ranks
+  int ranks_of_group = 0;                                   // after agreeing: of two levels, if the ranks form them
+  bool has_levels = false;                                  // after attaching: engine_comm has two levels
+  int local_ranks = 1;                                      // after agreeing: ranks in this process
+  std::atomic<uint32_t> max_ctas{environment::unset_ctas};  // after agreeing: the minimum over all ranks
   std::unique_ptr<PairHandshake> handshake;    // for two ranks, until their first common call; under `preparing`
   std::atomic<bool> handshake_pending{false};  // until that call is prepared
   std::atomic<ncast_comm*> engine_comm{nullptr};

@@ -10,9 +10,9 @@
 namespace narrowcast::nccl {
 
 struct CommunicatorConfig {
-  std::string name;                            // commName; empty: none
-  uint32_t max_ctas = environment::most_ctas;  // by maxCTAs and CTAPolicy
-  bool zero_ctas = false;                      // NCCL_CTA_POLICY_ZERO: leave the SMs to the program
+  std::string name;                             // commName; empty: none
+  uint32_t max_ctas = environment::unset_ctas;  // by maxCTAs and CTAPolicy
+  bool zero_ctas = false;                       // NCCL_CTA_POLICY_ZERO: leave the SMs to the program
   bool operator==(const CommunicatorConfig&) const = default;
 };
 

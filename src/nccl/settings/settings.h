@@ -89,7 +89,7 @@ struct Settings {
   std::string record;        // a path; %p: process id
   // For ncast_comm_config. The engine reads no variable of these settings.
   uint64_t scratch_bytes = 0;
-  uint32_t max_ctas = environment::most_ctas;
+  uint32_t max_ctas = environment::unset_ctas;
   bool p2p = true;
   std::string cost_model;         // empty: the built-in one
   std::optional<bool> calibrate;  // unset: as the backend says

@@ -246,19 +246,21 @@ TEST_CASE("predictions depend on whether windows are registered") {
 }
 
 TEST_CASE("predictions use the CTAs of a communicator, and else those of the settings") {
-  static uint32_t used;
+  static uint32_t used, used_by_collectives;
   Engine engine = {};
   engine.ncast_comm_config_defaults = [](ncast_comm_config* config, size_t bytes) {
     ncast_comm_config_defaults(config, bytes);
   };
   engine.ncast_predictor_create = [](int, const ncast_comm_config* config, ncast_predictor**) {
     used = config->max_ctas;
+    used_by_collectives = config->max_collective_ctas;
     return NCAST_OK;
   };
   ncast_predictor* predictor = nullptr;
   for (const uint32_t max_ctas : {0u, 5u}) {
     REQUIRE(create_predictor(engine, 2, max_ctas, "", &predictor) == NCAST_OK);
-    CHECK(used == (max_ctas == 0 ? settings().max_ctas : 5));
+    CHECK(used == (max_ctas == 0 ? narrowcast::environment::most_ctas : 5));
+    CHECK((used_by_collectives == 0) == (max_ctas == 5));
   }
   engine.ncast_predictor_create = [](int, const ncast_comm_config*, ncast_predictor**) { return NCAST_UNSUPPORTED; };
   CHECK(create_predictor(engine, 2, 0, "", &predictor) == NCAST_UNSUPPORTED);

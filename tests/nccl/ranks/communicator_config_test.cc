@@ -41,7 +41,7 @@ TEST_CASE("maxCTAs and CTAPolicy limit the CTAs of the engine") {
   CHECK(read_config(&few, nullptr).name == "tensor");
   CHECK(read_config(&many, nullptr).max_ctas == narrowcast::environment::most_ctas);
   const Config efficient = config_with(config_undefined, cta_policy_efficiency);
-  CHECK(read_config(&efficient, nullptr).max_ctas == 32);
+  CHECK(read_config(&efficient, nullptr).max_ctas == 16);
   CHECK_FALSE(read_config(&efficient, nullptr).zero_ctas);
   const Config efficient_and_few = config_with(8, cta_policy_efficiency);
   CHECK(read_config(&efficient_and_few, nullptr).max_ctas == 8);

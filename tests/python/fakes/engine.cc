@@ -65,8 +65,8 @@ ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int ran
   if (std::getenv("TEST_REFUSED") != nullptr) own_config.device = -2;
   if (const char* const path = std::getenv("TEST_CONFIGS")) {
     std::FILE* const file = std::fopen(path, "a");
-    std::fprintf(file, "%zu %u %d %s\n", config->scratch_bytes, config->max_ctas, config->p2p,
-                 config->cost_model == nullptr ? "-" : config->cost_model);
+    std::fprintf(file, "%zu %u %u %d %s\n", config->scratch_bytes, config->max_ctas, config->max_collective_ctas,
+                 config->p2p, config->cost_model == nullptr ? "-" : config->cost_model);
     std::fclose(file);
   }
   const ncast_status status = REAL(ncast_comm_create_by_exchange)(comm, ranks, rank, listen, &listener, &own_config);

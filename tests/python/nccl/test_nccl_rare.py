@@ -174,11 +174,13 @@ def test_no_savings_are_reported_for_graphs(preloaded):
 @pytest.mark.parametrize(
     ("in_file", "variables", "config"),
     [
-        ("", {}, "0 64 1 "),
-        ("max_ctas = 8\np2p = false\ncost_model = 'own.costs'\nscratch_bytes = 3000000\n", {}, "3000000 8 0 own.costs"),
-        ("max_ctas = 8\np2p = 0\n", {"MAX_CTAS": "32", "P2P": "1", "COST_MODEL": "a.costs"}, "0 32 1 a.costs"),
-        ("", {"MAX_CTAS": "many", "P2P": "perhaps"}, "0 64 1 "),
-        ("max_ctas = 8\n", {"MAX_CTAS": "", "P2P": ""}, "0 8 1 "),
+        ("", {}, "0 64 28 1 "),
+        ("max_ctas = 8\np2p = false\ncost_model = 'a.costs'\nscratch_bytes = 3000000\n", {}, "3000000 8 0 0 a.costs"),
+        ("max_ctas = 8\np2p = 0\n", {"MAX_CTAS": "32", "P2P": "1", "COST_MODEL": "a.costs"}, "0 32 0 1 a.costs"),
+        ("", {"MAX_CTAS": "many", "P2P": "perhaps"}, "0 64 28 1 "),
+        ("max_ctas = 8\n", {"MAX_CTAS": "auto"}, "0 64 28 1 "),
+        ("", {"MAX_CTAS": "64"}, "0 64 0 1 "),
+        ("max_ctas = 8\n", {"MAX_CTAS": "", "P2P": ""}, "0 8 0 1 "),
     ],
 )
 def test_settings_apply_to_communicators(preloaded, monkeypatch, tmp_path, in_file, variables, config):

@@ -20,40 +20,41 @@ def on_ranks(before_the_engine, preloaded, monkeypatch, tmp_path):
 
 @pytest.fixture
 def limits(tmp_path):
-    """max_ctas of the engine's communicators that were created."""
+    """max_ctas and max_collective_ctas of the engine's communicators that were created."""
 
-    def read() -> list[int]:
+    def read() -> list[tuple[int, int]]:
         path = tmp_path / "configs"
-        return [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(int(line.split()[1]), int(line.split()[2])) for line in lines]
 
     return read
 
 
 @pytest.mark.parametrize("variable", [None, "65", "many"])
-def test_without_a_valid_limit_calls_may_use_all_ctas(on_ranks, limits, monkeypatch, variable):
+def test_without_a_valid_limit_only_long_collectives_leave_sms_to_compute(on_ranks, limits, monkeypatch, variable):
     if variable is not None:
         monkeypatch.setenv("NARROWCAST_MAX_CTAS", variable)
         monkeypatch.setenv("NARROWCAST_P2P", "perhaps")
     assert on_ranks("limited") == [True] * 3
-    assert limits() == [64] * 3
+    assert limits() == [(64, 28)] * 3
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_lowest_max_ctas_of_all_ranks_counts(on_ranks, limits, split):
     assert on_ranks("limited", max_ctas=[16, 8, 24], split=split) == [True] * 3
-    assert limits() == [8] * 3
+    assert limits() == [(8, 0)] * 3
 
 
 @pytest.mark.parametrize(("own", "effective"), [("4", 4), ("12", 8)])
 def test_a_setting_and_a_configuration_both_limit_the_ctas(on_ranks, limits, monkeypatch, own, effective):
     monkeypatch.setenv("NARROWCAST_MAX_CTAS", own)
     assert on_ranks("limited", max_ctas=[16, 8, 24]) == [True] * 3
-    assert limits() == [effective] * 3
+    assert limits() == [(effective, 0)] * 3
 
 
-def test_the_efficiency_policy_halves_the_ctas(on_ranks, limits):
+def test_the_efficiency_policy_limits_the_ctas(on_ranks, limits):
     assert on_ranks("limited", policy="efficiency") == [True] * 3
-    assert limits() == [32] * 3
+    assert limits() == [(16, 0)] * 3
 
 
 @pytest.mark.parametrize("split", ["", "alone", "grouped, with a configuration"])
@@ -68,7 +69,7 @@ def test_variables_of_nccl_take_precedence(on_ranks, limits, monkeypatch):
     monkeypatch.setenv("NCCL_CTA_POLICY", "DEFAULT")
     monkeypatch.setenv("NCCL_MAX_CTAS", "20")
     assert on_ranks("limited", policy="zero", max_ctas=[8, 8, 8]) == [True] * 3
-    assert limits() == [20] * 3
+    assert limits() == [(20, 0)] * 3
 
 
 def test_suspended_communicators_hold_no_memory(on_ranks, limits):

@@ -25,7 +25,7 @@ def test_the_settings_of_profiles_are_valid(profile, tmp_path):
 
 def test_the_default_profiles_exist():
     assert set(DEFAULT) <= set(BUILT_IN)
-    assert BUILT_IN["ctas-8"].environment() == {"NARROWCAST_MAX_CTAS": "8"}
+    assert BUILT_IN["ctas-16"].environment() == {"NARROWCAST_MAX_CTAS": "16"}
     assert BUILT_IN["raw"].toml("x") == '# x\ncodec = "raw"\n'
 
 

@@ -87,7 +87,7 @@ def test_programs_may_mark_their_steps_and_end_by_themselves(trying):
 
 def test_profiles_with_which_narrowcast_executes_no_calls_run_once(trying):
     # The cost model predicts no gain on the fakes.
-    done = trying("train", "--steps", "10", "--profile", "default", "--profile", "ctas-8", factor=0.2)
+    done = trying("train", "--steps", "10", "--profile", "default", "--profile", "ctas-16", factor=0.2)
     assert done.returncode == 0, done.stderr
     assert len(done.stderr.splitlines()) == 3
     assert "leave it. Narrowcast executes no calls" in " ".join(done.stdout.split())
@@ -147,7 +147,7 @@ def test_programs_without_nccl_are_told_to_use_the_doctor(trying, cli, with_host
 @pytest.mark.parametrize(
     ("options", "environment", "words"),
     [
-        (["--profile", "fast"], {}, "--profile fast: unknown profile (known: default, ctas-16"),
+        (["--profile", "fast"], {}, "--profile fast: unknown profile (known: default, ctas-64"),
         (["--profile", "bad.toml"], {}, "--profile bad.toml: bad.toml:1: takes is not a setting"),
         ([], {"NARROWCAST_MAX_CTAS": "4"}, "NARROWCAST_MAX_CTAS is set, which overrides profiles"),
         (["--rounds", "1"], {}, "--rounds"),
