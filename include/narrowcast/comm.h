@@ -6,6 +6,7 @@
 //
 // Calls that move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64; integers in their own
 // type, which wraps around) in rank order and round once: all ranks and all runs get the same bits, with every codec.
+// In two levels (docs/guide/communicator.md) they combine the ranks of each host, then the hosts.
 // MIN and MAX ignore NaN unless all values are NaN; -0 is smaller than +0. AVG divides the sum by the number of ranks
 // before it rounds; integers are truncated toward zero. Results too large for float8_e4m3 become NaN.
 //
@@ -99,11 +100,12 @@ NCAST_API ncast_status ncast_get_local_unique_id(ncast_unique_id* id);
 // segments were removed; may be NULL.
 NCAST_API ncast_status ncast_remove_stale_segments(int* removed);
 
-// Joins the communicator of `id` as `rank` of `ranks`, at most 64; on CUDA at most 1,024, of which more than 8 form two
-// levels (docs/guide/communicator.md). Returns when every rank has joined. config may be NULL. Errors: TIMEOUT on all
-// ranks names those missing; REMOTE_ERROR one that died; MISMATCH: what differs, on which ranks; INVALID_ARGUMENT, also
-// if this process has created a communicator with the id; UNSUPPORTED if this build lacks the backend, or so many GPUs
-// cannot form two levels; SYSTEM_ERROR, for example if /dev/shm is full.
+// Joins the communicator of `id` as `rank` of `ranks`, at most 64; on CUDA at most 1,024. More than 8 GPUs, and those
+// of hosts that have several each, form two levels (docs/guide/communicator.md). Returns when every rank has joined.
+// config may be NULL. Errors: TIMEOUT on all ranks names those missing; REMOTE_ERROR one that died; MISMATCH: what
+// differs, on which ranks; INVALID_ARGUMENT, also if this process has created a communicator with the id; UNSUPPORTED
+// if this build lacks the backend, or so many GPUs cannot form two levels; SYSTEM_ERROR, for example if /dev/shm is
+// full.
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 

@@ -259,8 +259,8 @@ ncast_status check_sends_to_self(std::span<const Call> calls) {
 
 ncast_status check_one_level(const char* function, const ncast_comm& comm) {
   if (!comm.has_levels()) return NCAST_OK;
-  return fail(NCAST_UNSUPPORTED, "%s: the communicator has two levels, whose communicators decide about their calls",
-              function);
+  return fail(NCAST_UNSUPPORTED, "%s: the communicator has two levels, which decide about their own calls; %s",
+              function, one_level_hint);
 }
 
 ncast_status read_config(const ncast_comm_config* given, ncast_comm_config* config) {

@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/host.h"
 #include "bootstrap/shared_memory.h"
+#include "bootstrap/tcp_rendezvous.h"
 #include "bootstrap/unique_id.h"
 #include "comm/arguments.h"
 #include "comm/levels/create.h"
@@ -30,12 +34,10 @@ namespace bootstrap = narrowcast::bootstrap;
 
 constexpr double default_timeout_seconds = 300;
 
-// As checked_config(), but two levels may have more ranks than a backend connects. *has_levels is false before.
-ncast_status config_of(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config,
-                       bool* has_levels) {
-  // checked_config() reports the errors of both.
-  if (read_config(given, config) == NCAST_OK) static_cast<void>(wants_levels(ranks, *config, has_levels));
-  return *has_levels ? checked_config(1, 0, given, config) : checked_config(ranks, rank, given, config);
+// As checked_config(), but two levels may have more ranks than a backend connects.
+ncast_status config_of(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config) {
+  const bool need_levels = read_config(given, config) == NCAST_OK && may_need_levels(ranks, *config);
+  return need_levels ? checked_config(1, 0, given, config) : checked_config(ranks, rank, given, config);
 }
 
 // What each rank sends to the others before the communicator is created.
@@ -49,8 +51,7 @@ struct Contribution {
 
 ncast_status own_contribution(int ranks, int rank, const ncast_comm_config* given_config, Contribution* own) {
   ncast_comm_config config;
-  bool has_levels = false;
-  if (ncast_status status = config_of(ranks, rank, given_config, &config, &has_levels)) return status;
+  if (ncast_status status = config_of(ranks, rank, given_config, &config)) return status;
   own->backend = config.backend;
   own->host = bootstrap::own_host();
   return rank == 0 ? ncast_get_unique_id(&own->id) : NCAST_OK;
@@ -61,6 +62,42 @@ ncast_status check_id(const ncast_unique_id& id) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not created by ncast_get_unique_id");
   if (is_used(bootstrap::content_of(id).world))
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was already used for a communicator of this process");
+  return NCAST_OK;
+}
+
+// Error messages get the name of the function; those of backends have it.
+ncast_status named(ncast_status status) {
+  const std::string message = ncast_last_error();
+  return fail(status, "ncast_comm_create: %s", message.c_str());
+}
+
+// The steps of a creation after all checks that do not need other ranks.
+ncast_status join_and_create(ncast_comm** comm, int ranks, const ncast_unique_id& id, int rank,
+                             const ncast_comm_config& config, bool may_have_levels) {
+  if (ncast_status status = check_id(id)) return status;
+  close_hub(id, config.backend);
+  const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
+  std::unique_ptr<bootstrap::Rendezvous> all;
+  std::optional<LevelShape> shape;
+  if (uses_hub(config.backend, content)) {
+    const bootstrap::Limit limit{config.create_timeout_seconds};
+    if (ncast_status status = bootstrap::TcpRendezvous::join(content.hub, content.world, rank, ranks, limit, &all))
+      return named(status);
+    if (may_have_levels)
+      if (ncast_status status = find_levels(*all, config, &shape)) return named(status);
+  }
+  if (shape) {
+    if (ncast_status status = create_levels(std::move(all), *shape, config, comm)) return named(status);
+  } else {
+    if (ncast_status status = check_config(ranks, rank, config)) return status;
+    if (ncast_status status = find_backend(config.backend)->create(id, std::move(all), ranks, rank, config, comm))
+      return status;
+  }
+  // All ranks have joined, so no other rank of this process still needs the id.
+  mark_used(content.world);
+  (*comm)->set_config(config);
+  use_default_selector(**comm);
+  add_communicator(*comm);
   return NCAST_OK;
 }
 
@@ -139,27 +176,15 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   *comm = nullptr;
   if (id == nullptr) return null_argument("ncast_comm_create", "id");
   ncast_comm_config config;
-  bool has_levels = false;
-  if (ncast_status status = config_of(ranks, rank, given_config, &config, &has_levels)) return status;
-  if (ncast_status status = check_id(*id)) return status;
-  const bool has_hub = config.backend == NCAST_BACKEND_CUDA || bootstrap::content_of(*id).spans_hosts != 0;
-  if (has_levels && has_hub) return create_levels(comm, ranks, *id, rank, config);
-  return create_one_level(comm, ranks, id, rank, &config);
+  if (ncast_status status = config_of(ranks, rank, given_config, &config)) return status;
+  return join_and_create(comm, ranks, *id, rank, config, true);
 }
 
 ncast_status create_one_level(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                               const ncast_comm_config* given_config) {
   ncast_comm_config config;
   if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
-  if (ncast_status status = check_id(*id)) return status;
-  close_hub(*id, config.backend);
-  if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
-  // All ranks have joined, so no other rank of this process still needs the id.
-  mark_used(bootstrap::content_of(*id).world);
-  (*comm)->set_config(config);
-  use_default_selector(**comm);
-  add_communicator(*comm);
-  return NCAST_OK;
+  return join_and_create(comm, ranks, *id, rank, config, false);
 }
 
 }  // namespace narrowcast::comm

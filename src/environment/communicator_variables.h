@@ -37,4 +37,15 @@ inline std::optional<bool> p2p_of(std::string_view text) {
   return std::nullopt;
 }
 
+// NARROWCAST_LEVELS: whether ranks that form two levels (level_shape.h) have them. automatic: those of GPUs do, see
+// choose_levels() in comm/levels/create.h.
+enum class Levels : uint8_t { automatic, one, two };
+inline constexpr const char* levels_names[] = {"auto", "1", "2"};
+inline constexpr const char* levels_values = "auto, 1 or 2";
+inline std::optional<Levels> levels_of(std::string_view text) {
+  for (const Levels one : {Levels::automatic, Levels::one, Levels::two})
+    if (text == levels_names[static_cast<size_t>(one)]) return one;
+  return std::nullopt;
+}
+
 }  // namespace narrowcast::environment

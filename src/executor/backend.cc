@@ -17,11 +17,6 @@ Backend* registry() {
   return backends;
 }
 
-bool uses_hub(ncast_backend number, const bootstrap::UniqueIdContent& content) {
-  const Backend* const backend = find_backend(number);
-  return backend != nullptr && backend->uses_hub != nullptr && backend->uses_hub(content);
-}
-
 }  // namespace
 
 void add_backend(ncast_backend number, const Backend& backend) { registry()[static_cast<size_t>(number)] = backend; }
@@ -29,6 +24,11 @@ void add_backend(ncast_backend number, const Backend& backend) { registry()[stat
 const Backend* find_backend(ncast_backend number) {
   const auto index = static_cast<size_t>(number);
   return index < numbers && registry()[index].create != nullptr ? &registry()[index] : nullptr;
+}
+
+bool uses_hub(ncast_backend number, const bootstrap::UniqueIdContent& content) {
+  const Backend* const backend = find_backend(number);
+  return backend != nullptr && backend->uses_hub != nullptr && backend->uses_hub(content);
 }
 
 ncast_status open_hub(bootstrap::UniqueIdContent* content, bootstrap::Reach reach) {

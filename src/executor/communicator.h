@@ -27,6 +27,9 @@ struct Counters {
   std::array<ncast_operation_counters, NCAST_OPERATIONS> operations = {};  // by ncast_operation
 };
 
+// In errors of functions that only communicators of one level have.
+inline constexpr const char* one_level_hint = "set NARROWCAST_LEVELS=1 for one level, of at most 8 GPUs";
+
 }  // namespace narrowcast::executor
 
 struct ncast_comm {

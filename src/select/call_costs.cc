@@ -22,7 +22,7 @@ double enough_ctas(const Candidate& candidate, const CallShape& shape) {
   if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : reduces(shape.operation) ? 20 : 17;
   return candidate.is_coded() && reduces(shape.operation) ? 7 : 5;
 }
-// Raw values saturate NVLink gradually: a hidden call, whose CTAs are few, would otherwise appear faster than NCCL.
+// Raw values saturate NVLink gradually: calls with few CTAs would otherwise appear faster than NCCL.
 double slowdown_of_blocks(const Candidate& candidate, const CallShape& shape, double ctas) {
   const double enough = enough_ctas(candidate, shape);
   if (shape.link != Link::nvlink || candidate.is_coded()) return std::max(1.0, enough / ctas);

@@ -53,12 +53,6 @@ std::optional<ForcedTransport> transport_of(std::string_view text) {
   return std::nullopt;
 }
 
-constexpr const char* levels_values = "auto or 2";
-std::optional<bool> two_levels_of(std::string_view text) {
-  if (text != "auto" && text != "2") return std::nullopt;
-  return text == "2";
-}
-
 constexpr const char* partial_sums_values = "exact or rounded";
 std::optional<bool> rounds_of(std::string_view text) {
   if (text != "exact" && text != "rounded") return std::nullopt;
@@ -98,7 +92,8 @@ ncast_status Options::of(const ncast_comm_config& config, Options* options) {
   options->cost_model_from = given ? "cost_model" : "NARROWCAST_COST_MODEL";
   if (ncast_status status = read("NARROWCAST_SHARED_KIB", shared_bytes_of, shared_kib_values, &options->shared_bytes))
     return status;
-  if (ncast_status status = read("NARROWCAST_LEVELS", two_levels_of, levels_values, &options->two_levels))
+  if (ncast_status status =
+          read("NARROWCAST_LEVELS", environment::levels_of, environment::levels_values, &options->levels))
     return status;
   if (ncast_status status =
           read("NARROWCAST_PARTIAL_SUMS", rounds_of, partial_sums_values, &options->rounds_partial_sums))

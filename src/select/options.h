@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "environment/communicator_variables.h"
 #include "narrowcast/comm.h"
 #include "select/call_shape.h"
 
@@ -19,7 +20,7 @@ struct Options {
   uint32_t shared_bytes = most_shared_bytes;  // of a CTA, at most
   bool over_host = false;
   ForcedTransport transport = ForcedTransport::none;
-  bool two_levels = false;           // also if all ranks fit into one communicator
+  environment::Levels levels = environment::Levels::automatic;
   bool rounds_partial_sums = false;  // of a host, to the type of the call, before they are combined
   std::string cost_model;            // the path of a file; empty: the built-in model
   std::string cost_model_from;       // the setting that names it

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import narrowcast
 import numpy as np
 import pytest
-from conformance.suite import ConformanceOfLevels, Setting, failures, report  # noqa: F401
+from conformance.suite import ConformanceOfLevels, Setting, failures, links, report  # noqa: F401
 from hosts.forked_ranks import Report as TellParent
 from hosts.test_detection import run
 from narrowcast import Communicator
-from narrowcast.errors import NarrowcastError, UnsupportedError
+from narrowcast.errors import InvalidArgumentError, NarrowcastError, UnsupportedError
+from narrowcast.plan import build
 
 _HOSTS = {"2x3": (0, 0, 0, 1, 1, 1), "3x2-rounded": (0, 0, 1, 1, 2, 2)}
 
@@ -32,7 +33,10 @@ def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
 
 
 class TestTheHostBackend(ConformanceOfLevels):
-    pass
+    @pytest.mark.parametrize(("levels", "link"), [("auto", "network"), ("1", "network"), ("2", "two_levels")])
+    def test_has_two_levels_if_a_setting_says_so(self, setting: Setting, monkeypatch, levels: str, link: str) -> None:
+        monkeypatch.setenv("NARROWCAST_LEVELS", levels)
+        assert links(setting) == [link] * setting.ranks
 
 
 def _start(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
@@ -239,6 +243,7 @@ def test_what_only_one_level_has_is_refused_without_harm(monkeypatch) -> None:
         refused = {
             "explain": lambda: comm.explain("all_to_all_v", 4096, dtype="float32"),
             "stream": lambda: comm.all_reduce(values, stream=stream),
+            "plan": lambda: comm.load_plan(build("ring", "all_gather", 4), "float32"),
         }
         for name, call in refused.items():
             try:
@@ -251,12 +256,29 @@ def test_what_only_one_level_has_is_refused_without_harm(monkeypatch) -> None:
 
     for rank in run(monkeypatch, _start(monkeypatch), _TWO_BY_TWO, body):
         assert "two level" in rank.of("explain"), rank.reports
-        assert "two level" in rank.of("stream")
+        for name in ("stream", "plan"):
+            assert "two level" in rank.of(name)
+            assert "set NARROWCAST_LEVELS=1 for one level" in rank.of(name)
         assert rank.of("sum") == 4.0
         assert (rank.of("ranks"), rank.of("part")) == (2, 2.0)
 
 
-@pytest.mark.parametrize("levels", ["auto", "2"])
+@pytest.mark.parametrize(("name", "value"), [("NARROWCAST_LEVELS", "1"), ("NARROWCAST_PARTIAL_SUMS", "rounded")])
+@pytest.mark.parametrize("hosts", [_TWO_BY_TWO, ["one", "two", "three", "four"]])
+def test_ranks_with_different_settings_of_levels_are_a_mismatch(monkeypatch, hosts, name: str, value: str) -> None:
+    for rank in run(monkeypatch, _start(monkeypatch), hosts, lambda *_: None, own={2: {name: value}}):
+        assert rank.of("error") == "MismatchError", rank.reports
+        assert name in rank.of("message")
+        assert "rank 2" in rank.of("message")
+
+
+def test_more_than_8_gpus_cannot_have_one_level(monkeypatch) -> None:
+    monkeypatch.setenv("NARROWCAST_LEVELS", "1")
+    with pytest.raises(InvalidArgumentError, match="ranks is 9, not 1 to 8, because NARROWCAST_LEVELS is 1"):
+        Communicator(narrowcast.unique_id(), 0, 9, backend="cuda")
+
+
+@pytest.mark.parametrize("levels", ["auto", "1", "2"])
 @pytest.mark.parametrize(("sums", "total"), [("exact", 1 + 2**-7), ("rounded", 1.0)])
 def test_the_sums_of_a_host_are_rounded_if_the_user_prefers_it(monkeypatch, levels, sums, total) -> None:
     """1 + 2^-8 is halfway between two numbers of bfloat16, and rounded down."""

@@ -106,6 +106,11 @@ TEST_CASE("a variable sets the option that a configuration leaves open") {
                                                {"packets:two_shot", ForcedTransport::two_shot},
                                                {"blocks", ForcedTransport::blocks}},
         &Options::transport);
+  using environment::Levels;
+  check("NARROWCAST_LEVELS",
+        std::map<std::string, Levels>{
+            {"1", Levels::one}, {"2", Levels::two}, {"auto", Levels::automatic}, {"", Levels::automatic}},
+        &Options::levels);
   const Environment ctas("NARROWCAST_MAX_CTAS", "7");
   const Environment p2p("NARROWCAST_P2P", "0");
   ncast_comm_config config = open_config();
@@ -141,6 +146,7 @@ TEST_CASE("invalid options are rejected") {
       {"NARROWCAST_MAX_CTAS", "auto or a number from 1 to 64", {"0", "65", "-3", "x", "8x", " 8", "4294967297"}},
       {"NARROWCAST_SHARED_KIB", "a number from 64 to 227", {"63", "228", "99.5", "99 KiB", "-99", "4294967395"}},
       {"NARROWCAST_P2P", "0 or 1", {"2", "no", "0 ", "true"}},
+      {"NARROWCAST_LEVELS", "auto, 1 or 2", {"0", "3", "two", "2 "}},
       {"NARROWCAST_PATH", "packets, packets:one_shot, packets:two_shot or blocks", {"tubes", "packets:"}},
   };
   for (const auto& [name, valid, values] : variables) {

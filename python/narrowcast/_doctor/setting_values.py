@@ -11,6 +11,7 @@ from .._native.operations import operations
 from .._native.settings import ATTACHES, DEBUG_LEVELS, NETWORKS, TAKES
 from ..errors import LibraryNotFoundError
 
+_LEVELS = ("auto", "1", "2")
 _PATHS = ("packets", "packets:one_shot", "packets:two_shot", "blocks")
 _MAX_CTAS = 64
 _SHARED_KIB = range(64, 228)
@@ -82,6 +83,7 @@ _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     "CALIBRATE": (_one_of(_FLAGS), "1 or 0"),
     "CODEC": (_is_codecs, "auto or a codec, or a list of OPERATION=CODEC"),
     "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _alternatives(DEBUG_LEVELS)),
+    "LEVELS": (_one_of(_LEVELS), _alternatives(_LEVELS)),
     "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MAX_CTAS, f"a number from 1 to {_MAX_CTAS}"),
     "NET": (_one_of(NETWORKS), _alternatives(NETWORKS)),
     "NVTX": (_one_of(_FLAGS), "1 or 0"),

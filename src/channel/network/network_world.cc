@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "bootstrap/outcome.h"
-#include "bootstrap/tcp_rendezvous.h"
 #include "channel/network/connect_streams.h"
 #include "digest/sha256.h"
 #include "status/error.h"
@@ -25,41 +24,32 @@ bootstrap::WorldId id_of_host(const bootstrap::WorldId& secret, int host) {
 
 }  // namespace
 
-ncast_status NetworkWorld::join(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret,
-                                const WorldOptions& options, ncast_status own, std::unique_ptr<World>* result) {
+ncast_status NetworkWorld::join(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
+                                const WorldOptions& options, std::unique_ptr<World>* result) {
   std::unique_ptr<NetworkWorld> world(new NetworkWorld(options.rank, options.ranks));
-  if (ncast_status status = world->meet(hub, secret, options, own)) return status;
+  if (ncast_status status = world->connect(rendezvous, secret, options)) return status;
   *result = std::move(world);
   return NCAST_OK;
 }
 
-ncast_status NetworkWorld::meet(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret,
-                                const WorldOptions& options, ncast_status own) {
-  const bootstrap::Outcome outcome = bootstrap::Outcome::of(own);
-  std::unique_ptr<bootstrap::Rendezvous> rendezvous;
-  if (ncast_status status =
-          bootstrap::TcpRendezvous::join(hub, secret, options.rank, options.ranks, options.limit, &rendezvous))
-    return status;
-  if (own != NCAST_OK) {
-    rendezvous->publish_failure(own, outcome.message);
-    return fail(own, "%s", outcome.message);
-  }
-  if (ncast_status status = introduce(*rendezvous, options)) return status;
+ncast_status NetworkWorld::connect(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
+                                   const WorldOptions& options) {
+  if (ncast_status status = introduce(rendezvous, options)) return status;
   RankSet local = 0;
   for (int peer = 0; peer < ranks_; ++peer)
     if (host_of(peer) == host_of(rank_)) local |= rank_bit(peer);
   bootstrap::sweep_stale_segments();
-  if (ncast_status status = join_segment(id_of_host(secret, host_of(rank_)), local, rendezvous.get(), options))
+  if (ncast_status status = join_segment(id_of_host(secret, host_of(rank_)), local, &rendezvous, options))
     return status;
   StreamOptions stream_options{{}, options.limit, options.call_limit};
   if (hosts() > 1)
-    if (ncast_status status = agree_on_carrier(*rendezvous, &stream_options.carrier)) return status;
+    if (ncast_status status = agree_on_carrier(rendezvous, &stream_options.carrier)) return status;
   Streams streams;
   if (ncast_status status =
-          connect_streams(*rendezvous, secret, stream_options, all_ranks() & ~local, introductions_, &streams))
+          connect_streams(rendezvous, secret, stream_options, all_ranks() & ~local, introductions_, &streams))
     return status;
   // Without this a rank could end while others still wait for the rendezvous, whose hub may be in its process.
-  return bootstrap::agree_on_outcome(*rendezvous, make_links(std::move(streams), options));
+  return bootstrap::agree_on_outcome(rendezvous, make_links(std::move(streams), options));
 }
 
 ncast_status NetworkWorld::introduce(bootstrap::Rendezvous& rendezvous, const WorldOptions& options) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/tcp_address.h"
+#include "bootstrap/rendezvous.h"
 #include "bootstrap/world_id.h"
 #include "channel/host/shared_world.h"
 #include "channel/network/introduction.h"
@@ -18,11 +18,10 @@ namespace narrowcast::channel {
 
 class NetworkWorld final : public SharedWorld {
  public:
-  // hub: where the process that made the unique id listens. Returns when all ranks are connected. Errors: TIMEOUT
-  // (names a missing rank), MISMATCH, REMOTE_ERROR (a rank died or failed while joining), SYSTEM_ERROR.
-  // own: the status of a rank that cannot take part, whose message is the last error: all ranks get it.
-  static ncast_status join(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret,
-                           const WorldOptions& options, ncast_status own, std::unique_ptr<World>* world);
+  // Connects the ranks of a rendezvous. Returns when all are connected. Errors: TIMEOUT (names a missing rank),
+  // MISMATCH, REMOTE_ERROR (a rank died or failed while joining), SYSTEM_ERROR.
+  static ncast_status join(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
+                           const WorldOptions& options, std::unique_ptr<World>* world);
   // Waits at most a second for each peer to receive what was sent.
   ~NetworkWorld() override;
 
@@ -37,8 +36,8 @@ class NetworkWorld final : public SharedWorld {
   };
 
   NetworkWorld(int rank, int ranks) : SharedWorld(rank, ranks) {}
-  ncast_status meet(const bootstrap::TcpAddress& hub, const bootstrap::WorldId& secret, const WorldOptions& options,
-                    ncast_status own);
+  ncast_status connect(bootstrap::Rendezvous& rendezvous, const bootstrap::WorldId& secret,
+                       const WorldOptions& options);
   ncast_status introduce(bootstrap::Rendezvous& rendezvous, const WorldOptions& options);
   ncast_status make_links(Streams streams, const WorldOptions& options);
   const Link* link_to(int peer) const;

@@ -200,6 +200,11 @@ Counters Levels::counters() const {
   return counters;
 }
 
+ncast_status Levels::prepare_plan(const plan::Plan&, const plan::verify::Report&, ncast_dtype, ncast_redop,
+                                  std::unique_ptr<LoadedPlan>*) {
+  return fail(NCAST_UNSUPPORTED, "communicators of two levels do not run plans; %s", one_level_hint);
+}
+
 ncast_status Levels::exchange(const void* mine, size_t bytes, void* all) {
   if (ncast_status status = check_own_error()) return status;
   return comms_.all->all_gather(mine, bytes, all);
@@ -225,8 +230,8 @@ void Levels::leave_ranks() {
 
 ncast_status Levels::check(const Call& call) const {
   if (backend() != NCAST_BACKEND_HOST || call.stream == nullptr) return NCAST_OK;
-  return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels on the backend host do not have streams",
-              function_of(call));
+  return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels on the backend host do not have streams; %s",
+              function_of(call), one_level_hint);
 }
 
 ncast_status Levels::launch(std::span<const Call> calls) {

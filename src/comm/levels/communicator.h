@@ -47,6 +47,8 @@ class Levels final : public ncast_comm, private StepTaker {
   ncast_status wait_until_idle() override;
   void leave_ranks() override;
   void set_costs(select::CostModel costs) override;
+  ncast_status prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
+                            ncast_redop op, std::unique_ptr<executor::LoadedPlan>* prepared) override;
 
   // Before a launch of calls of any communicators of two levels: connects ranks for their messages, except on the host.
   static ncast_status connect(std::span<const executor::Call> calls);

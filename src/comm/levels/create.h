@@ -7,17 +7,41 @@
 // NCCL's hierarchical algorithms. Any other two ranks create a communicator at their first message (pairs.h).
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "bootstrap/process.h"
+#include "bootstrap/rendezvous.h"
+#include "comm/levels/shape.h"
+#include "environment/communicator_variables.h"
+#include "environment/level_shape.h"
 #include "narrowcast/comm.h"
 
 namespace narrowcast::comm {
 
-// Whether create_levels() creates the communicator, if its id has a hub: more GPUs than one communicator can have, or
-// the user's choice.
-ncast_status wants_levels(int ranks, const ncast_comm_config& config, bool* wants);
+// Whether there are too many ranks for one level of GPUs, and settings allow two.
+bool may_need_levels(int ranks, const ncast_comm_config& config);
 
-// As ncast_comm_create. Creates a communicator of one level if all ranks fit into one but do not form two levels (see
-// environment/level_shape.h). Error: UNSUPPORTED if they do not fit.
-ncast_status create_levels(ncast_comm** comm, int ranks, const ncast_unique_id& id, int rank,
-                           const ncast_comm_config& config);
+struct RankPlace {
+  uint64_t host;
+  bootstrap::ProcessIdentity process;
+};
+// The levels of these ranks. nullopt: they have one; *why_not is a string constant.
+//
+// automatic: GPUs have two levels where level_counts() says so, but up to 8 ranks only if each has a process of its
+// own: a call of two levels is many launches, so a thread that makes the calls of several ranks, one after the other,
+// would wait for itself once these have filled the queue of a stream.
+std::optional<environment::LevelCounts> choose_levels(environment::Levels setting, ncast_backend backend,
+                                                      std::span<const RankPlace> ranks, const char** why_not);
+
+// Every rank calls this. *shape: where this rank is, if they have two levels. Errors: UNSUPPORTED if they can have
+// neither one level nor two; MISMATCH if they have different settings; those of the rendezvous.
+ncast_status find_levels(bootstrap::Rendezvous& all, const ncast_comm_config& config, std::optional<LevelShape>* shape);
+
+// As ncast_comm_create, for the ranks of a rendezvous that have found levels.
+ncast_status create_levels(std::unique_ptr<bootstrap::Rendezvous> all, const LevelShape& shape,
+                           const ncast_comm_config& config, ncast_comm** comm);
 
 }  // namespace narrowcast::comm

@@ -1,6 +1,10 @@
 // The CUDA backend: ranks are GPUs of one host or several. A process or thread may own one rank or several.
 #include <cuda_runtime_api.h>
 
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "bootstrap/unique_id.h"
 #include "executor/backend.h"
 #include "executor/cuda/communicator.h"
@@ -16,7 +20,8 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   Options options;
   if (ncast_status status = Options::of(config, &options)) return status;
   constexpr int most_ranks = channel::max_gpu_ranks;
-  if (ranks > most_ranks) return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, most_ranks);
+  const char* const why = options.levels == environment::Levels::one ? ", because NARROWCAST_LEVELS is 1" : "";
+  if (ranks > most_ranks) return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d%s", ranks, most_ranks, why);
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
     return fail(NCAST_UNSUPPORTED, "no usable GPU: %s", cuda_error_text(error).c_str());
@@ -24,11 +29,11 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   return fail(NCAST_INVALID_ARGUMENT, "device is %d, but this process sees GPUs 0 to %d", config.device, devices - 1);
 }
 
-ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
-                    ncast_comm** comm) {
+ncast_status create(const ncast_unique_id& id, std::unique_ptr<bootstrap::Rendezvous> rendezvous, int, int,
+                    const ncast_comm_config& config, ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
-  const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
-  if (ncast_status status = Communicator::create(content.hub, content.world, ranks, rank, config, comm)) {
+  if (ncast_status status =
+          Communicator::create(std::move(rendezvous), bootstrap::content_of(id).world, config, comm)) {
     const std::string message = ncast_last_error();
     return fail(status, "%s: %s", function, message.c_str());
   }

@@ -39,8 +39,8 @@ void leak(Used& used) {
 
 }  // namespace
 
-ncast_status Communicator::create(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret, int ranks,
-                                  int rank, const ncast_comm_config& config, ncast_comm** result) {
+ncast_status Communicator::create(std::unique_ptr<bootstrap::Rendezvous> rendezvous, const bootstrap::WorldId& secret,
+                                  const ncast_comm_config& config, ncast_comm** result) {
   int device = config.device;
   if (device < 0) {
     if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return failed("finding the GPU", error);
@@ -48,25 +48,21 @@ ncast_status Communicator::create(const bootstrap::TcpAddress& address, const bo
   const device::DeviceGuard device_guard(device);
   // Ranks of two levels may connect for a message that is being captured.
   const device::RelaxedCaptureMode relaxed;
-  std::unique_ptr<Communicator> comm(new Communicator(ranks, rank));
+  std::unique_ptr<Communicator> comm(new Communicator(std::move(rendezvous)));
   comm->device_ = device;
-  if (ncast_status status = comm->join(address, secret, config)) {
+  if (ncast_status status = comm->join(secret, config)) {
     const std::string message = ncast_last_error();
-    if (comm->rendezvous_ != nullptr) comm->rendezvous_->publish_failure(status, message.c_str());
+    comm->rendezvous_->publish_failure(status, message.c_str());
     return fail(status, "%s", message.c_str());
   }
   *result = comm.release();
   return NCAST_OK;
 }
 
-ncast_status Communicator::join(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret,
-                                const ncast_comm_config& config) {
+ncast_status Communicator::join(const bootstrap::WorldId& secret, const ncast_comm_config& config) {
   timeout_seconds_ = config.timeout_seconds;
   Options options;
   if (ncast_status status = Options::of(config, &options)) return status;
-  if (ncast_status status = bootstrap::TcpRendezvous::join(
-          address, secret, rank(), ranks(), bootstrap::Limit{config.create_timeout_seconds}, &rendezvous_))
-    return status;
   if (ncast_status status = remote_.find(*rendezvous_)) return status;
   if (ncast_status status = channel::PeerMemory::find_topology(*rendezvous_, options.over_host, &topology_))
     return status;
@@ -233,7 +229,7 @@ ncast_status Communicator::check_one_host(const char* what) const {
 // Keeps what abort() needs.
 void Communicator::leave_ranks() {
   const device::DeviceGuard device_guard(device_);
-  if (rendezvous_ != nullptr) rendezvous_->on_failure(nullptr);  // the handler uses what is released here
+  rendezvous_->on_failure(nullptr);  // the handler uses what is released here
   for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
   proxy_.reset();
   if (remote_.is_connected()) {

@@ -8,9 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "bootstrap/tcp_rendezvous.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/world_id.h"
 #include "channel/memory/memory_channel.h"
 #include "channel/network/remote_ranks.h"
 #include "channel/peer/peer_memory.h"
@@ -42,9 +44,9 @@ struct Agreement {
 
 class Communicator final : public ncast_comm {
  public:
-  // Joins the communicator. address: where the hub of the unique id listens.
-  static ncast_status create(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret, int ranks,
-                             int rank, const ncast_comm_config& config, ncast_comm** result);
+  // Of the ranks of a rendezvous. secret: of the unique id.
+  static ncast_status create(std::unique_ptr<bootstrap::Rendezvous> rendezvous, const bootstrap::WorldId& secret,
+                             const ncast_comm_config& config, ncast_comm** result);
   ~Communicator() override;
 
   ncast_status check_error() override;
@@ -100,9 +102,9 @@ class Communicator final : public ncast_comm {
 
   int device() const override { return device_; }
 
-  Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
-  ncast_status join(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret,
-                    const ncast_comm_config& config);
+  explicit Communicator(std::unique_ptr<bootstrap::Rendezvous> rendezvous)
+      : ncast_comm(NCAST_BACKEND_CUDA, rendezvous->rank(), rendezvous->ranks()), rendezvous_(std::move(rendezvous)) {}
+  ncast_status join(const bootstrap::WorldId& secret, const ncast_comm_config& config);
   // The number of CTAs for which the GPU has room, and the shared memory that each may have.
   ncast_status find_max_ctas(uint32_t* ctas, uint32_t* shared_bytes) const;
   // Whether the GPU has room for the clusters of two calls. Other ranks on the same GPU take it.

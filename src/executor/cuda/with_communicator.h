@@ -19,7 +19,7 @@ ncast_status with_communicator(const char* function, ncast_comm* comm, Body body
     if (comm->backend() != NCAST_BACKEND_CUDA)
       return fail(NCAST_UNSUPPORTED, "%s: the communicator does not use the CUDA backend", function);
     if (comm->has_levels())
-      return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have this", function);
+      return fail(NCAST_UNSUPPORTED, "%s: communicators of two levels do not have this; %s", function, one_level_hint);
     const ncast_status status = body(static_cast<Communicator&>(*comm));
     if (status == NCAST_OK) return status;
     const std::string message = ncast_last_error();

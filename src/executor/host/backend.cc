@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bootstrap/host.h"
+#include "bootstrap/outcome.h"
 #include "bootstrap/unique_id.h"
 #include "channel/host/shared_world.h"
 #include "channel/network/network_world.h"
@@ -65,16 +66,12 @@ ncast_status add_settings(const ncast_comm_config& config, const select::Options
   return settings->add("the hash of the cost model", costs.text().empty() ? "none" : hash);
 }
 
-ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
-                    ncast_comm** comm) {
+ncast_status create(const ncast_unique_id& id, std::unique_ptr<bootstrap::Rendezvous> rendezvous, int ranks, int rank,
+                    const ncast_comm_config& config, ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
   codec::fixed_rows();  // staging has room for the payloads of all codecs
   StagingShape shape;
   if (ncast_status status = choose_shape(ranks, config, &shape)) return status;
-  const auto named = [](ncast_status status) {
-    const std::string message = ncast_last_error();
-    return fail(status, "%s: %s", function, message.c_str());
-  };
   select::Options settings;
   select::CostModel costs;
   const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
@@ -86,14 +83,18 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   if (status == NCAST_OK) status = load_costs(settings, &costs);
   if (status == NCAST_OK) status = add_settings(config, settings, costs, &options.settings);
   if (status == NCAST_OK) status = check_host(content, options.host);
-  if (spans_hosts(content)) {
-    status = channel::NetworkWorld::join(content.hub, content.world, options, status, &world);
-  } else if (status == NCAST_OK) {
-    status = channel::SharedWorld::join(content.world, options, &world);
-  } else {
-    channel::SharedWorld::decline(content.world, rank, status);
+  if (status != NCAST_OK) {
+    // The others need not wait for this rank.
+    const bootstrap::Outcome own = bootstrap::Outcome::of(status);
+    if (rendezvous != nullptr)
+      rendezvous->publish_failure(status, own.message);
+    else
+      channel::SharedWorld::decline(content.world, rank, status);
+    return fail(status, "%s: %s", function, own.message);
   }
-  if (status != NCAST_OK) return named(status);
+  status = rendezvous != nullptr ? channel::NetworkWorld::join(*rendezvous, content.world, options, &world)
+                                 : channel::SharedWorld::join(content.world, options, &world);
+  if (status != NCAST_OK) return fail(status, "%s: %s", function, std::string(ncast_last_error()).c_str());
   *comm =
       new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds}, settings, std::move(costs));
   return NCAST_OK;

@@ -14,6 +14,7 @@
 
 #include "bootstrap/shared_memory.h"
 #include "bootstrap/tcp_hub_server.h"
+#include "bootstrap/tcp_rendezvous.h"
 #include "channel/network/network_world.h"
 #include "support/last_error.h"
 #include "support/ranks.h"
@@ -57,7 +58,10 @@ struct NetworkHub {
     channel::WorldOptions options{rank, ranks, network_shape, {30}};
     options.host = static_cast<uint64_t>(host < 0 ? 100 + rank : host);
     EXPECT_OK(options.settings.add("scratch_bytes", setting));
-    return channel::NetworkWorld::join(address, secret, options, NCAST_OK, world);
+    std::unique_ptr<bootstrap::Rendezvous> rendezvous;
+    if (ncast_status status = bootstrap::TcpRendezvous::join(address, secret, rank, ranks, options.limit, &rendezvous))
+      return status;
+    return channel::NetworkWorld::join(*rendezvous, secret, options, world);
   }
   std::unique_ptr<channel::World> must_join(int rank, int ranks, int host = -1) const {
     std::unique_ptr<channel::World> world;

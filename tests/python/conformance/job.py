@@ -113,6 +113,24 @@ def run(
             _run_section(section, place, streams, rank, ranks, amount, seed, True, deadline, emit, ordered, two_levels)
 
 
+def link(
+    *,
+    backend: str,
+    device: int,
+    rank: int,
+    ranks: int,
+    hosts: tuple[int, ...],
+    two_levels: bool,
+    unique_id: str,
+    emit: Emit,
+) -> None:
+    """The link of a communicator."""
+    places.be_on_host(rank, hosts)
+    place = places.make(backend, device, MIB)
+    with place.current(), place.communicator(unique_id, rank, ranks, timeout_seconds=CALL_SECONDS) as comm:
+        emit(comm.explain("all_reduce", 1, dtype="float32").link)
+
+
 def threads(*, backend: str, devices: list[int], sections: list[list[Any]], seed: int, emit: Emit) -> None:
     """All ranks in this process, one thread for each. Every result has the outcomes of all ranks."""
     deadline = Deadline()

@@ -165,6 +165,15 @@ def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def links(setting: Setting) -> list[Any]:
+    """The link of a communicator, according to each rank."""
+    report = Report(setting)
+    shared = {"unique_id": narrowcast.unique_id().hex()}
+    _run("job:link", [{**own, **shared} for own in setting.arguments()], report)
+    assert report.failure is None, report.failure
+    return report.rows[0]
+
+
 def _assert_correct(report: Report, section: str) -> None:
     if section == "graphs" and report.setting.backend != "cuda":
         pytest.skip("the host backend has no graphs")

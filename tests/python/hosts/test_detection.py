@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import narrowcast
@@ -36,8 +37,9 @@ def run(
     hosts: list[str],
     body: Callable[[narrowcast.Communicator, Report], None],
     timeout_seconds: float = 20,
+    own: Mapping[int, dict[str, str]] = MappingProxyType({}),
 ) -> list[ForkedRank]:
-    """Creates an id with these variables, and a rank on each host without them."""
+    """Creates an id with these variables, and a rank on each host without them. own: further ones of some ranks."""
     without_variables(monkeypatch)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -47,7 +49,7 @@ def run(
 
     def start(rank: int) -> ForkedRank:
         def work(report: Report) -> None:
-            os.environ["NARROWCAST_HOSTID"] = hosts[rank]
+            os.environ.update({"NARROWCAST_HOSTID": hosts[rank], **own.get(rank, {})})
             try:
                 with narrowcast.Communicator(unique_id, rank, len(hosts), timeout_seconds=timeout_seconds) as comm:
                     body(comm, report)
