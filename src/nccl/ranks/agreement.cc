@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "digest/sha256.h"
+#include "environment/communicator_variables.h"
 #include "environment/host_name.h"
 #include "environment/level_shape.h"
 #include "files/read_file.h"
@@ -179,6 +180,10 @@ const char* find_levels(Communicator& comm, const std::vector<Offer>& offers) {
   if (counts) comm.ranks_of_group = counts->of_group;
   if (comm.ranks <= environment::most_ranks_of_level) return nullptr;
   if (!counts) return why;
+  // The same on all ranks, who have compared it.
+  const char* const setting = secure_getenv("NARROWCAST_LEVELS");
+  if (setting != nullptr && environment::levels_of(setting) == environment::Levels::one)
+    return "there are more than 8 ranks, and NARROWCAST_LEVELS is 1";
   // The steps of a call are launched one after the other. A thread that makes the calls of several ranks would wait for
   // itself if they filled the queue of a stream.
   std::set<std::pair<std::string, uint64_t>> processes;

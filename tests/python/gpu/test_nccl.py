@@ -69,6 +69,27 @@ def test_ranks_measure_between_hosts_and_execute_long_calls(between_hosts, monke
     assert min(taken.values()) >= 2
 
 
+in_two_levels = pytest.mark.skipif(RANKS not in (4, 6, 8), reason="two levels of two hosts have 4, 6 or 8 ranks")
+HOSTS = [f"host {2 * rank // RANKS}" for rank in range(RANKS)]
+
+
+@in_two_levels
+@pytest.mark.parametrize("count", [1, 5000, 3_000_000])
+def test_every_operation_is_executed_in_two_levels(between_hosts, count):
+    for correct in between_hosts("every_operation", RANKS, hosts=HOSTS, count=count):
+        assert set(correct) == OPERATIONS
+    assert {forwarded for _, forwarded in between_hosts.taken().values()} == {0}
+
+
+@in_two_levels
+def test_ranks_in_two_levels_measure_whole_calls(between_hosts, monkeypatch, tmp_path):
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    arguments = {"counts": [16, 8 << 20], "split": False, "cut_off": False, "hosts": HOSTS}
+    assert between_hosts("sums", RANKS, **arguments) == [[[True] * 2]] * RANKS
+    assert f"measured the costs of {RANKS} ranks over two_levels in " in (tmp_path / "log").read_text()
+
+
 def test_a_rejected_setting_on_one_rank_makes_all_ranks_forward(on_ranks):
     arguments = {"differing": 1, "name": "NARROWCAST_PATH", "value": "zip"}
     for correct in on_ranks("differing_settings", RANKS, **arguments):

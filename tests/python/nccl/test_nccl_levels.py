@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from narrowcast import errors
+from narrowcast.plan import build
 from nccl_ranks import OPERATIONS, Ranks
 
 PRIME = "the number of ranks has a prime factor above 7"
@@ -108,6 +109,28 @@ def test_ranks_that_do_not_form_groups_are_left_to_nccl(on_ranks):
         assert set(correct) == OPERATIONS
     assert on_ranks.reasons() == {PRIME}
     assert all(calls[0] == 0 for calls in on_ranks.taken().values())
+
+
+def test_one_level_cannot_have_more_than_8_ranks(on_ranks, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_LEVELS", "1")
+    for correct in on_ranks("every_operation", len(TWO_BY_FIVE), hosts=TWO_BY_FIVE, count=100):
+        assert set(correct) == OPERATIONS
+    assert on_ranks.reasons() == {"there are more than 8 ranks, and NARROWCAST_LEVELS is 1"}
+    assert all(calls[0] == 0 for calls in on_ranks.taken().values())
+
+
+def test_a_warning_says_that_plans_need_one_level(on_ranks, monkeypatch, tmp_path):
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    build("ring", "all_reduce", 4).save(folder / "ring.json")
+    monkeypatch.setenv("NARROWCAST_PLANS", str(folder))
+    arguments = {"counts": [20_000], "split": True, "cut_off": False, "hosts": [*"aabb"]}
+    assert on_ranks("sums", 4, **arguments) == [[[True]] * 2] * 4
+    assert on_ranks.taken() == {"all_reduce": (2, 0)}
+    assert on_ranks.plans() == {}
+    warning = "the plan is not used: communicators of two levels do not run plans; set NARROWCAST_LEVELS=1 "
+    said = (on_ranks.folder / "log").read_text()
+    assert said.count(f"WARN {folder}/ring.json: {warning}") == 4  # once in each process
 
 
 def test_ranks_that_share_a_process_are_left_to_nccl(on_ranks):
