@@ -8,7 +8,6 @@ from .._native import cuda_driver
 from .._native.cuda_driver import DeviceBuffer
 from .._native.library import library_version
 from ..comm import Communicator
-from ..errors import UnsupportedError
 from ..types import value_type
 from . import samples
 from .contenders import Contender, Opponents, run_ours, set_bytes
@@ -94,7 +93,7 @@ def bench(
         emit(
             {
                 "device": cuda_driver.device_name(device),
-                "link": _link(comm),
+                "link": comm.explain("send", 1, dtype="int8").link,
                 "versions": {"narrowcast": library_version(), "nccl": opponents.version},
                 "contenders": [one.name for one in contenders],
                 "notes": opponents.notes,
@@ -110,10 +109,3 @@ def bench(
         # No rank leaves while others may still use its memory.
         barrier(host)
         opponents.close()
-
-
-def _link(comm: Communicator) -> str:
-    try:
-        return comm.explain("send", 1, dtype="int8").link
-    except UnsupportedError:
-        return "two levels"
