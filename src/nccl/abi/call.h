@@ -32,6 +32,13 @@ struct Call {
   const void* config = nullptr;  // ncclCollConfig_t
 };
 
+// Whether both are transfers of the same number of values of one type. They get the same decision, whatever their peers
+// and directions are, and groups often have many of them.
+inline bool are_alike(const Call& one, const Call& other) {
+  return is_point_to_point(one.operation) && is_point_to_point(other.operation) && one.count == other.count &&
+         one.dtype == other.dtype;
+}
+
 // Bytes of one value; 0 for an unknown type.
 constexpr size_t value_bytes(int dtype) {
   constexpr size_t bytes[value_types] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};

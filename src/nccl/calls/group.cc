@@ -181,7 +181,7 @@ int launch(std::vector<GroupCalls> groups, const std::function<End>& end) {
     plan.on_engine.is_single = end == nullptr;
     if (plan.on_engine.uses_side_stream()) keep_first(fork_side_stream(plan.on_engine), &first);
     if (!plan.on_engine.calls.empty())
-      (plan.on_engine.uses_side_stream() ? on_side_stream : on_engine).push_back(plan.on_engine);
+      (plan.on_engine.uses_side_stream() ? on_side_stream : on_engine).push_back(std::move(plan.on_engine));
   }
   // At the first transfer between two ranks, NCCL waits on the host for this GPU, including our kernels. These may wait
   // for a peer that waits for this transfer. So our transfers are launched last if other calls of the same communicator
@@ -194,11 +194,10 @@ int launch(std::vector<GroupCalls> groups, const std::function<End>& end) {
   if (!on_side_stream.empty()) keep_first(launch_on_engine(on_side_stream), &first);
   for (const GroupCalls& group : groups)
     if (!group.forwarded_on.empty()) keep_first(order_after_nccl(*group.comm, group.forwarded_on[0]), &first);
-  for (const GroupPlan& plan : plans) {
+  for (const GroupPlan& plan : plans)
     if (plan.keeps_order && !plan.forwarded.empty())
       keep_first(order_after_nccl(*plan.comm, plan.forwarded[0].call.stream), &first);
-    if (plan.on_engine.uses_side_stream()) keep_first(join_side_stream(plan.on_engine), &first);
-  }
+  for (const EngineCalls& group : on_side_stream) keep_first(join_side_stream(group), &first);
   return first;
 }
 

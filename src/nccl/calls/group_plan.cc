@@ -101,8 +101,12 @@ GroupPlan make_plan(GroupCalls& group) {
   const bool can_use_engine = comm.attached() && comm.why_forwarded.load() == nullptr;
   // The decision about a single call is made below.
   const bool collectives_use_engine = can_use_engine && (group.calls.size() == 1 || all_collectives_use_engine(group));
+  plan.on_engine.calls.reserve(group.calls.size());
+  const Call* decided = nullptr;
+  Decision decision{};
   for (const Call& call : group.calls) {
-    const Decision decision = decide(comm, call);
+    if (decided == nullptr || !are_alike(call, *decided)) decision = decide(comm, call);
+    decided = &call;
     if (decision.use_engine && (is_collective(call) ? collectives_use_engine : can_use_engine)) {
       plan.on_engine.calls.push_back({call, decision.codec, decision.result_codec, decision.codec_from});
       continue;

@@ -20,10 +20,12 @@ namespace {
 
 // The distinct streams of all calls of the group.
 std::vector<void*> streams_of(const EngineCalls& group) {
-  std::vector<void*> all = group.forwarded_on, streams;
-  for (const EngineCall& one : group.calls) all.push_back(one.call.stream);
-  for (void* const stream : all)
+  std::vector<void*> streams;
+  const auto add = [&](void* stream) {
     if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);
+  };
+  std::ranges::for_each(group.forwarded_on, add);
+  for (const EngineCall& one : group.calls) add(one.call.stream);
   return streams;
 }
 
@@ -32,6 +34,10 @@ int make_wait(Communicator& comm, void* from, void* to) {
   if (from == to) return 0;
   if (const int failed = driver()->cuEventRecord(comm.side_event, from)) return failed;
   return driver()->cuStreamWaitEvent(to, comm.side_event, 0);
+}
+
+CallShape shape_of(const EngineCall& one, const Communicator& comm) {
+  return nccl::shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
 }
 
 // Counts a transfer at its sender only: a rank that sends and receives in one group saves the time once.
@@ -48,9 +54,9 @@ bool is_first_use(const std::string& rule) {
   return used.insert(rule).second;
 }
 
-// Counts a call whose codec is not exact, because of a rule or of its plan. A rule only allows a codec: the engine may
+// Counts calls whose codec is not exact, because of a rule or of their plan. A rule only allows a codec: the engine may
 // send raw values.
-void count_lossy(Communicator& comm, const EngineCall& one, const CallShape& shape) {
+void count_lossy(Communicator& comm, const EngineCall& one, uint64_t calls, const CallShape& shape) {
   const ncast_codec allowed = lossy_codec(one.codec, one.result_codec);
   if (is_exact(allowed) && settings().plan_files.empty()) return;
   const EnginePredictor& predictor = predictor_of(comm);
@@ -60,35 +66,42 @@ void count_lossy(Communicator& comm, const EngineCall& one, const CallShape& sha
   const std::string rule =
       is_exact(allowed) ? std::string("plan ") + plan_of(shape, allowed, predictor) : std::string(one.codec_from);
   const std::string name = codec_text(*codec);
-  comm.statistics->count_lossy(one.call.operation, rule, name);
+  comm.statistics->count_lossy(one.call.operation, calls, rule, name);
   if (comm.rank == 0 && is_first_use(rule))
     log(Level::warn, "%s: calls use the codec %s, which is not exact. The first is %s of %zu values between %d ranks",
         rule.c_str(), name.c_str(), name_of(shape.operation), shape.count, comm.ranks);
 }
 
-void count(Communicator& comm, const EngineCall& one) {
+// calls: how many there are that are like `one`.
+void count(Communicator& comm, const EngineCall& one, uint64_t calls, bool is_captured) {
   const Operation operation = one.call.operation;
-  const CallShape shape = shape_of(one.call, operation, comm.ranks, comm.has_windows.load());
-  count_lossy(comm, one, shape);
-  if (capture_id(one.call.stream) == 0) {
-    comm.statistics->count_taken(operation, saved_by(comm, one, shape));
-  } else {
-    comm.captured.store(true);
-    comm.statistics->count_captured(operation);
-  }
+  const CallShape shape = shape_of(one, comm);
+  count_lossy(comm, one, calls, shape);
+  if (is_captured)
+    comm.statistics->count_captured(operation, calls);
+  else
+    comm.statistics->count_taken(operation, calls, saved_by(comm, one, shape));
   if (settings().plan_files.empty() || is_point_to_point(operation)) return;
   if (const char* const plan = plan_of(shape, one.codec, predictor_of(comm)))
-    comm.statistics->count_plan(operation, plan);
+    comm.statistics->count_plan(operation, calls, plan);
 }
 
-// Single calls are timed, because predictions are those of single calls.
-void begin_timing(const EngineCalls& group) {
-  const EngineCall& one = group.calls[0];
-  if (!group.is_single || capture_id(one.call.stream) != 0) return;
+// Counts calls that are alike together.
+void count(const EngineCalls& group, bool is_captured) {
   Communicator& comm = *group.comm;
-  const CallShape shape = shape_of(one.call, one.call.operation, comm.ranks, comm.has_windows.load());
-  comm.timer.begin(shape.operation, one.call.stream,
-                   [&] { return predicted_microseconds(shape, one.codec, predictor_of(comm)); });
+  if (is_captured) comm.captured.store(true);
+  for (auto first = group.calls.begin(), next = first; first != group.calls.end(); first = next) {
+    next = std::find_if(first + 1, group.calls.end(), [&](const EngineCall& one) {
+      return one.call.operation != first->call.operation || !are_alike(one.call, first->call);
+    });
+    count(comm, *first, static_cast<uint64_t>(next - first), is_captured);
+  }
+}
+
+// Single calls outside of graphs are timed, because predictions are those of single calls.
+void begin_timing(Communicator& comm, const EngineCall& one) {
+  comm.timer.begin(one.call.operation, one.call.stream,
+                   [&] { return predicted_microseconds(shape_of(one, comm), one.codec, predictor_of(comm)); });
 }
 
 // stream_of(group, call): the stream of a call.
@@ -213,22 +226,25 @@ int wait_for_forwarded(const EngineCalls& group) {
 
 }  // namespace
 
-int launch_on_engine(std::vector<EngineCalls> groups) {
+int launch_on_engine(std::vector<EngineCalls>& groups) {
   const NvtxRange range(groups);
+  bool is_captured = false;
   for (const EngineCalls& group : groups) {
     Communicator& comm = *group.comm;
     const DeviceGuard guard(comm.device);
     if (!group.uses_side_stream() && wait_for_forwarded(group) != success) return unhandled_cuda_error;
+    // The engine joins the streams, so all or none of them are captured.
+    is_captured = capture_id(group.calls[0].call.stream) != 0;
+    count(group, is_captured);
     for (const EngineCall& one : group.calls) {
       log(Level::trace, "%s of %zu values by Narrowcast", name_of(one.call.operation), one.call.count);
-      count(comm, one);
       record_call(comm, one.call, true);
       if (settings().verify) verify_codec(comm, one);
     }
   }
   CopiedInputs copied;
   int result = copied.copy(groups) == 0 ? success : unhandled_cuda_error;
-  if (groups.size() == 1) begin_timing(groups[0]);
+  if (groups[0].is_single && !is_captured) begin_timing(*groups[0].comm, groups[0].calls[0]);
   if (result != success) {
     // Nothing is launched.
   } else if (backend.id == NCAST_BACKEND_HOST) {

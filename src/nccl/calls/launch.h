@@ -29,8 +29,9 @@ struct EngineCalls {
   bool uses_side_stream() const { return !calls.empty() && !forwarded_on.empty(); }
 };
 
-// Puts the calls on their streams as one group. Returns an ncclResult_t.
-int launch_on_engine(std::vector<EngineCalls> groups);
+// Puts the calls on their streams as one group. Inputs that the engine cannot take are replaced by copies. Returns an
+// ncclResult_t.
+int launch_on_engine(std::vector<EngineCalls>& groups);
 
 // For a group that uses the side stream: called before its forwarded calls are passed to NCCL.
 int fork_side_stream(const EngineCalls& group);

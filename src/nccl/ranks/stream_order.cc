@@ -21,6 +21,7 @@ StreamOrder::~StreamOrder() {
 }
 
 int StreamOrder::wait_for(const LastCalls& calls, void* stream) {
+  if (!calls.eager.any && !calls.captured.any) return 0;
   const uint64_t capture = capture_id(stream);
   const LastCall& last = capture != 0 ? calls.captured : calls.eager;
   if (!last.any || is_same_stream(last.stream, stream) || last.capture != capture) return 0;

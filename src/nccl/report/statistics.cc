@@ -49,15 +49,14 @@ std::string seconds(double microseconds) {
   return text;
 }
 
-// Counts one more of this name.
 template <typename Name>
-void add_one(std::vector<std::pair<Name, uint64_t>>* counts, const char* name) {
+void add(std::vector<std::pair<Name, uint64_t>>* counts, const char* name, uint64_t calls) {
   const auto found =
       std::ranges::find_if(*counts, [&](const auto& one) { return std::string_view(one.first) == name; });
   if (found != counts->end())
-    ++found->second;
+    found->second += calls;
   else
-    counts->emplace_back(name, 1);
+    counts->emplace_back(name, calls);
 }
 
 // The ratio of a typical call that did not wait for other ranks: a tenth of the calls have a lower one. nullopt if too
@@ -170,32 +169,32 @@ void Statistics::set_scratch(uint64_t bytes) {
   scratch_bytes_ = bytes;
 }
 
-void Statistics::count_taken(Operation operation, std::optional<double> saved_microseconds) {
+void Statistics::count_taken(Operation operation, uint64_t calls, std::optional<double> saved_microseconds) {
   const std::lock_guard lock(mutex_);
   OperationCount& count = operations_[operation];
-  ++count.taken;
+  count.taken += calls;
   if (!saved_microseconds) return;
-  ++count.predicted;
-  count.saved_microseconds += *saved_microseconds;
+  count.predicted += calls;
+  count.saved_microseconds += *saved_microseconds * static_cast<double>(calls);
 }
 
-void Statistics::count_captured(Operation operation) {
+void Statistics::count_captured(Operation operation, uint64_t calls) {
   const std::lock_guard lock(mutex_);
-  ++operations_[operation].taken;
-  ++operations_[operation].captured;
+  operations_[operation].taken += calls;
+  operations_[operation].captured += calls;
 }
 
-void Statistics::count_plan(Operation operation, const char* plan) {
+void Statistics::count_plan(Operation operation, uint64_t calls, const char* plan) {
   const std::lock_guard lock(mutex_);
-  add_one(&operations_[operation].plans, plan);
+  add(&operations_[operation].plans, plan, calls);
 }
 
-void Statistics::count_lossy(Operation operation, const std::string& rule, const std::string& codec) {
+void Statistics::count_lossy(Operation operation, uint64_t calls, const std::string& rule, const std::string& codec) {
   const std::lock_guard lock(mutex_);
   std::vector<LossyCount>& counts = operations_[operation].lossy;
   auto found = std::ranges::find_if(counts, [&](const auto& one) { return one.rule == rule && one.codec == codec; });
   if (found == counts.end()) found = counts.insert(found, {rule, codec});
-  ++found->calls;
+  found->calls += calls;
 }
 
 void Statistics::count_time(Operation operation, double ratio) {
@@ -207,7 +206,7 @@ void Statistics::count_forwarded(Operation operation, const char* why) {
   const std::lock_guard lock(mutex_);
   OperationCount& count = operations_[operation];
   ++count.forwarded;
-  add_one(&count.reasons, why);
+  add(&count.reasons, why, 1);
 }
 
 void Statistics::set_traffic(const TrafficByOperation& traffic) {

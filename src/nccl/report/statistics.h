@@ -41,11 +41,11 @@ class Statistics {
   void set_id(uint64_t id);
   // GPU memory that this rank holds for the communicator.
   void set_scratch(uint64_t bytes);
-  // saved_microseconds: nullopt if not known.
-  void count_taken(Operation operation, std::optional<double> saved_microseconds);
-  void count_captured(Operation operation);
-  void count_plan(Operation operation, const char* plan);
-  void count_lossy(Operation operation, const std::string& rule, const std::string& codec);
+  // calls: how many equal ones. saved_microseconds: by each of them; nullopt if not known.
+  void count_taken(Operation operation, uint64_t calls, std::optional<double> saved_microseconds);
+  void count_captured(Operation operation, uint64_t calls);
+  void count_plan(Operation operation, uint64_t calls, const char* plan);
+  void count_lossy(Operation operation, uint64_t calls, const std::string& rule, const std::string& codec);
   // The time of a call, divided by the predicted one.
   void count_time(Operation operation, double ratio);
   void count_forwarded(Operation operation, const char* why);

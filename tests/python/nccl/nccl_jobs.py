@@ -174,6 +174,21 @@ def unequal_groups(*, rank: int, ranks: int, emit: Any) -> None:
     emit(found)
 
 
+def grouped_messages(*, rank: int, ranks: int, counts: list[int], emit: Any) -> None:
+    """Both ranks exchange messages of these lengths in one group. Emits which arrived unchanged."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        to_send = [nccl.put(values_of(2 * i + rank, count)) for i, count in enumerate(counts)]
+        results = [nccl.zeros(count) for count in counts]
+        with nccl.group():
+            for count, source, result in zip(counts, to_send, results, strict=True):
+                nccl("Send", source, count, BFLOAT16, 1 - rank, comm, stream)
+                nccl("Recv", result, count, BFLOAT16, 1 - rank, comm, stream)
+        stream.synchronize()
+        found = [nccl.holds(result, values_of(2 * i + 1 - rank, counts[i])) for i, result in enumerate(results)]
+        nccl("CommDestroy", comm)
+    emit(found)
+
+
 def one_thread(*, ranks: int, emit: Any) -> None:
     """One thread drives all GPUs."""
     count, found = 4000, []

@@ -239,6 +239,22 @@ def test_forwarded_and_executed_transfers_run_concurrently(on_ranks, monkeypatch
         assert (operations[long_and_short]["taken"], operations[long_and_short]["forwarded"]) == (3, 3)
 
 
+@pytest.mark.parametrize("codec", ["auto", "int8!"])
+def test_each_of_the_equal_messages_of_a_group_is_decided_and_counted(on_ranks, monkeypatch, tmp_path, codec):
+    (tmp_path / "rules.toml").write_text(
+        f"[[rule]]\nname = 'long'\nmin_bytes = 1000\ntake = 'always'\ncodec = '{codec}'\n[[rule]]\ntake = 'never'\n"
+    )
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    counts = [3000, 3000, 10, 3000, 10, 10, 10, 4000, 4000, 4000, 3000]
+    for found in on_ranks("grouped_messages", 2, counts=counts):
+        assert found == [codec == "auto" or count == 10 for count in counts]
+    lossy = [] if codec == "auto" else [{"rule": "long", "codec": "int8", "calls": 7}]
+    for operations in on_ranks.statistics().values():
+        for one in (operations["send"], operations["recv"]):
+            assert (one["taken"], one["forwarded"], one.get("lossy", [])) == (7, 4, lossy)
+
+
 def test_one_thread_drives_all_gpus(on_ranks):
     assert on_ranks("one_thread", 3, alone=True) == [[True] * 9]
     (operations,) = [own for rank, own in on_ranks.statistics().items() if rank == 0]
