@@ -36,8 +36,9 @@ ncast_backend launcher_of(const Call& call) { return call.comm->has_levels() ? l
 
 ncast_status launch(const char* function, const std::vector<Call>& calls) {
   if (ncast_status status = check_sends_to_self(calls)) return status;
-  for (const Call& call : calls) {
-    if (ncast_status status = call.comm->check_error()) {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (i > 0 && calls[i].comm == calls[i - 1].comm) continue;
+    if (ncast_status status = calls[i].comm->check_error()) {
       const std::string cause = ncast_last_error();
       return fail(status, "the communicator has failed: %s", cause.c_str());
     }
@@ -84,9 +85,10 @@ ncast_status end_group(const char* function, bool is_complete) {
     return fail(group.error, "%s: no call of the group was launched, because one was rejected: %s", function,
                 group.message.c_str());
   }
-  std::vector<CommUse> uses(group.calls.size());
+  const std::vector<ncast_comm*> comms = communicators_of(group.calls);
+  std::vector<CommUse> uses(comms.size());
   for (size_t i = 0; i < uses.size(); ++i) {
-    if (ncast_status status = uses[i].begin(function, group.calls[i].comm)) return status;
+    if (ncast_status status = uses[i].begin(function, comms[i])) return status;
   }
   if (!is_complete) std::erase_if(group.calls, [](const Call& call) { return call.comm->driven_ranks() != nullptr; });
   return group.calls.empty() ? NCAST_OK : launch(function, group.calls);
