@@ -22,6 +22,7 @@
 #include "device/device_guard.h"
 #include "executor/call.h"
 #include "executor/communicator.h"
+#include "executor/cuda/blocks/pieces.h"
 #include "executor/cuda/packets/launch.h"
 #include "executor/cuda/state.h"
 #include "executor/cuda/stream_order.h"
@@ -145,7 +146,15 @@ class Communicator final : public ncast_comm {
   };
   static Coding coding_of(const DecidedCall& decided);
   cudaError_t launch_concurrently(const Transfers& transfers, cudaStream_t stream);
-  cudaError_t launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels, cudaStream_t stream);
+  struct TransferKernel {
+    BlockCall call;
+    ncast_dtype dtype;
+    Grid grid;
+  };
+  // One of `kernels` concurrent kernels, for transfers with one coding. kernel: its index.
+  TransferKernel transfer_kernel(const Transfers& transfers, int kernel, int kernels) const;
+  // Makes the kernel of one transfer that of another one, which differs from it in its buffer only.
+  void set_values(const Call& transfer, TransferKernel* kernel) const;
   cudaError_t launch_collective(const DecidedCall& decided, cudaStream_t stream);
   // Launches a call that runs a loaded plan, and counts it.
   cudaError_t launch_chosen_plan(const Call& call, cudaStream_t stream);

@@ -25,6 +25,12 @@ namespace {
 
 uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
 
+// Whether both are transfers that differ in their peers and buffers only. Groups often have many of them.
+bool are_alike(const Call& one, const Call& other) {
+  return is_point_to_point(one.operation) && one.operation == other.operation && one.count == other.count &&
+         one.dtype == other.dtype && one.codec == other.codec;
+}
+
 Decision decide(Decider& decider, const Call& call) {
   CallShape shape =
       decider.shape_of(call.operation, call.dtype, codec::canonical(call.codec), bytes_of(call), redop_of_tag(call));
@@ -103,7 +109,8 @@ ncast_status Communicator::launch(const std::vector<Call>& calls) {
   decided.reserve(calls.size());
   std::vector<const DecidedCall*> transfers, collectives;
   for (const Call& call : calls) {
-    decided.push_back({call, decide(*decider(), call)});
+    const bool is_repeated = !decided.empty() && are_alike(decided.back().call, call);
+    decided.push_back({call, is_repeated ? decided.back().decision : decide(*decider(), call)});
     (is_point_to_point(call.operation) ? transfers : collectives).push_back(&decided.back());
   }
   // As in NCCL, the group waits for earlier work on all streams of its calls, and later work on these streams waits for
@@ -187,14 +194,20 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
   // Launch the i-th transfers of all chains before the next ones. Streams may share a hardware queue, where a kernel
   // that waits for its predecessor in a chain would block the kernels queued after it.
+  std::vector<TransferKernel> kernels(chains.size());
   const size_t turns = std::ranges::max(chains, {}, &Transfers::size).size();
   for (size_t turn = 0; turn < turns; ++turn) {
     for (int chain = 0; chain < count; ++chain) {
       const Transfers& transfers_of_chain = chains[static_cast<size_t>(chain)];
       if (turn >= transfers_of_chain.size()) continue;
       const DecidedCall* const one = transfers_of_chain[turn];
+      TransferKernel& kernel = kernels[static_cast<size_t>(chain)];
+      if (turn > 0 && are_alike(transfers_of_chain[turn - 1]->call, one->call))
+        set_values(one->call, &kernel);
+      else
+        kernel = transfer_kernel({one}, chain, count);
       RETURN_IF_FAILED(
-          launch_transfers({one}, coding_of(*one), chain, count, chain == 0 ? stream : side_stream(chain).stream));
+          launch_moves(kernel.call, kernel.dtype, kernel.grid, chain == 0 ? stream : side_stream(chain).stream));
     }
   }
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(join(chain, stream));
@@ -209,23 +222,24 @@ cudaError_t Communicator::launch_concurrently(const Transfers& transfers, cudaSt
     if (std::ranges::find(codings, coding_of(*one)) == codings.end()) codings.push_back(coding_of(*one));
   const auto count = static_cast<int>(codings.size());
   for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
-  for (int kernel = 0; kernel < count; ++kernel) {
-    const Coding coding = codings[static_cast<size_t>(kernel)];
+  for (int number = 0; number < count; ++number) {
+    const Coding coding = codings[static_cast<size_t>(number)];
     Transfers same_coding;
     std::ranges::copy_if(transfers, std::back_inserter(same_coding),
                          [&](const DecidedCall* one) { return coding_of(*one) == coding; });
+    const TransferKernel kernel = transfer_kernel(same_coding, number, count);
     RETURN_IF_FAILED(
-        launch_transfers(same_coding, coding, kernel, count, kernel == 0 ? stream : side_stream(kernel).stream));
+        launch_moves(kernel.call, kernel.dtype, kernel.grid, number == 0 ? stream : side_stream(number).stream));
   }
   for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
   return cudaSuccess;
 }
 
-// Launches one of `kernels` concurrent kernels. kernel: its index.
-cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
-                                           cudaStream_t stream) {
+Communicator::TransferKernel Communicator::transfer_kernel(const Transfers& transfers, int kernel, int kernels) const {
+  const Coding coding = coding_of(*transfers[0]);
   const Rings rings(*transfers[0]->decision.blocks, layout_, over_host());  // transfers with one coding have one shape
-  BlockCall call = block_call(Operation::send, coding.codec, kernel);
+  TransferKernel result{block_call(Operation::send, coding.codec, kernel), coding.dtype, {}};
+  BlockCall& call = result.call;
   call.is_point_to_point = true;
   for (const DecidedCall* decided : transfers) {
     const Call& one = decided->call;
@@ -236,7 +250,16 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
   if (coding.codec == NCAST_CODEC_RAW) plan_direct_writes(&call);
   call.raw_bytes = sent_bytes(call);
   call.assigns_blocks = assigns_blocks(call, rings.block_bytes());
-  return launch_moves(call, coding.dtype, rings.grid(call, static_cast<uint32_t>(kernels)), stream);
+  result.grid = rings.grid(call, static_cast<uint32_t>(kernels));
+  return result;
+}
+
+void Communicator::set_values(const Call& transfer, TransferKernel* kernel) const {
+  const bool sends = transfer.operation == Operation::send;
+  BlockCall& call = kernel->call;
+  (sends ? call.send : call.recv)[transfer.peer].values =
+      const_cast<char*>(static_cast<const char*>(sends ? transfer.send : transfer.recv));
+  if (call.codec == NCAST_CODEC_RAW) plan_direct_writes(&call);
 }
 
 Communicator::Coding Communicator::coding_of(const DecidedCall& decided) {
