@@ -36,7 +36,7 @@ struct Call {
 // and directions are, and groups often have many of them.
 inline bool are_alike(const Call& one, const Call& other) {
   return is_point_to_point(one.operation) && is_point_to_point(other.operation) && one.count == other.count &&
-         one.dtype == other.dtype;
+         one.dtype == other.dtype && one.config == other.config;
 }
 
 // Bytes of one value; 0 for an unknown type.
