@@ -139,6 +139,7 @@ def explain(
     root: int = 0,
     in_place: bool | None = None,
     max_ctas: int = 0,
+    max_collective_ctas: int = 0,
     p2p: bool | None = None,
     cost_model: str | os.PathLike[str] | None = None,
     plans: Iterable[Any] = (),
@@ -156,11 +157,13 @@ def explain(
     result_codec: as in `Communicator.all_reduce`.
     op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only work
         in place, or only out of place, are then not considered.
-    max_ctas, p2p, cost_model: options of the communicator; 0 and None: as in the environment of this process.
+    max_ctas, max_collective_ctas, p2p, cost_model: options of the communicator; 0 and None: as in the environment of
+        this process.
     plans, always: the plans that it uses, as with `load_plan(plan, dtype, op=op).use(always=always)`, whose errors
         this raises.
     """
-    predictor = Predictor.of(ranks, max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
+    limits = {"max_ctas": max_ctas, "max_collective_ctas": max_collective_ctas}
+    predictor = Predictor.of(ranks, **limits, p2p=p2p, cost_model=cost_model)
     for plan in plans:
         predictor.use(plan, dtype, op, always=always)
     codecs = {"codec": codec, "result_codec": result_codec}

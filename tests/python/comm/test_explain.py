@@ -49,6 +49,9 @@ def test_limits_of_ctas_apply(monkeypatch):
     arguments = {"dtype": "bfloat16", "ranks": 2}
     assert narrowcast.explain("all_gather", 1 << 26, **arguments).ctas == 3
     assert narrowcast.explain("all_gather", 1 << 26, max_ctas=7, **arguments).ctas == 7
+    monkeypatch.delenv("NARROWCAST_MAX_CTAS")
+    for operation, ctas in {"all_gather": 7, "send": 64}.items():
+        assert narrowcast.explain(operation, 1 << 26, max_collective_ctas=7, **arguments).ctas == ctas
 
 
 def test_options_of_communicators_take_precedence_over_the_environment(monkeypatch, tmp_path):

@@ -24,6 +24,7 @@ def test_options_apply(tmp_path):
     plain = explained_with()
     assert (plain.link, plain.predicted.nccl is None) == ("nvlink", False)
     assert explained_with(max_ctas=8).ctas == 8 < plain.ctas
+    assert explained_with(max_collective_ctas=8).ctas == 8
     assert explained_with(p2p=False).link == "host"
     own = explained_with(cost_model=tmp_path / "own.costs")
     assert (own.codec, own.predicted.nccl) == ("raw", None)
