@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -59,6 +60,8 @@ constexpr Measured measured[] = {
     {NCAST_OP_ALL_GATHER, Function::AllGather, true},  {NCAST_OP_BROADCAST, Function::Broadcast, false},
     {NCAST_OP_REDUCE, Function::Reduce, false},        {NCAST_OP_SEND, Function::Send, false},
 };
+// In two levels, where times are not derived. NCCL has the function since version 2.28.
+constexpr Measured measured_in_levels = {NCAST_OP_ALL_TO_ALL, Function::AlltoAll, true};
 
 enum class Way : uint32_t { keep, use_found, measure };
 
@@ -149,6 +152,7 @@ class Calibration {
   Calibration(Communicator& comm, ncast_comm* created)
       : comm_(comm),
         created_(created),
+        measured_(std::begin(measured), std::end(measured)),
         typical_(comm.exchange_stream),
         incompressible_(comm.exchange_stream),
         output_(comm.exchange_stream) {
@@ -158,6 +162,7 @@ class Calibration {
     if (comm.has_levels) {
       // The levels choose the codecs of their steps.
       series_.push_back({"", NCAST_CODEC_AUTO, &typical_, false});
+      if (real_nccl().has[static_cast<size_t>(measured_in_levels.function)]) measured_.push_back(measured_in_levels);
       return;
     }
     series_.push_back({"", NCAST_CODEC_RAW, &typical_, false});
@@ -180,13 +185,13 @@ class Calibration {
       if (size.bytes > most_bytes && now + longest_step * longest > most) break;
       // The first item is the time since the beginning, or negative if this rank failed.
       std::vector<float> times{0};
-      for (const Measured& one : measured)
+      for (const Measured& one : measured_)
         for (const Series& series : series_) times.push_back(static_cast<float>(1e6 * seconds_of(one, size, series)));
       const bool failed = std::ranges::any_of(times, [](float time) { return time < 0; });
       times[0] = failed ? -1 : duration<float>(Clock::now() - begin).count();
       if (!exchange_slowest(&times)) return false;
       const float* time = &times[1];
-      for (const Measured& one : measured)
+      for (const Measured& one : measured_)
         for (const Series& series : series_) add(one, size, series, *time++, text);
       longest = std::max(longest, times[0] - now);
       now = times[0];
@@ -311,6 +316,7 @@ class Calibration {
 
   Communicator& comm_;
   ncast_comm* const created_;
+  std::vector<Measured> measured_;
   const Memory typical_, incompressible_, output_;
   // The host backend runs calls immediately.
   void* const stream_ = backend.id == NCAST_BACKEND_CUDA ? comm_.exchange_stream : nullptr;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from narrowcast import errors
 from narrowcast.plan import build
@@ -10,6 +12,7 @@ from nccl_ranks import OPERATIONS, Ranks
 PRIME = "the number of ranks has a prime factor above 7"
 NOT_FASTER = "no call is predicted to be faster than in NCCL between its hosts"
 SHORT = "the call is short, and no long call has made the hosts attach yet"
+MEASURED = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "send", "all_to_all")
 TWO_BY_FIVE, THREE_BY_FOUR, NINE_BY_TWO = [*"aaaaabbbbb"], [*"aaaabbbbcccc"], [*"aabbccddeeffgghhii"]
 
 
@@ -151,6 +154,7 @@ def test_ranks_attach_and_measure_whole_calls_at_the_first_long_one(on_ranks, mo
     monkeypatch.delenv("NARROWCAST_TAKE")
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
     monkeypatch.setenv("NARROWCAST_CALIBRATE", "1")
+    monkeypatch.setenv("TEST_COSTS", str(on_ranks.folder / "costs"))
     arguments = {"counts": [1000, 20_000, 1000], "split": True, "cut_off": False, "hosts": TWO_BY_FIVE}
     assert on_ranks("sums", 10, **arguments) == [[[True] * 3] * 2] * 10
     # The interposer predicts the same for all calls.
@@ -159,6 +163,8 @@ def test_ranks_attach_and_measure_whole_calls_at_the_first_long_one(on_ranks, mo
     said = (on_ranks.folder / "log").read_text()
     assert said.count("measured the costs of 10 ranks over two_levels in ") == 1
     assert said.count("uses the costs in this process\n") == 1
+    curves = [line.split() for line in (on_ranks.folder / "costs").read_text().splitlines() if " two_levels " in line]
+    assert {(curve[0], curve[3]) for curve in curves} == set(product(MEASURED, ("steps", "nccl", "nccl:default")))
 
 
 def test_calls_are_executed_where_measured_times_are_shorter_than_those_of_nccl(on_ranks, monkeypatch):
