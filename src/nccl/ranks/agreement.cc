@@ -97,11 +97,17 @@ Offer own_offer(const Communicator& comm) {
   offer.settings = digest(settings());
   // These also affect decisions that are made before the engine's communicator exists, or what kind of communicator it
   // is. For the cost model the content is compared, not the path.
-  const std::pair<Shared, const char*> variables[] = {{Shared::path, "NARROWCAST_PATH"},
-                                                      {Shared::levels, "NARROWCAST_LEVELS"},
-                                                      {Shared::partial_sums, "NARROWCAST_PARTIAL_SUMS"}};
-  for (const auto& [setting, name] : variables)
-    if (const char* const text = secure_getenv(name)) offer.settings.mix(setting, text);
+  struct Variable {
+    Shared setting;
+    const char *name, *unset;  // unset: the value that means the same as none
+  };
+  constexpr Variable variables[] = {{Shared::path, "NARROWCAST_PATH", ""},
+                                    {Shared::levels, "NARROWCAST_LEVELS", "auto"},
+                                    {Shared::partial_sums, "NARROWCAST_PARTIAL_SUMS", "exact"}};
+  for (const auto& [setting, name, unset] : variables) {
+    const char* const text = secure_getenv(name);
+    if (text != nullptr && *text != '\0' && std::string_view(text) != unset) offer.settings.mix(setting, text);
+  }
   if (const std::string& path = settings().cost_model; !path.empty()) {
     std::string content;
     static_cast<void>(files::read_file(path, most_cost_model_bytes, &content));  // the library reports errors

@@ -149,6 +149,13 @@ def test_ranks_that_disagree_about_levels_are_left_to_nccl(on_ranks, name, value
     assert on_ranks.reasons() == {f"the ranks have different settings of Narrowcast: {name}"}
 
 
+def test_a_setting_with_its_default_is_as_good_as_none(on_ranks):
+    arguments = {"hosts": [*"aabb"], "name": "NARROWCAST_PARTIAL_SUMS", "value": "exact"}
+    for correct in on_ranks("with_another_setting", 4, **arguments):
+        assert set(correct) == OPERATIONS
+    assert on_ranks.reasons() == set()
+
+
 @pytest.mark.usefixtures("before_the_engine")
 def test_ranks_attach_and_measure_whole_calls_at_the_first_long_one(on_ranks, monkeypatch):
     monkeypatch.delenv("NARROWCAST_TAKE")
