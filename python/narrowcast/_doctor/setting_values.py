@@ -84,7 +84,10 @@ _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     "CODEC": (_is_codecs, "auto or a codec, or a list of OPERATION=CODEC"),
     "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _alternatives(DEBUG_LEVELS)),
     "LEVELS": (_one_of(_LEVELS), _alternatives(_LEVELS)),
-    "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MAX_CTAS, f"a number from 1 to {_MAX_CTAS}"),
+    "MAX_CTAS": (
+        lambda value: value == "auto" or (_is_whole(value) and 1 <= int(value) <= _MAX_CTAS),
+        f"auto or a number from 1 to {_MAX_CTAS}",
+    ),
     "NET": (_one_of(NETWORKS), _alternatives(NETWORKS)),
     "NVTX": (_one_of(_FLAGS), "1 or 0"),
     "OFF": (

@@ -68,7 +68,7 @@ def examined(**variables):
         ("CODEC", ["auto", "raw,all_gather=window", "send = raw, "], ["zip", "raw=send", "all_median=raw"]),
         ("DEBUG", ["WARN", "info"], ["loud"]),
         ("LEVELS", ["auto", "1", "2"], ["3", "two"]),
-        ("MAX_CTAS", ["1", "64"], ["0", "65", "-1", "many", "1e1"]),
+        ("MAX_CTAS", ["auto", "1", "64"], ["0", "65", "-1", "many", "1e1"]),
         ("NET", ["tcp", "plugin", "ucx", "auto"], ["rdma", "TCP"]),
         ("NVTX", ["0", "true"], ["off"]),
         ("OFF", ["0", "send, recv"], ["sends", "yes"]),
