@@ -14,12 +14,12 @@
 namespace narrowcast::select {
 namespace {
 
-// If no limits of CTAs were measured, long calls by blocks are nearly as fast as the model predicts with this many
-// CTAs, and proportionally slower with few.
+// Long calls by blocks are nearly as fast as the model predicts with this many CTAs, and proportionally slower with few.
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json), and through host
 // memory with 4 to 16 (2026-11-29_collectives_host_ctas.json). PCIe is assumed to be as slow as host memory.
 double enough_ctas(const Candidate& candidate, const CallShape& shape) {
-  if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : reduces(shape.operation) ? 20 : 17;
+  const bool is_one_way = is_point_to_point(shape.operation) || has_root(shape.operation);
+  if (shape.link == Link::nvlink) return candidate.is_coded() ? 50 : is_one_way ? 17 : 20;
   return candidate.is_coded() && reduces(shape.operation) ? 7 : 5;
 }
 // Raw values saturate NVLink gradually: calls with few CTAs would otherwise appear faster than NCCL.
@@ -54,16 +54,11 @@ double slowdown_of_packets(const CallShape& shape) {
   return std::max(1.0, warps(most(most_block_ctas)) / warps(most(shape.max_ctas)));
 }
 
-// The time with the CTAs that the call may have; 0: not known.
-double time_of(size_t index, const CallShape& shape, const CostModel& model, Data data) {
-  const Candidate& candidate = candidates()[index];
-  const double time = model.predict(shape.operation, index, shape.bytes, shape.ranks, shape.link, data).value_or(0);
-  if (candidate.transport == Transport::nccl) return time;
-  if (candidate.transport == Transport::packets) return time * slowdown_of_packets(shape);
-  const double ctas = shape.max_ctas * speed_of_ctas(shape, model.shared_bytes());
-  const std::optional<double> measured =
-      model.predict_limited(ctas, shape.operation, index, shape.bytes, shape.ranks, shape.link, data);
-  return measured.value_or(time * slowdown_of_blocks(candidate, shape, ctas));
+// The factor by which a limit of CTAs slows the call down.
+double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape, const CostModel& model) {
+  if (candidate.transport == Transport::nccl) return 1;
+  if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
+  return slowdown_of_blocks(candidate, shape, shape.max_ctas * speed_of_ctas(shape, model.shared_bytes()));
 }
 
 // The bytes that the codec saves in this type, divided by those that the measured codec saves in bfloat16, the measured
@@ -173,7 +168,11 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
       continue;
     }
     if (candidate.transport == Transport::packets && why_no_packets(shape) != nullptr) continue;
-    costs[i] = {time_of(i, shape, model, Data::typical), time_of(i, shape, model, Data::incompressible)};
+    const auto predict = [&](Data data) {
+      return model.predict(shape.operation, i, shape.bytes, shape.ranks, shape.link, data).value_or(0) *
+             slowdown_of_few_ctas(candidate, shape, model);
+    };
+    costs[i] = {predict(Data::typical), predict(Data::incompressible)};
   }
   if (!by_network) adapt_codecs(shape, &costs);
   return costs;

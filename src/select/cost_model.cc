@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
 
 #include "select/packet_shape.h"
 
@@ -79,34 +78,16 @@ double Curve::at(double bytes) const {
   return std::clamp(between, below.microseconds, above->microseconds);  // rounding errors
 }
 
-const Curve* LimitedCurves::unlimited() const {
-  const auto found = by_limit_.find(most_block_ctas);
-  return found == by_limit_.end() ? nullptr : &found->second;
-}
-
-std::optional<double> LimitedCurves::at(double bytes, double ctas) const {
-  const Curve* const all = unlimited();
-  if (all == nullptr || by_limit_.size() == 1) return std::nullopt;
-  const auto time_of = [&](const Curve& curve) {
-    const double first = curve.first_bytes();
-    return bytes >= first ? curve.at(bytes) : all->at(bytes) * curve.at(first) / all->at(first);
-  };
-  const auto above = std::ranges::find_if(by_limit_, [&](const auto& one) { return one.first >= ctas; });
-  if (above == by_limit_.end()) return all->at(bytes);
-  const double more = time_of(above->second);
-  if (above == by_limit_.begin()) return more * above->first / ctas;
-  const auto& [limit, curve] = *std::prev(above);
-  const double part = std::log(ctas / limit) / std::log(static_cast<double>(above->first) / limit);
-  return std::pow(time_of(curve), 1 - part) * std::pow(more, part);
-}
-
 bool CostModel::add(const MeasuredCurve& measured) {
   Family& family = family_at(measured.operation, measured.link);
   auto found = std::ranges::find(family, measured.ranks, &Measured::ranks);
   if (found == family.end())
     found = family.insert(family.end(), Measured{measured.ranks, std::vector<Curves>(candidates().size()), {}});
   if (!measured.plan.empty()) return found->plans.try_emplace(measured.plan, measured.points).second;
-  return found->curves[measured.candidate][static_cast<size_t>(measured.data)].add(measured.max_ctas, measured.points);
+  std::optional<Curve>& place = found->curves[measured.candidate][static_cast<size_t>(measured.data)];
+  if (place.has_value()) return false;
+  place = Curve(measured.points);
+  return true;
 }
 
 bool CostModel::is_measured(Link link) const {
@@ -123,21 +104,6 @@ Link CostModel::source_of(Link link) const {
 
 std::optional<double> CostModel::predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
                                          Data data) const {
-  const auto at = [](const LimitedCurves& curves, double of_bytes) {
-    return curves.unlimited() != nullptr ? std::optional(curves.unlimited()->at(of_bytes)) : std::nullopt;
-  };
-  return predict_by(operation, candidate, bytes, ranks, link, data, at);
-}
-
-std::optional<double> CostModel::predict_limited(double ctas, Operation operation, size_t candidate, uint64_t bytes,
-                                                 int ranks, Link link, Data data) const {
-  const auto at = [&](const LimitedCurves& curves, double of_bytes) { return curves.at(of_bytes, ctas); };
-  return predict_by(operation, candidate, bytes, ranks, link, data, at);
-}
-
-template <typename At>
-std::optional<double> CostModel::predict_by(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
-                                            Data data, const At& at) const {
   const Operation asked = measured_as(operation);
   Operation source = asked;
   if (family(source, link).empty()) {
@@ -149,16 +115,16 @@ std::optional<double> CostModel::predict_by(Operation operation, size_t candidat
     // If two are equally near, the one with more ranks.
     return 2 * std::abs(measured.ranks - ranks) + (measured.ranks < ranks ? 1 : 0);
   });
-  const LimitedCurves& curves = nearest.curves[candidate][static_cast<size_t>(data)];
-  const std::optional<double> unscaled = at(curves, static_cast<double>(bytes));
-  if (!unscaled || (source == asked && nearest.ranks == ranks)) return unscaled;
+  const std::optional<Curve>& curve = nearest.curves[candidate][static_cast<size_t>(data)];
+  if (!curve) return std::nullopt;
+  if (source == asked && nearest.ranks == ranks) return curve->at(static_cast<double>(bytes));
   // With NVLink, NCCL's algorithms depend on the number of ranks. Over PCIe its ring is bound by the same link.
   if (candidates()[candidate].transport == Transport::nccl && link == Link::nvlink) return std::nullopt;
   const bool packets = candidates()[candidate].transport == Transport::packets;
   const auto scaled = [&](uint64_t of_bytes) {
     const Traffic here = traffic_of(asked, packets, of_bytes, ranks, link),
                   there = traffic_of(source, packets, of_bytes, nearest.ranks, link);
-    return here.steps / there.steps * *at(curves, static_cast<double>(of_bytes) * here.share / there.share);
+    return here.steps / there.steps * curve->at(static_cast<double>(of_bytes) * here.share / there.share);
   };
   double predicted = scaled(bytes);
   if (asked == Operation::all_reduce && packets) {
@@ -178,8 +144,8 @@ std::optional<double> CostModel::measured(Operation operation, std::string_view 
   if (const auto plan = found->plans.find(name); plan != found->plans.end()) return at(plan->second);
   const auto candidate = find_candidate(name);
   if (!candidate) return std::nullopt;
-  const Curve* const curve = found->curves[*candidate][static_cast<size_t>(Data::typical)].unlimited();
-  return curve != nullptr ? std::optional(at(*curve)) : std::nullopt;
+  const std::optional<Curve>& curve = found->curves[*candidate][static_cast<size_t>(Data::typical)];
+  return curve ? std::optional(at(*curve)) : std::nullopt;
 }
 
 bool CostModel::has_plans(Link link) const {

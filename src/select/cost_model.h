@@ -30,7 +30,6 @@ class Curve {
   // At least one point; bytes ascend.
   explicit Curve(const std::vector<Point>& points);
   double at(double bytes) const;
-  double first_bytes() const { return knots_.front().bytes; }
 
  private:
   struct Knot {
@@ -52,26 +51,7 @@ struct MeasuredCurve {
   size_t candidate = 0;
   std::string plan;  // the name of a plan; empty: the curve is of `candidate`
   Data data = {};
-  uint32_t max_ctas = most_block_ctas;  // the limit of CTAs of the measured calls
   std::vector<Curve::Point> points;
-};
-
-// The curves of a candidate under several limits of CTAs, one of them without a limit.
-class LimitedCurves {
- public:
-  // False if there is a curve of this limit already.
-  bool add(uint32_t max_ctas, const std::vector<Curve::Point>& points) {
-    return by_limit_.try_emplace(max_ctas, points).second;
-  }
-  // The curve without a limit.
-  const Curve* unlimited() const;
-  // Interpolated in logarithms between limits, and inversely proportional below the lowest. For fewer bytes than were
-  // measured with a limit, the limit slows calls down as much as for these. nullopt: only calls without a limit were
-  // measured, or no calls.
-  std::optional<double> at(double bytes, double ctas) const;
-
- private:
-  std::map<uint32_t, Curve> by_limit_;
 };
 
 class CostModel {
@@ -101,9 +81,6 @@ class CostModel {
   // link; over NVLink this does not apply to NCCL. PCIe without curves uses those of host memory, or else of NVLink.
   std::optional<double> predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
                                 Data data = Data::typical) const;
-  // The same with at most this many CTAs, if calls with limits were measured. ctas: need not be a whole number.
-  std::optional<double> predict_limited(double ctas, Operation operation, size_t candidate, uint64_t bytes, int ranks,
-                                        Link link, Data data) const;
   // Microseconds of a plan, or of a candidate, that was measured for exactly these ranks, this operation and this link:
   // which of several plans is faster does not carry over to others.
   std::optional<double> measured(Operation operation, std::string_view name, uint64_t bytes, int ranks,
@@ -112,7 +89,7 @@ class CostModel {
   bool has_plans(Link link) const;
 
  private:
-  using Curves = std::array<LimitedCurves, data_count>;
+  using Curves = std::array<std::optional<Curve>, data_count>;
   struct Measured {
     int ranks;
     std::vector<Curves> curves;                       // by candidate
@@ -120,10 +97,6 @@ class CostModel {
   };
   using Family = std::vector<Measured>;  // the curves of an operation on a link
 
-  // at: microseconds by bytes, as far as the curves of the candidate say them.
-  template <typename At>
-  std::optional<double> predict_by(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
-                                   Data data, const At& at) const;
   // False if the model has the curve already.
   bool add(const MeasuredCurve& measured);
   ncast_status check_complete(const char* name) const;

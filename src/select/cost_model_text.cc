@@ -25,7 +25,6 @@ constexpr std::string_view unknown_kernels = "unknown";
 constexpr std::string_view shared_line = "shared_kib ";
 constexpr std::string_view network_line = "network_gbps ";
 constexpr std::string_view incompressible_suffix = "/incompressible";
-constexpr char limit_mark = '@';  // before a limit of CTAs
 constexpr size_t most_text_bytes = size_t{1} << 20;
 constexpr int most_world_ranks = 1024;
 
@@ -36,28 +35,15 @@ struct Series {
   size_t candidate;
   Data data;
   std::string plan;  // as in MeasuredCurve
-  uint32_t max_ctas = most_block_ctas;
 };
-
-template <typename Number>
-bool read_number(std::string_view text, Number* number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 std::optional<Series> find_series(std::string_view word) {
   if (is_plan_name(word)) return Series{0, Data::typical, std::string(word)};
   const bool incompressible = word.ends_with(incompressible_suffix);
   if (incompressible) word.remove_suffix(incompressible_suffix.size());
-  Series series{0, incompressible ? Data::incompressible : Data::typical, {}};
-  const size_t mark = word.find(limit_mark);
-  const auto candidate = find_candidate(word.substr(0, mark));
+  const auto candidate = find_candidate(word);
   if (!candidate) return std::nullopt;
-  series.candidate = *candidate;
-  if (mark == std::string_view::npos) return series;
-  const bool is_limited =
-      read_number(word.substr(mark + 1), &series.max_ctas) && series.max_ctas >= 1 && series.max_ctas < most_block_ctas;
-  return is_limited && candidates()[*candidate].transport == Transport::blocks ? std::optional(series) : std::nullopt;
+  return Series{*candidate, incompressible ? Data::incompressible : Data::typical, {}};
 }
 
 // Whether the candidate runs on the link.
@@ -73,6 +59,12 @@ std::string_view next_word(std::string_view* line) {
   const std::string_view word = line->substr(begin, end - begin);
   line->remove_prefix(end);
   return word;
+}
+
+template <typename Number>
+bool read_number(std::string_view text, Number* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
 // Returns an error message, or an empty string.
@@ -117,7 +109,6 @@ std::string read_curve(std::string_view line, MeasuredCurve* curve) {
   curve->candidate = series->candidate;
   curve->plan = series->plan;
   curve->data = series->data;
-  curve->max_ctas = series->max_ctas;
 
   for (word = next_word(&line); !word.empty(); word = next_word(&line)) {
     Curve::Point point = {};
@@ -206,7 +197,7 @@ ncast_status CostModel::check_complete(const char* name) const {
       for (const Measured& measured : families_[link][static_cast<size_t>(operation)]) {
         const auto is_measured = [&](const Candidate& candidate) {
           const auto index = static_cast<size_t>(&candidate - candidates().data());
-          return measured.curves[index][static_cast<size_t>(Data::typical)].unlimited() != nullptr;
+          return measured.curves[index][static_cast<size_t>(Data::typical)].has_value();
         };
         const auto is_coded = [](const Candidate& candidate) {
           return candidate.transport == Transport::blocks && candidate.is_coded();

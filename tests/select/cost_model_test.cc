@@ -5,7 +5,6 @@
 
 #include "doctest/doctest.h"
 #include "models.h"
-#include "select/call_costs.h"
 #include "select/decision.h"
 
 namespace narrowcast::select {
@@ -123,49 +122,6 @@ TEST_CASE("a model names candidates, links, data and kernels") {
   rejected("all_gather 2 nvlink blocks:window/random 1:1", "'blocks:window/random' is not a candidate");
   CHECK(rejection(second + "all_gather 2 host blocks:raw 1:1\n") ==
         "some.costs: there is no line 'all_gather 2 host blocks:window'");
-}
-
-TEST_CASE("curves under limits of CTAs are interpolated between limits") {
-  const CostModel model =
-      model_of(gathers +
-               "all_gather 2 nvlink blocks:raw@16 100000:40\nall_gather 2 nvlink blocks:raw@32 100000:20\n"
-               "all_gather 2 nvlink blocks:window/incompressible 100000:10\n"
-               "all_gather 2 nvlink blocks:window@4/incompressible 100000:80\n");
-  const auto predict = [&](double ctas, size_t candidate = raw, Data data = Data::typical, int ranks = 2) {
-    return model.predict_limited(ctas, Operation::all_gather, candidate, 100000, ranks, Link::nvlink, data).value_or(0);
-  };
-  CHECK(predict(16) == doctest::Approx(40));
-  CHECK(predict(32) == doctest::Approx(20));
-  CHECK(predict(64) == doctest::Approx(10));
-  CHECK(predict(100) == doctest::Approx(10));
-  CHECK(predict(20) == doctest::Approx(32));
-  CHECK(predict(48) == doctest::Approx(40.0 / 3));
-  CHECK(predict(4) == doctest::Approx(160));
-  CHECK(predict(16, raw, Data::typical, 3) == doctest::Approx(80));  // twice the traffic
-  CHECK(predict(16, window) == 0);                                   // measured without a limit only
-  CHECK(predict(4, window, Data::incompressible) == doctest::Approx(80));
-  CHECK(model.predict(Operation::all_gather, raw, 100000, 2, Link::nvlink) == doctest::Approx(10));
-  // Four times as long as without a limit, as for 100000 bytes.
-  const auto raw_times = model_of(
-      "all_gather 2 nvlink blocks:raw 1000:5 100000:10\nall_gather 2 nvlink blocks:window 1000:5\n"
-      "all_gather 2 nvlink blocks:raw@16 100000:40\n");
-  for (const uint64_t bytes : {10, 1000, 20000})
-    CHECK(*raw_times.predict_limited(16, Operation::all_gather, raw, bytes, 2, Link::nvlink, Data::typical) ==
-          doctest::Approx(4 * *raw_times.predict(Operation::all_gather, raw, bytes, 2, Link::nvlink)));
-  // Calls with a limit use them.
-  CallShape shape = gather_of(100000);
-  shape.max_ctas = 20;
-  CHECK(costs_of(shape, model)[raw].typical == doctest::Approx(32));
-  CHECK(costs_of(shape, model)[window].typical == doctest::Approx(25));  // by the rule: 50 CTAs are enough
-  for (const char* const series : {"blocks:raw@0", "blocks:raw@64", "blocks:raw@", "blocks:raw@8.5", "blocks:raw@8@8",
-                                   "blocks:window/incompressible@8", "packets@8", "nccl@8"}) {
-    const std::string line = std::string("all_gather 2 nvlink ") + series + " 1:2";
-    CHECK(rejection(heading + line + "\n") == std::string("some.costs, line 2: '") + series + "' is not a candidate");
-  }
-  CHECK(rejection(heading + "all_gather 2 nvlink blocks:raw@8 1:2\nall_gather 2 nvlink blocks:raw@8 1:2\n") ==
-        "some.costs, line 3: the curve is given twice");
-  CHECK(rejection(heading + "all_gather 2 nvlink blocks:raw@8 1:2\n") ==
-        "some.costs: there is no line 'all_gather 2 nvlink blocks:raw'");
 }
 
 TEST_CASE("a machine without peer access has times of NCCL for any number of ranks, and PCIe uses them") {

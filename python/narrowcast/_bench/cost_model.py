@@ -30,7 +30,7 @@ class Curve(NamedTuple):
     operation: str
     ranks: int
     link: str  #: one of LINKS, "shm" or "network"
-    series: str  #: one of every_series(), also under a limit, of the host backend, or the name of a plan: "plan:ring"
+    series: str  #: one of every_series(), of the host backend, or the name of a plan: "plan:ring"
 
 
 class Times:
@@ -74,14 +74,7 @@ class Times:
         """The curves that have times, sorted."""
         # Those of the host backend and plans come last.
         places = {series: place for place, series in enumerate(every_series())}
-
-        def place(curve: Curve) -> tuple[object, ...]:
-            name, _, limit = (
-                curve.series.partition("@") if curve.series.startswith("blocks:") else (curve.series, "", "")
-            )
-            return (*curve[:3], places.get(name, len(places)), name, int(limit or 0))
-
-        return sorted(self._samples, key=place)
+        return sorted(self._samples, key=lambda one: (*one[:3], places.get(one.series, len(places)), one.series))
 
     def typical(self, curve: Curve) -> dict[int, float]:
         """Microseconds by bytes of `count` values, in ascending order; empty if the curve has no times."""
@@ -121,11 +114,6 @@ def every_series() -> list[str]:
 def series_of(candidate: str, data: str) -> str:
     """The series of a candidate that was measured with this data."""
     return f"{candidate}{_INCOMPRESSIBLE_SUFFIX}" if data == INCOMPRESSIBLE else candidate
-
-
-def limited_series(candidate: str, limit: int) -> str:
-    """The series of a candidate under a limit of CTAs."""
-    return f"{candidate}@{limit}"
 
 
 def series_of_nccl(contender: str) -> tuple[str, ...]:

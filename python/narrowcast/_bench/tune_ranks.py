@@ -16,7 +16,7 @@ from ..comm import Communicator
 from ..types import value_type
 from . import nccl_library, samples
 from .contenders import Contender, Opponents, run_ours, run_plan, set_bytes
-from .cost_model import INCOMPRESSIBLE, coded, limited_series
+from .cost_model import INCOMPRESSIBLE, coded
 from .harness import Harness, Schedule, enter_host, set_environment, source_of
 from .launch import Emit
 from .launched import device_of
@@ -27,8 +27,6 @@ DTYPE = "bfloat16"
 _SHRINKING = "weights"
 # A batch has as many calls as fit these bytes, within limits: over slow links, long calls would take many minutes.
 _BATCH_BYTES, _FEWEST_CALLS = 1 << 30, 4
-# Of calls for which limits of CTAs are measured. Shorter ones have few CTAs, and longer ones take long with few.
-_LIMITED_SIZES = [size << 20 for size in (1, 8, 32)]
 # An operation for which NCCL has all variants (symmetric windows, copy engines).
 _ANY_VARIANT = "all_gather"
 
@@ -38,7 +36,6 @@ def tune(
     host_id: str,
     packets_id: str,
     blocks_id: str,
-    limited_ids: list[tuple[int, str]],
     rank: int,
     ranks: int,
     operations: list[str],
@@ -58,7 +55,6 @@ def tune(
     plan that only works in place.
 
     hosts: as for `narrowcast bench`.
-    limited_ids: limits of CTAs, and the ids of communicators with these.
     codecs: lossy ones, besides all exact ones. plans: those of the user, members of TunedPlan.
     """
     set_environment(0)
@@ -78,13 +74,6 @@ def tune(
             by_packets = stack.enter_context(communicator(packets_id, **on_gpu))
         with _forced("blocks"):
             by_blocks = stack.enter_context(communicator(blocks_id, **on_gpu))
-            # Through host memory calls have few CTAs anyway.
-            most_ctas = by_blocks.explain("send", _LIMITED_SIZES[-1], dtype=DTYPE).ctas
-            by_limit = {
-                limit: stack.enter_context(communicator(limited_id, max_ctas=limit, **on_gpu))
-                for limit, limited_id in limited_ids
-                if limit < most_ctas
-            }
         own = stack.enter_context(loaded(by_blocks, [TunedPlan(**plan) for plan in plans], DTYPE))
         schedule = Schedule(
             in_place=False,
@@ -115,13 +104,6 @@ def tune(
             Contender(f"blocks:{name}", plain, run_ours(by_blocks, name), comm=by_blocks)
             for name in [*coded(DTYPE, exact=True), *codecs]
         ]
-        limited = [
-            Contender(
-                limited_series(one.name, limit), plain, run_ours(comm, one.name.removeprefix("blocks:")), comm=comm
-            )
-            for limit, comm in by_limit.items()
-            for one in (raw, *encoded)
-        ]
         # Payloads of a fixed length take as long for any values.
         incompressible = [one for one in encoded if not codec_of(one.name.removeprefix("blocks:")).fixed_payload]
         planned = [(plan, Contender(plan.series, plain, run_plan(run), comm=by_blocks)) for plan, run in own]
@@ -135,7 +117,7 @@ def tune(
         for data in (_SHRINKING, INCOMPRESSIBLE):
             sample = samples.sample(data, DTYPE)
             source = source_of(sample, max(call.send_elems for call in every))
-            contenders = [packets, raw, *encoded, *limited, *opponents.contenders]
+            contenders = [packets, raw, *encoded, *opponents.contenders]
             harness = Harness(host, contenders, sample, source, schedule)
             is_in_place = any(plan.in_place for plan, _ in planned)
             harness_in_place = Harness(host, contenders, sample, source, within) if is_in_place else None
@@ -151,10 +133,6 @@ def tune(
                         only_in_place = [one for plan, one in suited if plan.in_place]
                     measured = harness.measure(call, only, suited_schedule(schedule, call))
                     emit({"operation": operation, "data": data, **measured})
-                    if limited and data == _SHRINKING and call.count in limited_counts(operation, ranks):
-                        own_schedule = suited_schedule(schedule, call)
-                        fewer = dataclasses.replace(own_schedule, batches=max(1, own_schedule.batches // 2))
-                        emit({"operation": operation, "data": data, **harness.measure(call, limited, fewer)})
                     if harness_in_place and only_in_place:
                         measured = harness_in_place.measure(call, only_in_place, suited_schedule(within, call))
                         emit({"operation": operation, "data": data, **measured})
@@ -171,11 +149,6 @@ def suited_schedule(schedule: Schedule, call: Call) -> Schedule:
     size = size_of(call.operation, call.count, call.kind, call.ranks)
     calls = min(schedule.graph_calls, max(_FEWEST_CALLS, _BATCH_BYTES // max(1, size)))
     return dataclasses.replace(schedule, iterations=calls, graph_calls=calls)
-
-
-def limited_counts(operation: str, ranks: int) -> list[int]:
-    """The counts for which limits of CTAs are measured. The times between them are nearly linear."""
-    return [count_of(operation, size, value_type(DTYPE), ranks) for size in _LIMITED_SIZES]
 
 
 @contextlib.contextmanager

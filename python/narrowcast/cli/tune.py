@@ -59,10 +59,9 @@ class Schedule:
     calls: int  # per batch, in one graph
     batches: int
     warmup: int = 3
-    limits: tuple[int, ...] = ()  # of CTAs, under which blocks are measured, too
 
 
-THOROUGH, QUICK = Schedule(2, 20, 10, limits=(4, 8, 16, 32)), Schedule(4, 10, 5)
+THOROUGH, QUICK = Schedule(2, 20, 10), Schedule(4, 10, 5)
 
 
 def tune(
@@ -242,7 +241,6 @@ def measure(
     arguments = {
         # Created here, because this process lives as long as the ranks.
         **{f"{name}_id": launched.unique_id().hex() for name in ("host", "packets", "blocks")},
-        "limited_ids": [(limit, launched.unique_id().hex()) for limit in schedule.limits],
         "ranks": ranks,
         "operations": operations or names(),
         "sizes": list(sizes(_FIRST_BYTES, last_bytes or most_bytes, schedule.size_factor)),

@@ -90,27 +90,6 @@ def test_all_candidates_of_all_operations_are_measured(on_fakes, tmp_path, monke
         assert predicted.candidates["blocks:window"].incompressible > 0
 
 
-def test_blocks_are_also_measured_under_limits_of_ctas(on_fakes, tmp_path):
-    schedule = dataclasses.replace(BRIEF, size_factor=32, limits=(4, 16))
-    times, _ = on_fakes(last_bytes=1 << 20, schedule=schedule)
-    text = times.text("a machine")
-    curves = points_of(text)
-    parts = 2  # the pieces of an all_gather between two ranks
-    exact = ["raw", *(one.name for one in narrowcast.codecs() if one.exact and one.name != "raw")]
-    series = [curve.series for curve in times.curves() if "@" in curve.series]
-    assert series == [f"blocks:{codec}@{limit}" for codec in exact for limit in (4, 16)]
-    for one in series:
-        assert curves[Curve("all_gather", 2, "nvlink", one)] == [(1 << 20) // parts]
-    path = tmp_path / "own.costs"
-    path.write_text(text)
-    explain_one = functools.partial(
-        narrowcast.explain, "all_gather", 1 << 18, dtype="bfloat16", ranks=2, cost_model=path
-    )
-    limited = explain_one(max_ctas=16).predicted.candidates["blocks:raw"].typical
-    measured = times.typical(Curve("all_gather", 2, "nvlink", "blocks:raw@16"))
-    assert limited == pytest.approx(measured[1 << 19], abs=0.01)
-
-
 def test_lossy_codecs_are_measured_on_request_and_used_where_a_call_allows_them(on_fakes, tmp_path):
     times, _ = on_fakes(codecs=["int8", "int4"])
     series = {curve.series for curve in times.curves()}
