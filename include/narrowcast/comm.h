@@ -56,8 +56,8 @@ typedef struct {
   uint32_t max_ctas;
   int p2p;
   const char* cost_model;
-  // CUDA: the same as max_ctas for all_reduce, all_gather and reduce_scatter calls whose pieces have 4 MiB or more (the
-  // values of an all_reduce, or of a rank), which training runs beside compute. The results do not depend on it. 0: no
+  // CUDA: the same as max_ctas for long collectives, which training runs beside compute: all_reduce calls of 4 MiB or
+  // more, and all_gather and reduce_scatter calls of 4 MiB or more for each rank. Results do not depend on it. 0: no
   // other limit than max_ctas.
   uint32_t max_collective_ctas;
 } ncast_comm_config;

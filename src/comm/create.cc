@@ -89,6 +89,7 @@ ncast_status join_and_create(ncast_comm** comm, int ranks, const ncast_unique_id
   if (shape) {
     if (ncast_status status = create_levels(std::move(all), *shape, config, comm)) return named(status);
   } else {
+    // config_of() has not checked that so many ranks fit into one level.
     if (ncast_status status = check_config(ranks, rank, config)) return status;
     if (ncast_status status = find_backend(config.backend)->create(id, std::move(all), ranks, rank, config, comm))
       return status;

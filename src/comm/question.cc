@@ -90,14 +90,13 @@ ncast_status assume_communicator(const char* function, int ranks, const ncast_co
     return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, select::most_gpu_ranks);
   const uint32_t most_ctas =
       options.over_host ? select::most_ctas_over_host(options.shared_bytes, false) : select::most_block_ctas;
-  const select::CommTraits traits{ranks,
-                                  options.over_host ? select::Link::host : select::Link::nvlink,
-                                  std::min(options.max_ctas, most_ctas),
-                                  options.transport,
-                                  !options.over_host,
-                                  options.shared_bytes,
-                                  false,
-                                  options.max_collective_ctas};
+  const select::CommTraits traits{.ranks = ranks,
+                                  .link = options.over_host ? select::Link::host : select::Link::nvlink,
+                                  .max_ctas = std::min(options.max_ctas, most_ctas),
+                                  .transport = options.transport,
+                                  .clusters = !options.over_host,
+                                  .shared_bytes = options.shared_bytes,
+                                  .max_collective_ctas = options.max_collective_ctas};
   *decider = std::make_shared<select::Decider>(traits, std::move(costs));
   return NCAST_OK;
 }

@@ -14,7 +14,8 @@
 namespace narrowcast::select {
 namespace {
 
-// Long calls by blocks are nearly as fast as the model predicts with this many CTAs, and proportionally slower with few.
+// Long calls by blocks are nearly as fast as the model predicts with this many CTAs, and proportionally slower with
+// few.
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json), and through host
 // memory with 4 to 16 (2026-11-29_collectives_host_ctas.json). PCIe is assumed to be as slow as host memory.
 double enough_ctas(const Candidate& candidate, const CallShape& shape) {

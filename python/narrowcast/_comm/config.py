@@ -27,8 +27,8 @@ class CommunicatorOptions(TypedDict, total=False):
     max_ctas: int | None
     """GPUs: the maximum number of CTAs (one per SM) of a call, 1 to 64. The minimum over all ranks applies."""
     max_collective_ctas: int | None
-    """GPUs: the same for `all_reduce`, `all_gather` and `reduce_scatter` calls whose pieces have 4 MiB or more, which
-    training runs beside compute. 0: no other limit than max_ctas."""
+    """GPUs: the same for long collectives, which training runs beside compute: `all_reduce` calls of 4 MiB or more, and
+    `all_gather` and `reduce_scatter` calls of 4 MiB or more for each rank. 0: no other limit than max_ctas."""
     p2p: bool | None
     """GPUs: False sends through host memory even if peer access is possible. One rank with False suffices."""
     cost_model: str | os.PathLike[str] | None

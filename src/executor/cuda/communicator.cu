@@ -73,8 +73,13 @@ ncast_status Communicator::join(const bootstrap::WorldId& secret, const ncast_co
     agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over(link(), agreement_.shared_bytes, false));
   CostModel costs;
   if (ncast_status status = agree_on_costs(options, &costs)) return status;
-  set_decider({ranks(), link(), agreement_.max_ctas, agreement_.transport, agreement_.clusters, agreement_.shared_bytes,
-               false, agreement_.max_collective_ctas},
+  set_decider({.ranks = ranks(),
+               .link = link(),
+               .max_ctas = agreement_.max_ctas,
+               .transport = agreement_.transport,
+               .clusters = agreement_.clusters,
+               .shared_bytes = agreement_.shared_bytes,
+               .max_collective_ctas = agreement_.max_collective_ctas},
               std::move(costs));
   if (ncast_status status = set_up()) return status;
   if (remote_.span_hosts()) {
