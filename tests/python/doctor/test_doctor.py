@@ -58,7 +58,7 @@ def test_the_expected_speed_depends_on_the_link(cli, stand_in, fakes):
     library = str(stand_in / "libnarrowcast.so")
     variables = {"LD_LIBRARY_PATH": str(fakes), "NARROWCAST_LIBRARY": library, "NARROWCAST_TEST_PEER_ACCESS": "0"}
     (link,) = json.loads(cli("doctor", "--json", **variables).stdout)["links"]
-    assert link["expected"] == "all_reduce of 64 MiB 1.6 times as fast as NCCL"
+    assert link["expected"] == "all_reduce of 64 MiB 1.7 times as fast as NCCL"
 
 
 def test_tables_show_the_values_of_the_json(cli, stand_in, fakes):
