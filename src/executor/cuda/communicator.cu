@@ -164,7 +164,8 @@ ncast_status Communicator::agree_on_costs(const Options& options, CostModel* cos
 // The streams are not warmed up by an empty kernel, because after the first use of one of them every call on the GPU
 // takes 0.2 us longer.
 cudaError_t Communicator::create_side_streams() {
-  side_streams_.resize(static_cast<size_t>(std::max(max_concurrent_kernels(ranks()) - 1, 1)));
+  // The last one is for a copy beside the kernels.
+  side_streams_.resize(static_cast<size_t>(std::max(max_concurrent_kernels(ranks()), 1)));
   for (SideStream& side : side_streams_) {
     if (const cudaError_t error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking)) return error;
     if (const cudaError_t error = cudaEventCreateWithFlags(&side.join_event, cudaEventDisableTiming)) return error;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -137,6 +138,9 @@ class Communicator final : public ncast_comm {
   };
   using Transfers = std::vector<const DecidedCall*>;
   void count(const DecidedCall& decided);  // under launching_ and mutex_
+  // Launches the kernels of a call and, beside them, the copy of its local part. ctas: see launch_local_copy().
+  cudaError_t copy_concurrently(const LocalCopy& copy, uint32_t ctas, cudaStream_t stream,
+                                const std::function<cudaError_t()>& launch_kernels);
   cudaError_t launch_point_to_point(const Transfers& transfers, cudaStream_t stream);
   // How values are encoded. All values of a kernel have the same coding.
   struct Coding {
@@ -145,14 +149,15 @@ class Communicator final : public ncast_comm {
     bool operator==(const Coding&) const = default;
   };
   static Coding coding_of(const DecidedCall& decided);
-  cudaError_t launch_concurrently(const Transfers& transfers, cudaStream_t stream);
+  cudaError_t launch_chains(const std::vector<Transfers>& chains, cudaStream_t stream);
+  cudaError_t launch_concurrently(const Transfers& transfers, const LocalCopy& copy, cudaStream_t stream);
   struct TransferKernel {
     BlockCall call;
     ncast_dtype dtype;
     Grid grid;
   };
-  // One of `kernels` concurrent kernels, for transfers with one coding. kernel: its index.
-  TransferKernel transfer_kernel(const Transfers& transfers, int kernel, int kernels) const;
+  // One of `kernels` concurrent kernels, for transfers with one coding and a copy within this rank. kernel: its index.
+  TransferKernel transfer_kernel(const Transfers& transfers, const LocalCopy& copy, int kernel, int kernels) const;
   // Makes the kernel of one transfer that of another one, which differs from it in its buffer only.
   void set_values(const Call& transfer, TransferKernel* kernel) const;
   cudaError_t launch_collective(const DecidedCall& decided, cudaStream_t stream);

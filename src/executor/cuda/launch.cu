@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -163,16 +164,25 @@ void Communicator::count(const DecidedCall& decided) {
   counters.wire_bytes += packet_bytes_of(bytes, shape.form);
 }
 
+cudaError_t Communicator::copy_concurrently(const LocalCopy& copy, uint32_t ctas, cudaStream_t stream,
+                                            const std::function<cudaError_t()>& launch_kernels) {
+  const auto side = static_cast<int>(side_streams_.size());
+  RETURN_IF_FAILED(fork(side, stream));
+  RETURN_IF_FAILED(launch_kernels());
+  RETURN_IF_FAILED(launch_local_copy(copy, ctas, side_stream(side).stream));
+  return join(side, stream);
+}
+
 cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cudaStream_t stream) {
   std::vector<Transfers> sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
   for (const DecidedCall* one : transfers)
     (one->call.operation == Operation::send ? sends : recvs)[static_cast<size_t>(one->call.peer)].push_back(one);
   const auto own = static_cast<size_t>(rank());
+  LocalCopy copy = {};  // the last one to this rank itself
   for (size_t i = 0; i < sends[own].size(); ++i) {
-    const Call& send = sends[own][i]->call;
-    if (bytes_of(send) == 0) continue;
-    RETURN_IF_FAILED(
-        cudaMemcpyAsync(recvs[own][i]->call.recv, send.send, bytes_of(send), cudaMemcpyDeviceToDevice, stream));
+    if (copy.bytes != 0) RETURN_IF_FAILED(launch_local_copy(copy, 0, stream));
+    const Call &send = sends[own][i]->call, &recv = recvs[own][i]->call;
+    copy = {static_cast<const char*>(send.send), static_cast<char*>(recv.recv), bytes_of(send)};
   }
   // A chain is the list of transfers with one peer in one direction.
   std::vector<Transfers> chains;
@@ -183,13 +193,21 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
       if (!chain.empty()) chains.push_back(std::move(chain));
     }
   }
-  if (chains.empty()) return cudaSuccess;
-  if (std::ranges::all_of(chains, [](const Transfers& chain) { return chain.size() == 1; })) {
-    Transfers together;
-    for (const Transfers& chain : chains) together.push_back(chain[0]);
-    return launch_concurrently(together, stream);
+  if (chains.empty()) return copy.bytes == 0 ? cudaSuccess : launch_local_copy(copy, 0, stream);
+  const BlockShape& shape = *chains[0][0]->decision.blocks;
+  const uint32_t copy_ctas = shape.max_ctas == most_block_ctas ? own_copy_ctas(shape.codec) : 0;
+  if (std::ranges::any_of(chains, [](const Transfers& chain) { return chain.size() > 1; })) {
+    if (copy.bytes == 0) return launch_chains(chains, stream);
+    return copy_concurrently(copy, copy_ctas, stream, [&] { return launch_chains(chains, stream); });
   }
-  // One kernel for each transfer, because the peer may make its calls for different chains in any order.
+  Transfers together;
+  for (const Transfers& chain : chains) together.push_back(chain[0]);
+  if (copy.bytes <= most_bytes_of_copiers) return launch_concurrently(together, copy, stream);
+  return copy_concurrently(copy, copy_ctas, stream, [&] { return launch_concurrently(together, {}, stream); });
+}
+
+// One kernel for each transfer, because the peer may make its calls for different chains in any order.
+cudaError_t Communicator::launch_chains(const std::vector<Transfers>& chains, cudaStream_t stream) {
   const auto count = static_cast<int>(chains.size());
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
   // Launch the i-th transfers of all chains before the next ones. Streams may share a hardware queue, where a kernel
@@ -205,7 +223,7 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
       if (turn > 0 && are_alike(transfers_of_chain[turn - 1]->call, one->call))
         set_values(one->call, &kernel);
       else
-        kernel = transfer_kernel({one}, chain, count);
+        kernel = transfer_kernel({one}, {}, chain, count);
       RETURN_IF_FAILED(
           launch_moves(kernel.call, kernel.dtype, kernel.grid, chain == 0 ? stream : side_stream(chain).stream));
     }
@@ -215,8 +233,9 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
 }
 
 // For transfers of which no two have the same peer and direction. Launches a kernel for each coding. They run
-// concurrently, because ranks could launch them in different orders and deadlock if they ran one after the other.
-cudaError_t Communicator::launch_concurrently(const Transfers& transfers, cudaStream_t stream) {
+// concurrently, because ranks could launch them in different orders and deadlock if they ran one after the other. The
+// first one also makes the copy.
+cudaError_t Communicator::launch_concurrently(const Transfers& transfers, const LocalCopy& copy, cudaStream_t stream) {
   std::vector<Coding> codings;
   for (const DecidedCall* one : transfers)
     if (std::ranges::find(codings, coding_of(*one)) == codings.end()) codings.push_back(coding_of(*one));
@@ -227,7 +246,7 @@ cudaError_t Communicator::launch_concurrently(const Transfers& transfers, cudaSt
     Transfers same_coding;
     std::ranges::copy_if(transfers, std::back_inserter(same_coding),
                          [&](const DecidedCall* one) { return coding_of(*one) == coding; });
-    const TransferKernel kernel = transfer_kernel(same_coding, number, count);
+    const TransferKernel kernel = transfer_kernel(same_coding, number == 0 ? copy : LocalCopy{}, number, count);
     RETURN_IF_FAILED(
         launch_moves(kernel.call, kernel.dtype, kernel.grid, number == 0 ? stream : side_stream(number).stream));
   }
@@ -235,12 +254,14 @@ cudaError_t Communicator::launch_concurrently(const Transfers& transfers, cudaSt
   return cudaSuccess;
 }
 
-Communicator::TransferKernel Communicator::transfer_kernel(const Transfers& transfers, int kernel, int kernels) const {
+Communicator::TransferKernel Communicator::transfer_kernel(const Transfers& transfers, const LocalCopy& copy,
+                                                           int kernel, int kernels) const {
   const Coding coding = coding_of(*transfers[0]);
   const Rings rings(*transfers[0]->decision.blocks, layout_, over_host());  // transfers with one coding have one shape
   TransferKernel result{block_call(Operation::send, coding.codec, kernel), coding.dtype, {}};
   BlockCall& call = result.call;
   call.is_point_to_point = true;
+  call.local_copy = copy;
   for (const DecidedCall* decided : transfers) {
     const Call& one = decided->call;
     const bool sends = one.operation == Operation::send;
@@ -295,15 +316,10 @@ cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream
   moves.assigns_blocks = assigns_blocks(moves, rings.block_bytes());
 
   const LocalCopy own = moves.local_copy;
-  const bool copies_concurrently = own.bytes > most_bytes_of_copiers;
-  if (copies_concurrently) {
-    moves.local_copy = {};
-    RETURN_IF_FAILED(fork(1, stream));
-  }
-  RETURN_IF_FAILED(launch_moves(moves, call.dtype, rings.grid(moves), stream));
-  if (!copies_concurrently) return cudaSuccess;
-  RETURN_IF_FAILED(launch_local_copy(own, decided.decision.blocks->copy_ctas, side_stream(1).stream));
-  return join(1, stream);
+  if (own.bytes <= most_bytes_of_copiers) return launch_moves(moves, call.dtype, rings.grid(moves), stream);
+  moves.local_copy = {};
+  return copy_concurrently(own, decided.decision.blocks->copy_ctas, stream,
+                           [&] { return launch_moves(moves, call.dtype, rings.grid(moves), stream); });
 }
 
 cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaStream_t stream) {

@@ -221,10 +221,7 @@ cudaError_t GeneratedPlan::launch_pieces(const Call& call, uint64_t piece_bytes,
   const LocalCopy own = params.local_copy;
   if (own.bytes <= most_bytes_of_copiers) return launch();
   params.local_copy = {};
-  cudaError_t error = comm_.fork(1, stream);
-  if (error == cudaSuccess) error = launch();
-  if (error == cudaSuccess) error = launch_local_copy(own, shape.copy_ctas, comm_.side_stream(1).stream);
-  return error == cudaSuccess ? comm_.join(1, stream) : error;
+  return comm_.copy_concurrently(own, shape.copy_ctas, stream, launch);
 }
 
 }  // namespace narrowcast::executor::cuda
