@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs real programs with and without the drop-in on a machine with 2 GPUs or more, and compares the results.
-#   tools/gpu/drop_in.sh [torch] [torch-tests] [frameworks] [nccl-tests DIR] [start-cost] [forwarded-cost] [pytest]
+#   tools/gpu/drop_in.sh [torch] [torch-tests] [frameworks] [nccl-tests DIR] [start-cost] [call-cost] [pytest]
 # torch: the programs of bench/programs that need torch; torch-tests: PyTorch's own tests; frameworks: CuPy, JAX, vLLM's
 # NCCL wrapper; nccl-tests: the *_perf programs in DIR. Needs the packages that these import, NCCL, and Python with
 # numpy, typer and rich; downloads nothing. Writes drop_in.json to $OUT, or build/gpu/results, after every program; logs
@@ -135,9 +135,9 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     start-cost) step 60 python3 tools/gpu/start_cost.py --json "$runs/start_cost.json" ;;
-    forwarded-cost) step 120 python3 tools/gpu/forwarded_cost.py --json "$runs/forwarded_cost.json" ;;
+    call-cost) step 120 python3 tools/gpu/call_cost.py --json "$runs/call_cost.json" ;;
     pytest) run_tests ;;
-    *) echo "$0: unknown step '$1'; steps are torch, torch-tests, frameworks, nccl-tests DIR, start-cost, forwarded-cost and pytest" >&2; exit 2 ;;
+    *) echo "$0: unknown step '$1'; steps are torch, torch-tests, frameworks, nccl-tests DIR, start-cost, call-cost and pytest" >&2; exit 2 ;;
   esac
   shift
 done

@@ -1,8 +1,9 @@
-"""Measures the cost of forwarding: the time until a call returns, through the drop-in and from NCCL directly.
+"""Measures the host's time for calls: until a call returns, through the drop-in and from NCCL directly.
 
-    forwarded_cost.py --json forwarded_cost.json
+    call_cost.py --json call_cost.json
 
-One process per GPU alternates between the drop-in and NCCL, with the same call of the same communicator.
+One process per GPU alternates between the drop-in, which executes or forwards the calls, and NCCL, with the same calls
+of the same communicator.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from ctypes import byref, c_void_p
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +31,69 @@ from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 from narrowcast.types import value_type
 
 LIMIT_US = 1.0
+EXECUTED = ("ncclAllReduce", "ncclAllGather", "a message", "an exchange")
 CALLS, BATCHES = 40, 60
 
 
-def measure(function: str, count: int, rank: int, ranks: int, real: str, id_file: str, emit: Emit) -> None:
+@dataclass(frozen=True)
+class Case:
+    take: str  # NARROWCAST_TAKE
+    what: str  # a function of NCCL, or see caller()
+    count: int  # of bfloat16 values of a call or message
+    reason: str = ""  # for which it is forwarded; "": it is executed
+
+    @property
+    def name(self) -> str:
+        return f"{self.what} of {self.count}, {self.reason or 'executed'}"
+
+
+def caller(library: nccl_library.Nccl, case: Case, rank: int, ranks: int, comm: c_void_p) -> Callable[[Stream], None]:
+    """A function that makes the calls. "a message": rank 0 sends to rank 1; "an exchange": a group of messages between
+    all ranks, including those of a rank to itself."""
+    size, kind = 2 * case.count, value_type("bfloat16").number
+    sent, received = DeviceBuffer(ranks * size).fill(0), DeviceBuffer(ranks * size).fill(0)
+
+    def message(function: str, buffer: DeviceBuffer, part: int, peer: int, stream: Stream) -> None:
+        place = buffer.pointer + part * size
+        library.call(function, place, case.count, kind, peer, comm, stream.handle, comm=comm)
+
+    def exchange(stream: Stream) -> None:
+        library.call("ncclGroupStart")
+        for peer in range(ranks):
+            message("ncclSend", sent, peer, peer, stream)
+            message("ncclRecv", received, peer, peer, stream)
+        library.call("ncclGroupEnd")
+
+    def collective(stream: Stream) -> None:
+        numbers = {"ncclAllGather": (), "ncclReduce": (0, 0)}.get(case.what, (0,))  # reduction, root
+        values = (sent.pointer, received.pointer, case.count, kind)
+        library.call(case.what, *values, *numbers, comm, stream.handle, comm=comm)
+
+    if case.what == "an exchange":
+        return exchange
+    if case.what == "a message":
+        function, buffer = ("ncclRecv", received) if rank else ("ncclSend", sent)
+        return lambda stream: message(function, buffer, 0, 1 - rank, stream) if rank < 2 else None
+    return collective
+
+
+def measure(case: dict[str, Any], rank: int, ranks: int, real: str, id_file: str, emit: Emit) -> None:
     """Runs one rank and emits microseconds per call of every batch, through the drop-in and in NCCL."""
     through = nccl_library.Nccl(str(preload.drop_in()))
     with cuda_driver.on_device(rank):
-        stream, buffer, comm = Stream(), DeviceBuffer(count * 2), c_void_p()
+        stream, comm = Stream(), c_void_p()
         through.call("ncclCommInitRank", byref(comm), ranks, unique_id(through, rank, Path(id_file)), rank)
         # The drop-in has loaded NCCL by now, with the flags that it needs.
         alone = nccl_library.Nccl(real)
-        root = [0] if function == "ncclReduce" else []
-        values = (buffer.pointer, buffer.pointer, count, value_type("bfloat16").number)
-        arguments = (*values, 0, *root, comm, stream.handle)
+        libraries = {"through": through, "alone": alone}
+        sides = [(name, caller(one, Case(**case), rank, ranks, comm)) for name, one in libraries.items()]
         batches: dict[str, list[float]] = {"through": [], "alone": []}
         for batch in range(BATCHES):
             # Alternates the order, so that it does not affect the result.
-            sides = [("through", through), ("alone", alone)]
-            for name, library in sides if batch % 2 else reversed(sides):
+            for name, call in sides if batch % 2 else reversed(sides):
                 start = time.perf_counter()
                 for _ in range(CALLS):
-                    library.call(function, *arguments, comm=comm)
+                    call(stream)
                 batches[name].append((time.perf_counter() - start) / CALLS * 1e6)
                 stream.synchronize()
         through.call("ncclCommDestroy", comm)
@@ -66,19 +110,19 @@ def unique_id(library: nccl_library.Nccl, rank: int, file: Path) -> Any:
     return nccl_library.UniqueId.from_buffer_copy(file.read_bytes())
 
 
-def run(take: str, function: str, count: int, ranks: int, real: str) -> dict[str, Any]:
+def run(case: Case, ranks: int, real: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(
             LD_PRELOAD=str(preload.drop_in()),
-            NARROWCAST_TAKE=take,
+            NARROWCAST_TAKE=case.take,
             NARROWCAST_NCCL_LIBRARY=real,
             NARROWCAST_STATS=f"{folder}/%p.json",
             PYTHONPATH=f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}",
         )
         found: list[list[dict[str, list[float]]]] = []
-        common = {"function": function, "count": count, "ranks": ranks, "real": real, "id_file": f"{folder}/id"}
+        common = {"case": asdict(case), "ranks": ranks, "real": real, "id_file": f"{folder}/id"}
         arguments = [{**common, "rank": rank} for rank in range(ranks)]
-        run_ranks("forwarded_cost:measure", arguments, found.append, timeout_seconds=60)
+        run_ranks("call_cost:measure", arguments, found.append, timeout_seconds=60)
         reports = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
     counted = [one for report in reports for comm in report["communicators"] for one in comm["operations"]]
     # Other activity on the machine only adds time, and little to the lower quartile. The slowest rank counts.
@@ -87,8 +131,8 @@ def run(take: str, function: str, count: int, ranks: int, real: str) -> dict[str
     ]
     costs = [median["through"] - median["alone"] for median in medians]
     return {
-        "function": function,
-        "count": count,
+        "calls": case.what,
+        "count": case.count,
         "microseconds": medians,
         "cost_microseconds": max(costs),
         "forwarded": sum(one["forwarded"] for one in counted),
@@ -115,22 +159,22 @@ def main() -> None:
     ranks = cuda.device_count()
     if nccl is None or ranks < 2:
         raise SystemExit("no NCCL was found" if nccl is None else "fewer than 2 GPUs")
-    # Reason for forwarding -> setting, function and count of a call that is forwarded for it.
-    wanted = {
-        "NARROWCAST_TAKE=never": ("never", "ncclAllReduce", 1),
-        "NCCL is as fast": ("auto", "ncclReduce", slower_reduce(ranks)),
-    }
-    cases, faults = {}, []
-    for why, (take, function, count) in wanted.items():
-        case = cases[why] = run(take, function, count, ranks, str(nccl.path))
-        cost = case["cost_microseconds"]
-        print(f"   {function} of {count}, {why}: {cost:+.3f} us, {case['forwarded']} forwarded, {case['reasons']}")
+    cases = [
+        Case("never", "ncclAllReduce", 1, "NARROWCAST_TAKE=never"),
+        Case("auto", "ncclReduce", slower_reduce(ranks), "NCCL is as fast"),
+        *(Case("always", what, count) for what in EXECUTED for count in (512, 512 << 10)),
+    ]
+    found, faults = {}, []
+    for case in cases:
+        one = found[case.name] = run(case, ranks, str(nccl.path))
+        cost, taken, forwarded = (one[key] for key in ("cost_microseconds", "taken", "forwarded"))
+        print(f"   {case.name}: {cost:+.3f} us, {taken} taken, {forwarded} forwarded, {one['reasons']}")
         if cost > LIMIT_US:
-            faults.append(f"{function} of {count}, {why}: {cost:.3f} us more")
-        if case["taken"] or case["forwarded"] < CALLS * BATCHES * ranks:
-            faults.append(f"{function} of {count}, {why}: {case['taken']} taken, {case['forwarded']} forwarded")
+            faults.append(f"{case.name}: {cost:.3f} us more")
+        if not (forwarded if case.reason else taken) or (taken if case.reason else forwarded):
+            faults.append(f"{case.name}: {taken} taken, {forwarded} forwarded")
     if chosen.json:
-        chosen.json.write_text(json.dumps({"cases": cases, "faults": faults}) + "\n")
+        chosen.json.write_text(json.dumps({"cases": found, "faults": faults}) + "\n")
     print(*(f"   FAILED: {fault}" for fault in faults), sep="\n", end="\n" if faults else "")
     sys.exit(1 if faults else 0)
 
