@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,7 +150,9 @@ class Communicator final : public ncast_comm {
     bool operator==(const Coding&) const = default;
   };
   static Coding coding_of(const DecidedCall& decided);
-  cudaError_t launch_chains(const std::vector<Transfers>& chains, cudaStream_t stream);
+  // The transfers with one peer in one direction.
+  using Chain = std::span<const DecidedCall* const>;
+  cudaError_t launch_chains(const std::vector<Chain>& chains, cudaStream_t stream);
   cudaError_t launch_concurrently(const Transfers& transfers, const LocalCopy& copy, cudaStream_t stream);
   struct TransferKernel {
     BlockCall call;

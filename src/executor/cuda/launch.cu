@@ -174,53 +174,57 @@ cudaError_t Communicator::copy_concurrently(const LocalCopy& copy, uint32_t ctas
 }
 
 cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cudaStream_t stream) {
-  std::vector<Transfers> sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
-  for (const DecidedCall* one : transfers)
-    (one->call.operation == Operation::send ? sends : recvs)[static_cast<size_t>(one->call.peer)].push_back(one);
-  const auto own = static_cast<size_t>(rank());
+  Transfers own_sends, own_recvs, others;  // to and from this rank itself, and with other ranks
+  others.reserve(transfers.size());
+  for (const DecidedCall* one : transfers) {
+    const Call& call = one->call;
+    if (call.count == 0) continue;
+    (call.peer != rank() ? others : call.operation == Operation::send ? own_sends : own_recvs).push_back(one);
+  }
   LocalCopy copy = {};  // the last one to this rank itself
-  for (size_t i = 0; i < sends[own].size(); ++i) {
+  for (size_t i = 0; i < own_sends.size(); ++i) {
     if (copy.bytes != 0) RETURN_IF_FAILED(launch_local_copy(copy, 0, stream));
-    const Call &send = sends[own][i]->call, &recv = recvs[own][i]->call;
+    const Call &send = own_sends[i]->call, &recv = own_recvs[i]->call;
     copy = {static_cast<const char*>(send.send), static_cast<char*>(recv.recv), bytes_of(send)};
   }
-  // A chain is the list of transfers with one peer in one direction.
-  std::vector<Transfers> chains;
-  for (auto* const all : {&sends, &recvs}) {
-    for (size_t peer = 0; peer < all->size(); ++peer) {
-      Transfers& chain = (*all)[peer];
-      std::erase_if(chain, [&](const DecidedCall* one) { return peer == own || one->call.count == 0; });
-      if (!chain.empty()) chains.push_back(std::move(chain));
-    }
+  if (others.empty()) return copy.bytes == 0 ? cudaSuccess : launch_local_copy(copy, 0, stream);
+  const auto way = [](const DecidedCall* one) {
+    return std::pair(one->call.operation == Operation::recv, one->call.peer);
+  };
+  std::ranges::stable_sort(others, {}, way);
+  std::vector<Chain> chains;
+  for (auto first = others.begin(); first != others.end();) {
+    const auto last =
+        std::find_if(first, others.end(), [&](const DecidedCall* one) { return way(one) != way(*first); });
+    chains.emplace_back(first, last);
+    first = last;
   }
-  if (chains.empty()) return copy.bytes == 0 ? cudaSuccess : launch_local_copy(copy, 0, stream);
-  const BlockShape& shape = *chains[0][0]->decision.blocks;
-  const uint32_t copy_ctas = shape.max_ctas == most_block_ctas ? own_copy_ctas(shape.codec) : 0;
-  if (std::ranges::any_of(chains, [](const Transfers& chain) { return chain.size() > 1; })) {
-    if (copy.bytes == 0) return launch_chains(chains, stream);
-    return copy_concurrently(copy, copy_ctas, stream, [&] { return launch_chains(chains, stream); });
-  }
-  Transfers together;
-  for (const Transfers& chain : chains) together.push_back(chain[0]);
-  if (copy.bytes <= most_bytes_of_copiers) return launch_concurrently(together, copy, stream);
-  return copy_concurrently(copy, copy_ctas, stream, [&] { return launch_concurrently(together, {}, stream); });
+  const bool has_chains = chains.size() != others.size();
+  if (!has_chains && copy.bytes <= most_bytes_of_copiers) return launch_concurrently(others, copy, stream);
+  const auto launch_others = [&] {
+    return has_chains ? launch_chains(chains, stream) : launch_concurrently(others, {}, stream);
+  };
+  if (copy.bytes == 0) return launch_others();
+  const BlockShape& shape = *others[0]->decision.blocks;
+  const uint32_t ctas = shape.max_ctas == most_block_ctas ? own_copy_ctas(shape.codec) : 0;
+  return copy_concurrently(copy, ctas, stream, launch_others);
 }
 
 // One kernel for each transfer, because the peer may make its calls for different chains in any order.
-cudaError_t Communicator::launch_chains(const std::vector<Transfers>& chains, cudaStream_t stream) {
+cudaError_t Communicator::launch_chains(const std::vector<Chain>& chains, cudaStream_t stream) {
   const auto count = static_cast<int>(chains.size());
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
   // Launch the i-th transfers of all chains before the next ones. Streams may share a hardware queue, where a kernel
   // that waits for its predecessor in a chain would block the kernels queued after it.
   std::vector<TransferKernel> kernels(chains.size());
-  const size_t turns = std::ranges::max(chains, {}, &Transfers::size).size();
+  const size_t turns = std::ranges::max(chains, {}, &Chain::size).size();
   for (size_t turn = 0; turn < turns; ++turn) {
     for (int chain = 0; chain < count; ++chain) {
-      const Transfers& transfers_of_chain = chains[static_cast<size_t>(chain)];
-      if (turn >= transfers_of_chain.size()) continue;
-      const DecidedCall* const one = transfers_of_chain[turn];
+      const Chain calls = chains[static_cast<size_t>(chain)];
+      if (turn >= calls.size()) continue;
+      const DecidedCall* const one = calls[turn];
       TransferKernel& kernel = kernels[static_cast<size_t>(chain)];
-      if (turn > 0 && are_alike(transfers_of_chain[turn - 1]->call, one->call))
+      if (turn > 0 && are_alike(calls[turn - 1]->call, one->call))
         set_values(one->call, &kernel);
       else
         kernel = transfer_kernel({one}, {}, chain, count);
