@@ -4,16 +4,14 @@ cmake_minimum_required(VERSION 3.24)
 include(${CMAKE_CURRENT_LIST_DIR}/included_sources.cmake)
 
 file(GLOB_RECURSE sources RELATIVE ${ROOT}
-  ${ROOT}/src/executor/cuda/*.cu ${ROOT}/src/executor/cuda/*.cuh ${ROOT}/src/executor/cuda/*.h
-  ${ROOT}/src/channel/*.cu ${ROOT}/src/channel/*.cuh
-  ${ROOT}/src/codec/*.cu ${ROOT}/src/codec/*.cuh
-  ${ROOT}/src/device/* ${ROOT}/src/instances/*.cu)
+  ${ROOT}/src/executor/cuda/*.cuh ${ROOT}/src/executor/cuda/blocks/*.cu ${ROOT}/src/executor/cuda/packets/*.cu
+  ${ROOT}/src/channel/*.cuh ${ROOT}/src/codec/*.cuh ${ROOT}/src/device/*.cuh ${ROOT}/src/instances/*.cu)
 # Generated kernels do not affect the times of the built-in ones.
 list(FILTER sources EXCLUDE REGEX "/cuda/generated/")
-# The headers of channels, codecs and shapes that device code includes, directly or not.
+# The headers that these include, directly or not. Other host code launches the kernels and hardly changes their times.
 set(device_sources ${sources})
-list(FILTER device_sources INCLUDE REGEX "\\.cuh$|/instances/|/cuda/(blocks|packets)/")
-add_included_sources(sources device_sources ${ROOT} "^src/((channel|codec)/.*|select/(block|packet)_shape)\\.h$" missing)
+set(headers "^src/((channel|codec|device|executor/cuda)/.*|select/(block|packet)_shape)\\.h$")
+add_included_sources(sources device_sources ${ROOT} ${headers} missing)
 if(LIST)
   list(JOIN sources "\n" sources)
   message("${sources}")

@@ -56,7 +56,7 @@ MEASUREMENTS = [
     Measurement("bench/results/*_codec.json", CODEC_KERNELS),
     Measurement("bench/results/*_beside_gloo.json", ("src/**/host/*.cc", "python/narrowcast/_c10d/*.py")),
     Measurement("bench/results/*.json", ("src/**/*.cu", "src/**/*.cuh")),
-    Measurement("*.costs", ("src/**/*.cu", "src/**/*.cuh")),
+    Measurement("*.costs", ("src/**/*.cuh", "src/executor/cuda/blocks/*.cu", "src/executor/cuda/packets/*.cu")),
 ]
 COMMIT = re.compile(r'commit"?:?\s+"?([0-9a-f]{40})\b')
 

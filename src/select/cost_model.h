@@ -113,7 +113,7 @@ class CostModel {
   std::array<std::array<Family, operation::count>, link_count> families_;
 };
 
-// A hash of the sources that determine how long a call takes on a GPU (cmake/kernels_hash.cmake).
+// A hash of the sources of the kernels that calls run (cmake/kernels_hash.cmake).
 const char* kernels_hash();
 // Why times of calls over this link may be wrong: they were measured over another one, or with another library. Empty:
 // neither.

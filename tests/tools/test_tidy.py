@@ -100,7 +100,8 @@ def test_ignored_files_and_links_are_not_checked(tree: Path) -> None:
 
 
 def test_old_measurements_are_reported(tree: Path) -> None:
-    write(tree, {"src/codec/encode.cu": "// 1\n", "src/comm/move.cu": "// 1\n", "src/comm/call.cc": "// 1\n"})
+    kernel = "src/executor/cuda/packets/move.cu"
+    write(tree, {"src/codec/encode.cu": "// 1\n", kernel: "// 1\n", "src/comm/call.cc": "// 1\n"})
     git(tree, "add", "-A")
     git(tree, "commit", "-qm", "first")
     commit = git(tree, "rev-parse", "HEAD")
@@ -125,7 +126,7 @@ def test_old_measurements_are_reported(tree: Path) -> None:
     assert f"b200.costs: measured at {'0' * 12}, which is not in this clone" in fresh.stdout
     assert "none.costs: states no commit" in fresh.stdout
 
-    write(tree, {"src/comm/move.cu": "// 2\n"})
+    write(tree, {kernel: "// 2\n"})
     git(tree, "commit", "-qam", "third, in a kernel of collectives")
     old = check(tree, "--report")
     assert old.returncode == 0

@@ -181,7 +181,8 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
     if (call.count == 0) continue;
     (call.peer != rank() ? others : call.operation == Operation::send ? own_sends : own_recvs).push_back(one);
   }
-  LocalCopy copy = {};  // the last one to this rank itself
+  // The last copy within this rank. A kernel makes one at most, so the driver makes those before it.
+  LocalCopy copy = {};
   for (size_t i = 0; i < own_sends.size(); ++i) {
     if (copy.bytes != 0) RETURN_IF_FAILED(launch_local_copy(copy, 0, stream));
     const Call &send = own_sends[i]->call, &recv = own_recvs[i]->call;
