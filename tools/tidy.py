@@ -50,13 +50,19 @@ class Measurement(NamedTuple):
 
 
 CODEC_KERNELS = ("src/codec/**/*.cu", "src/codec/**/*.cuh", "src/codec/**/*.h", "src/device/**/*.cuh")
+CALL_KERNELS = (  # as in cmake/kernels_hash.cmake
+    "src/**/*.cuh",
+    "src/executor/cuda/blocks/*.cu",
+    "src/executor/cuda/packets/*.cu",
+    "src/instances/*.cu",
+)
 # The first row that matches a file counts.
 MEASUREMENTS = [
     Measurement("bench/results/xeon/*_codec.json", ("src/codec/**/*.cc", "src/codec/**/*.h")),
     Measurement("bench/results/*_codec.json", CODEC_KERNELS),
     Measurement("bench/results/*_beside_gloo.json", ("src/**/host/*.cc", "python/narrowcast/_c10d/*.py")),
     Measurement("bench/results/*.json", ("src/**/*.cu", "src/**/*.cuh")),
-    Measurement("*.costs", ("src/**/*.cuh", "src/executor/cuda/blocks/*.cu", "src/executor/cuda/packets/*.cu")),
+    Measurement("*.costs", CALL_KERNELS),
 ]
 COMMIT = re.compile(r'commit"?:?\s+"?([0-9a-f]{40})\b')
 

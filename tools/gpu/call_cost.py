@@ -126,14 +126,14 @@ def run(case: Case, ranks: int, real: str) -> dict[str, Any]:
         reports = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
     counted = [one for report in reports for comm in report["communicators"] for one in comm["operations"]]
     # Other activity on the machine only adds time, and little to the lower quartile. The slowest rank counts.
-    medians = [
+    quartiles = [
         {name: statistics.quantiles(times[4:], n=4)[0] for name, times in of_rank.items()} for of_rank in found[0]
     ]
-    costs = [median["through"] - median["alone"] for median in medians]
+    costs = [quartile["through"] - quartile["alone"] for quartile in quartiles]
     return {
         "calls": case.what,
         "count": case.count,
-        "microseconds": medians,
+        "microseconds": quartiles,
         "cost_microseconds": max(costs),
         "forwarded": sum(one["forwarded"] for one in counted),
         "taken": sum(one["taken"] for one in counted),
