@@ -60,9 +60,9 @@ def test_a_program_may_end_while_a_call_waits_and_the_peer_is_told(wait):
         while (error := comm.async_error()) is None:
             time.sleep(0.05)
         assert isinstance(error, narrowcast.AbortedError)
-    output, _ = program.communicate(timeout=60)
+    output, errors = program.communicate(timeout=60)
     assert time.monotonic() - float(output) < SOON_SECONDS
-    assert program.returncode == 0
+    assert program.returncode == 0, errors
 
 
 def test_calls_of_a_program_that_ends_are_completed():
