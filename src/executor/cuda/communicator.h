@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -150,9 +149,8 @@ class Communicator final : public ncast_comm {
     bool operator==(const Coding&) const = default;
   };
   static Coding coding_of(const DecidedCall& decided);
-  // The transfers with one peer in one direction.
-  using Chain = std::span<const DecidedCall* const>;
-  cudaError_t launch_chains(const std::vector<Chain>& chains, cudaStream_t stream);
+  // chains: bit mask of those that have values (see chain_of()).
+  cudaError_t launch_chains(const Transfers& transfers, uint32_t chains, cudaStream_t stream);
   cudaError_t launch_concurrently(const Transfers& transfers, const LocalCopy& copy, cudaStream_t stream);
   struct TransferKernel {
     BlockCall call;

@@ -2,6 +2,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -30,6 +32,12 @@ uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call
 bool are_alike(const Call& one, const Call& other) {
   return is_point_to_point(one.operation) && one.operation == other.operation && one.count == other.count &&
          one.dtype == other.dtype && one.codec == other.codec;
+}
+
+// The transfers with one peer in one direction are a chain: they run one after the other.
+constexpr size_t most_chains = 2 * channel::max_gpu_ranks;
+int chain_of(const Call& transfer) {
+  return (transfer.operation == Operation::recv ? channel::max_gpu_ranks : 0) + transfer.peer;
 }
 
 Decision decide(Decider& decider, const Call& call) {
@@ -176,11 +184,18 @@ cudaError_t Communicator::copy_concurrently(const LocalCopy& copy, uint32_t ctas
 cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cudaStream_t stream) {
   Transfers own_sends, own_recvs, others;  // to and from this rank itself, and with other ranks
   others.reserve(transfers.size());
+  uint32_t chains = 0;  // bit mask
   for (const DecidedCall* one : transfers) {
     const Call& call = one->call;
     if (call.count == 0) continue;
-    (call.peer != rank() ? others : call.operation == Operation::send ? own_sends : own_recvs).push_back(one);
+    if (call.peer == rank()) {
+      (call.operation == Operation::send ? own_sends : own_recvs).push_back(one);
+      continue;
+    }
+    others.push_back(one);
+    chains |= 1u << chain_of(call);
   }
+  const bool has_long_chains = static_cast<size_t>(std::popcount(chains)) != others.size();
   // The last copy within this rank. A kernel makes one at most, so the driver makes those before it.
   LocalCopy copy = {};
   for (size_t i = 0; i < own_sends.size(); ++i) {
@@ -189,21 +204,9 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
     copy = {static_cast<const char*>(send.send), static_cast<char*>(recv.recv), bytes_of(send)};
   }
   if (others.empty()) return copy.bytes == 0 ? cudaSuccess : launch_local_copy(copy, 0, stream);
-  const auto way = [](const DecidedCall* one) {
-    return std::pair(one->call.operation == Operation::recv, one->call.peer);
-  };
-  std::ranges::stable_sort(others, {}, way);
-  std::vector<Chain> chains;
-  for (auto first = others.begin(); first != others.end();) {
-    const auto last =
-        std::find_if(first, others.end(), [&](const DecidedCall* one) { return way(one) != way(*first); });
-    chains.emplace_back(first, last);
-    first = last;
-  }
-  const bool has_chains = chains.size() != others.size();
-  if (!has_chains && copy.bytes <= most_bytes_of_copiers) return launch_concurrently(others, copy, stream);
+  if (!has_long_chains && copy.bytes <= most_bytes_of_copiers) return launch_concurrently(others, copy, stream);
   const auto launch_others = [&] {
-    return has_chains ? launch_chains(chains, stream) : launch_concurrently(others, {}, stream);
+    return has_long_chains ? launch_chains(transfers, chains, stream) : launch_concurrently(others, {}, stream);
   };
   if (copy.bytes == 0) return launch_others();
   const BlockShape& shape = *others[0]->decision.blocks;
@@ -212,28 +215,44 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
 }
 
 // One kernel for each transfer, because the peer may make its calls for different chains in any order.
-cudaError_t Communicator::launch_chains(const std::vector<Chain>& chains, cudaStream_t stream) {
-  const auto count = static_cast<int>(chains.size());
-  for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
-  // Launch the i-th transfers of all chains before the next ones. Streams may share a hardware queue, where a kernel
-  // that waits for its predecessor in a chain would block the kernels queued after it.
-  std::vector<TransferKernel> kernels(chains.size());
-  const size_t turns = std::ranges::max(chains, {}, &Chain::size).size();
-  for (size_t turn = 0; turn < turns; ++turn) {
-    for (int chain = 0; chain < count; ++chain) {
-      const Chain calls = chains[static_cast<size_t>(chain)];
-      if (turn >= calls.size()) continue;
-      const DecidedCall* const one = calls[turn];
-      TransferKernel& kernel = kernels[static_cast<size_t>(chain)];
-      if (turn > 0 && are_alike(calls[turn - 1]->call, one->call))
-        set_values(one->call, &kernel);
-      else
-        kernel = transfer_kernel({one}, {}, chain, count);
-      RETURN_IF_FAILED(
-          launch_moves(kernel.call, kernel.dtype, kernel.grid, chain == 0 ? stream : side_stream(chain).stream));
-    }
+cudaError_t Communicator::launch_chains(const Transfers& transfers, uint32_t chains, cudaStream_t stream) {
+  const int count = std::popcount(chains);
+  for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
+  // Streams may share a hardware queue, where a kernel that waits for its predecessor in a chain blocks the kernels
+  // queued after it. So launch the i-th transfers of all chains before the next ones, as NCCL does. Empty transfers
+  // count, because the peer counts them: it may make the calls of each step before those of the next.
+  struct Step {
+    uint32_t number;
+    int chain;
+    const DecidedCall* transfer;
+  };
+  std::vector<Step> steps;
+  steps.reserve(transfers.size());
+  std::array<uint32_t, most_chains> lengths = {};
+  for (const DecidedCall* one : transfers) {
+    if (one->call.peer == rank()) continue;
+    const int chain = chain_of(one->call);
+    const uint32_t number = lengths[static_cast<size_t>(chain)]++;
+    if (one->call.count != 0) steps.push_back({number, chain, one});
   }
-  for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(join(chain, stream));
+  std::ranges::stable_sort(steps, {}, [](const Step& step) { return std::pair(step.number, step.chain); });
+  struct Last {
+    const DecidedCall* transfer = nullptr;
+    TransferKernel kernel;
+  };
+  std::vector<Last> last(static_cast<size_t>(count));
+  for (const auto& [number, chain, transfer] : steps) {
+    const int kernel = std::popcount(chains & ((1u << chain) - 1));
+    Last& of_chain = last[static_cast<size_t>(kernel)];
+    if (of_chain.transfer != nullptr && are_alike(of_chain.transfer->call, transfer->call))
+      set_values(transfer->call, &of_chain.kernel);
+    else
+      of_chain.kernel = transfer_kernel({transfer}, {}, kernel, count);
+    of_chain.transfer = transfer;
+    RETURN_IF_FAILED(launch_moves(of_chain.kernel.call, of_chain.kernel.dtype, of_chain.kernel.grid,
+                                  kernel == 0 ? stream : side_stream(kernel).stream));
+  }
+  for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
   return cudaSuccess;
 }
 
