@@ -102,7 +102,7 @@ def run(
     places.be_on_host(rank, hosts)
     deadline = Deadline()
     deadline.begin(rank, "starting")
-    place = places.make(backend, device, _capacity(backend, amount))
+    place = places.make(backend, device, _capacity(backend))
     with place.current():
         # The host backend has no streams at two levels.
         streams = [None, None] if two_levels and backend == "host" else [place.stream(), place.stream()]
@@ -165,8 +165,8 @@ def threads(*, backend: str, devices: list[int], sections: list[list[Any]], seed
         sys.exit(failures[0])
 
 
-def _capacity(backend: str, amount: str) -> int:
-    return (1024 if backend == "cuda" and amount == "all" else 256) * MIB
+def _capacity(backend: str) -> int:
+    return (1024 if backend == "cuda" else 256) * MIB
 
 
 def _run_section(
