@@ -55,6 +55,7 @@ def test_every_operation_is_executed_between_hosts(between_hosts, monkeypatch, c
         assert all(0 < wire_bytes < raw_bytes for raw_bytes, wire_bytes in between_hosts.links("all_gather").values())
 
 
+@pytest.mark.skipif(RANKS_PER_GPU > 1, reason="between ranks that share a GPU, NCCL may be as fast")
 def test_ranks_measure_between_hosts_and_execute_long_calls(between_hosts, monkeypatch, tmp_path):
     monkeypatch.delenv("NARROWCAST_TAKE")
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
