@@ -10,6 +10,7 @@ import atexit
 import functools
 import threading
 import time
+import traceback
 import weakref
 
 from .._native import interrupts
@@ -28,7 +29,24 @@ def cancel_at_exit(thread: threading.Thread, cancelled: threading.Event) -> None
     _creating[thread] = cancelled
 
 
+def _silence_threads() -> None:
+    """Threads no longer report exceptions of the library. Most are of calls that the exit ends.
+
+    Only daemon threads are left. If the interpreter is finalized while one of them writes its report, it never releases
+    the lock of `sys.stderr`, and Python aborts the process when it flushes that.
+    """
+    report = threading.excepthook
+
+    def report_others(arguments: threading.ExceptHookArgs) -> None:
+        frames = traceback.walk_tb(arguments.exc_traceback)
+        if not any(frame.f_globals.get("__name__", "").startswith("narrowcast.") for frame, _ in frames):
+            report(arguments)
+
+    threading.excepthook = report_others
+
+
 def _exit() -> None:
+    _silence_threads()
     deadline = time.monotonic() + _SECONDS
     creating = list(_creating.items())
     for _, cancelled in creating:

@@ -22,6 +22,14 @@ def start(program: str) -> subprocess.Popen[str]:
     )
 
 
+def wait_for_abort(unique_id: bytes) -> None:
+    """Joins the program as rank 1 of 2, and waits until rank 0 aborts."""
+    with narrowcast.Communicator(unique_id, 1, 2) as comm:
+        while (error := comm.async_error()) is None:
+            time.sleep(0.05)
+        assert isinstance(error, narrowcast.AbortedError)
+
+
 def test_a_program_may_end_while_a_communicator_is_created_in_the_background():
     unique_id = narrowcast.unique_id()
     program = start(f"""
@@ -56,13 +64,47 @@ def test_a_program_may_end_while_a_call_waits_and_the_peer_is_told(wait):
         time.sleep(0.2)
         print(time.monotonic())
     """)
-    with narrowcast.Communicator(unique_id, 1, 2) as comm:
-        while (error := comm.async_error()) is None:
-            time.sleep(0.05)
-        assert isinstance(error, narrowcast.AbortedError)
+    wait_for_abort(unique_id)
     output, errors = program.communicate(timeout=60)
     assert time.monotonic() - float(output) < SOON_SECONDS
+    assert (program.returncode, errors) == (0, "")
+
+
+def test_threads_report_only_exceptions_of_the_program_during_the_exit():
+    # Python aborts the process if a daemon thread is writing its report when the interpreter is finalized. Here the
+    # handler, which runs after those of the library, gives the threads the time to report.
+    unique_id = narrowcast.unique_id()
+    program = start(f"""
+        import atexit
+
+        def synchronize_repeatedly():
+            while True:
+                idle.synchronize()
+
+        def divide():
+            ending.wait()
+            1 / 0
+
+        @atexit.register
+        def end():
+            ending.set()
+            for thread in threads:
+                thread.join()
+
+        ending = threading.Event()
+        comm, stream, idle = narrowcast.Communicator({unique_id!r}, 0, 2), narrowcast.Stream(), narrowcast.Stream()
+        comm.recv(np.ones(4), 1, stream=stream)
+        targets = [lambda: comm.recv(np.ones(4), 1), stream.synchronize, synchronize_repeatedly, divide]
+        threads = [threading.Thread(target=target, daemon=True) for target in targets]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    """)
+    wait_for_abort(unique_id)
+    _, errors = program.communicate(timeout=60)
     assert program.returncode == 0, errors
+    assert errors.count("Exception in thread") == 1, errors
+    assert "(divide)" in errors
 
 
 def test_calls_of_a_program_that_ends_are_completed():
