@@ -54,7 +54,7 @@ class DirectEnds {
     for (; ends != 0; ends &= ends - 1) {
       const auto destination =
           __shfl_sync(device::all_lanes, reinterpret_cast<unsigned long long>(destination_), __ffs(ends) - 1);
-      device::copy_by_warp(reinterpret_cast<char*>(destination) + offset, values, bytes, thread);
+      device::copy_bytes<4>(reinterpret_cast<char*>(destination) + offset, values, bytes, thread);
     }
   }
 
