@@ -7,8 +7,8 @@ memory (NARROWCAST_SHARED_KIB), --max-ctas with these limits instead of as many 
 alternate, each in its own process with its own Python package. A result is the least, median and greatest of several
 processes, and in each one memory is elsewhere, because times depend on its place: compare medians, and expect them to
 differ by a part of the spread. Data travels through the GPU's L2 cache and not over NVLink, so the times show how
-commits compare and not how fast a machine is. Few CTAs are slower than NVLink, so long calls with at most 16 take within
-15% of the time that they take between two GPUs.
+commits compare and not how fast a machine is. Few CTAs are slower than NVLink, so the times of long calls with at most
+16 are close to those between two GPUs.
 """
 
 from __future__ import annotations
