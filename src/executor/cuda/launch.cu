@@ -220,7 +220,7 @@ cudaError_t Communicator::launch_chains(const Transfers& transfers, uint32_t cha
   for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
   // Streams may share a hardware queue, where a kernel that waits for its predecessor in a chain blocks the kernels
   // queued after it. So launch the i-th transfers of all chains before the next ones, as NCCL does. Empty transfers
-  // count, because the peer counts them: it may make the calls of each step before those of the next.
+  // have their steps, too, because the peer may make the calls of one step before those of the next.
   struct Step {
     uint32_t number;
     int chain;
