@@ -202,11 +202,11 @@ NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
 // Waits for all calls on the stream. Returns the first error of the calls since the previous synchronization.
 NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
 
-// Sends and receives between start and end run together and cannot deadlock, whatever their order. On a GPU with fewer
-// hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default) than the group has peers and directions, this holds for
-// several messages with a peer only if the peer, too, makes its i-th send and i-th receive with this rank before the
-// next ones, as NCCL requires. Collectives in a group run in the order of their calls, before its sends and receives.
-// Different communicators run concurrently.
+// Sends and receives between start and end run together and cannot deadlock, whatever their order. There is one
+// exception: if a group has several messages with the same rank in one direction, and more pairs of rank and direction
+// than the GPU has hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), the other ranks must make their i-th
+// send to and receive from this rank before the next ones, as NCCL requires. Collectives in a group run in the order of
+// their calls, before its sends and receives. Different communicators run concurrently.
 // Groups belong to a thread and nest. The outermost end launches the calls; if one of them was rejected, it launches
 // none and returns that error. A send to the rank itself needs its receive in the same group.
 NCAST_API ncast_status ncast_group_start(void);
