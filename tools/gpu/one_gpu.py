@@ -79,7 +79,7 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
         warm_up(streams, partial(call, "all_reduce", "raw", KIB))
         for codec, operation in itertools.product(SIZES, OPERATIONS):
             measure_sizes(operation, codec)
-        with ThreadPoolExecutor(ranks) as threads:
+        with ThreadPoolExecutor(ranks) as threads:  # all ranks register together
             list(threads.map(register, range(ranks)))
         measure_sizes(REGISTERED, "raw")
     return found

@@ -103,6 +103,9 @@ open_group = _Group()
 def group() -> Iterator[None]:
     """Runs the calls inside together: sends and receives in any order do not deadlock.
 
+    There is one exception on GPUs, for several messages between the same ranks: see `ncast_group_start` in
+    `narrowcast/comm.h`.
+
     Groups nest. The end of the outermost group launches the calls and raises the errors of calls without a stream.
     When the body raises, the calls before that still run, because other ranks may wait for them, except those of
     `LocalRanks`: the exception is raised at once, and its ranks can make other calls.
